@@ -1,0 +1,70 @@
+"""Talk to one Kafka broker at a time: bytes, requests and a consumer that knows no groups and no ZooKeeper.
+
+from simpleconsumer import EARLIEST, SimpleConsumer
+
+with SimpleConsumer("broker1", 9092) as consumer:
+    [offset] = consumer.get_offsets_before("clicks", 0, EARLIEST)
+    for message in consumer.fetch("clicks", 0, offset):
+        print(message.offset, message.key, message.value)
+"""
+
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.errors import (
+    BrokenFraming,
+    BrokerError,
+    BufferUnderflow,
+    ConnectionFailed,
+    CorruptMessage,
+    CrcMismatch,
+    DecodeError,
+    LimitExceeded,
+    MessageError,
+    MessageTooLarge,
+    SimpleConsumerError,
+    UnknownCodec,
+    broker_error,
+)
+from simpleconsumer.message_encode import encode_message_set
+from simpleconsumer.message_set import decode_messages, shallow_end
+from simpleconsumer.types import (
+    Broker,
+    ClusterMetadata,
+    FetchedPartition,
+    FetchRequest,
+    Message,
+    OffsetAndMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartition,
+)
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "BrokenFraming",
+    "Broker",
+    "BrokerError",
+    "BufferUnderflow",
+    "ClusterMetadata",
+    "ConnectionFailed",
+    "CorruptMessage",
+    "CrcMismatch",
+    "DecodeError",
+    "FetchRequest",
+    "FetchedPartition",
+    "LimitExceeded",
+    "Message",
+    "MessageError",
+    "MessageTooLarge",
+    "OffsetAndMetadata",
+    "PartitionMetadata",
+    "SimpleConsumer",
+    "SimpleConsumerError",
+    "TopicMetadata",
+    "TopicPartition",
+    "UnknownCodec",
+    "broker_error",
+    "decode_messages",
+    "encode_message_set",
+    "shallow_end",
+]

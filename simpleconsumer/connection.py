@@ -1,0 +1,284 @@
+"""The only socket of this package: one request, one answer, one deadline.
+
+A call connects when it must, sends, and reads exactly one frame, all before one deadline. After any fault, a time-out
+included, the socket is closed: an answer that comes late dies with its connection and can never be read as the answer
+to a later request. Correlation ids are checked on top of that.
+
+The answer is read by few system calls into a buffer of exactly its size: the kernel waits for all of it (MSG_WAITALL)
+until the deadline (SO_RCVTIMEO), without the GIL.
+
+Source: kafka.network.BlockingChannel, kafka.consumer.SimpleConsumer (0.8.2.2); KAFKA-738, 1147, 1228, 2241.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from struct import Struct
+from typing import Any
+
+from simpleconsumer.errors import ConnectionFailed, DecodeError
+from simpleconsumer.framing import MAX_FRAME_BYTES, SIZE_BYTES, frame_size
+
+_INT32 = Struct(">i")
+_TIMEVAL = Struct("@ll")
+_MOST_KEPT_BYTES = 16 * 1024 * 1024
+"""Largest answer whose memory is kept for the next one."""
+
+
+class Connection:
+    """A connection to one broker, made at the first call and again after a fault.
+
+    Threads: One call at a time (a second one is a RuntimeError). `close()` from any thread ends a blocked call at
+    once with ConnectionFailed; it is final.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float = 30.0,
+        receive_buffer_bytes: int = 65536,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        *,
+        reuse_answers: bool = False,
+    ) -> None:
+        """
+        Args:
+            host: Name or address; an IPv6 address may stand in brackets.
+            timeout_s: Deadline of each call. Resolving a name is the system's business and not bounded by it.
+            receive_buffer_bytes: Socket receive buffer, `socket.receive.buffer.bytes`; 0 leaves it to the system.
+            max_frame_bytes: Largest answer that is taken, by default 256 MiB.
+            reuse_answers: An answer is good until the next call only: its memory is used again. Fresh memory for each
+                megabyte costs as much as receiving it.
+        """
+        if timeout_s <= 0:
+            raise ValueError(f"timeout_s is {timeout_s}, it must be positive")
+        self.host = host.removeprefix("[").removesuffix("]")
+        self.port = port
+        self.timeout_s = timeout_s
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._max_frame_bytes = max_frame_bytes
+        self._kept: bytearray | None = bytearray() if reuse_answers else None
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._busy = False
+        self._closed = False
+
+    def call(
+        self, request: bytes, *, correlation_id: int | None = None, has_answer: bool = True, resend: bool = False
+    ) -> memoryview:
+        """Return the body of the answer to one request frame, behind the correlation id; empty when there is none.
+
+        Args:
+            correlation_id: What the answer must begin with; None for Kafka 0.7, which has none.
+            has_answer: False for what is never answered (produce with acks 0, produce of 0.7).
+            resend: The request may be sent twice: when a connection that was idle turns out to be dead before the
+                first byte of the answer, it is sent once more over a new one, within the same deadline.
+
+        Raises:
+            ConnectionFailed: Refused, lost, timed out, or closed by `close()`.
+            DecodeError: The frame size is negative or above the limit, or the correlation id is another one.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        self._enter()
+        keep = False
+        try:
+            answer = self._exchange(request, has_answer, resend, deadline)
+            body = self._body(answer, correlation_id) if has_answer else memoryview(b"")
+            keep = True
+            return body
+        finally:
+            self._leave(keep)
+
+    def reset(self) -> None:
+        """Drop the socket after an answer that makes no sense; the next call connects anew."""
+        with self._lock:
+            if not self._busy:
+                self._drop()
+
+    def close(self) -> None:
+        """Close for good. A call that is blocked in another thread ends at once with ConnectionFailed."""
+        with self._lock:
+            self._closed = True
+            if self._socket is None:
+                return
+            if self._busy:
+                # Only wake the other thread; it closes. A close here could free the descriptor under its hands.
+                _shut(self._socket)
+            else:
+                self._drop()
+
+    @property
+    def is_open(self) -> bool:
+        """True while there is a socket; says nothing about the other end."""
+        return self._socket is not None
+
+    def _enter(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise self._failed("closed")
+            if self._busy:
+                raise RuntimeError(f"{self.host}:{self.port}: two calls at a time")
+            self._busy = True
+
+    def _leave(self, keep: bool) -> None:
+        with self._lock:
+            self._busy = False
+            if not keep or self._closed:
+                self._drop()
+
+    def _exchange(self, request: bytes, has_answer: bool, resend: bool, deadline: float) -> memoryview:
+        """Return the whole answer; after a dead idle connection try a second time if the request allows it."""
+        reused = self._reusable()
+        while True:
+            begun = False
+            try:
+                connection = self._socket if reused and self._socket else self._connect(deadline)
+                self._send(connection, request, deadline)
+                if not has_answer:
+                    return memoryview(b"")
+                header = self._receive(connection, SIZE_BYTES, deadline)
+                begun = True
+                return self._receive(connection, frame_size(header, self._max_frame_bytes), deadline)
+            except OSError as error:
+                if self._closed:
+                    raise self._failed("closed by close()") from error
+                if _is_deadline(error):
+                    raise self._failed(f"no answer within {self.timeout_s} s") from error
+                if not (reused and resend) or begun:
+                    raise self._failed(error.strerror or str(error)) from error
+                reused = False
+
+    def _reusable(self) -> bool:
+        """Return True for a connection with nothing to read on it; drop one that ended or speaks out of turn."""
+        connection = self._socket
+        if connection is None:
+            return False
+        try:
+            connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def _connect(self, deadline: float) -> socket.socket:
+        """Return a new socket, connected to the first address that answers.
+
+        Each address gets its share of the time left, so that one that swallows packets does not use up all of it.
+        """
+        failure = OSError(f"no address for {self.host}")
+        addresses = self._resolve()
+        for index, (family, kind, protocol, _, address) in enumerate(addresses):
+            connection = socket.socket(family, kind, protocol)
+            self._adopt(connection)
+            try:
+                if self._receive_buffer_bytes:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                connection.settimeout(_left(deadline) / (len(addresses) - index))
+                connection.connect(address)
+                return connection
+            except OSError as error:
+                failure = error
+                if self._closed:
+                    break
+        raise failure
+
+    def _resolve(self) -> list[tuple[int, int, int, str, Any]]:
+        """Return the addresses of the host as getaddrinfo orders them; whatever is wrong with it is an OSError."""
+        if not 0 < self.port < 65536:
+            raise OSError(f"there is no port {self.port}")
+        try:
+            return list(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
+        except ValueError as error:  # zero bytes, labels that no name may have
+            raise OSError(f"not a host name: {error}") from error
+
+    def _adopt(self, connection: socket.socket) -> None:
+        """Make this the socket that close() shuts down; the one before is closed."""
+        with self._lock:
+            self._drop()
+            if self._closed:
+                connection.close()
+                raise OSError("closed")
+            self._socket = connection
+
+    def _send(self, connection: socket.socket, request: bytes, deadline: float) -> None:
+        connection.settimeout(_left(deadline))  # of sendall as a whole
+        connection.sendall(request)
+        # With a time-out of Python's own, receiving would not wait for all, and looking without waiting would wait.
+        connection.settimeout(None)
+
+    def _receive(self, connection: socket.socket, size: int, deadline: float) -> memoryview:
+        """Return exactly `size` bytes."""
+        view = memoryview(self._memory(size))[:size]
+        filled = 0
+        while filled < size:
+            left = _left(deadline)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(left))
+            try:
+                count = connection.recv_into(view[filled:], 0, socket.MSG_WAITALL)
+            except BlockingIOError:
+                continue  # SO_RCVTIMEO; _left raises when the deadline is over
+            if count == 0:
+                raise ConnectionResetError(f"closed by the broker after {filled} of {size} bytes")
+            filled += count
+        return view
+
+    def _memory(self, size: int) -> bytearray:
+        """Return room for `size` bytes at least, the same as last time if that may be and is enough."""
+        if self._kept is None or size > _MOST_KEPT_BYTES:
+            return bytearray(size)
+        if len(self._kept) < size:
+            self._kept = bytearray(size)
+        return self._kept
+
+    def _body(self, answer: memoryview, correlation_id: int | None) -> memoryview:
+        if correlation_id is None:
+            return answer
+        if len(answer) < _INT32.size:
+            raise DecodeError(f"{self.host}:{self.port}: answer of {len(answer)} bytes, too short for a correlation id")
+        found = _INT32.unpack_from(answer)[0]
+        if found != correlation_id:
+            raise DecodeError(f"{self.host}:{self.port}: answer to request {found}, expected {correlation_id}")
+        return answer[_INT32.size :]
+
+    def _drop(self) -> None:
+        """Close the socket; the lock is held."""
+        if self._socket is not None:
+            _shut(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def _failed(self, reason: str) -> ConnectionFailed:
+        return ConnectionFailed(self.host, self.port, reason)
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds left, or raise TimeoutError."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _is_deadline(error: OSError) -> bool:
+    """Return True for a time-out of ours; one of the kernel (ETIMEDOUT) carries its number."""
+    return isinstance(error, TimeoutError) and error.errno is None
+
+
+def _timeval(seconds: float) -> bytes:
+    """Return a C timeval, at least a microsecond: zero would mean for ever."""
+    microseconds = max(int(seconds * 1_000_000), 1)
+    return _TIMEVAL.pack(microseconds // 1_000_000, microseconds % 1_000_000)
+
+
+def _shut(connection: socket.socket) -> None:
+    """Shut a socket down, which wakes whoever is blocked in it."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # not connected (any more)

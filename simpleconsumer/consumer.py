@@ -1,0 +1,377 @@
+"""SimpleConsumer: ask one Kafka broker (0.8 or later) for messages, offsets and metadata.
+
+It knows one broker and no group: who leads a partition, what to do about an error code and where to go on is the
+caller's business.
+
+Source: kafka.javaapi.consumer.SimpleConsumer (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from simpleconsumer import kafka08
+from simpleconsumer.connection import Connection
+from simpleconsumer.errors import BrokerError, DecodeError, MessageError, MessageTooLarge
+from simpleconsumer.framing import MAX_FRAME_BYTES
+from simpleconsumer.message_encode import Encodable, encode_message_set
+from simpleconsumer.message_set import MAX_DECODED_BYTES, decode_messages, shallow_end
+from simpleconsumer.types import (
+    Broker,
+    ClusterMetadata,
+    FetchedPartition,
+    FetchRequest,
+    Message,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+
+LATEST: Final = -1
+"""As a time: the offset behind the last message."""
+EARLIEST: Final = -2
+"""As a time: the offset of the first message that is still there."""
+
+_UNKNOWN_TOPIC_OR_PARTITION = 3
+_NO_BASE_OFFSET = -1
+_MAX_CORRELATION_ID = 0x7FFFFFFF
+T = TypeVar("T")
+
+
+class SimpleConsumer:
+    """One broker, one connection, made when first needed.
+
+    Every call has one deadline, `timeout_s`, over connecting, sending and receiving. A fault or time-out closes the
+    connection (`ConnectionFailed`, `DecodeError`) and the next call makes a new one. Requests that only read are sent
+    a second time when an idle connection turns out to be dead; produce and commit never are.
+
+    `version` arguments: 0 is what every broker serves; see `simpleconsumer.kafka08` for which broker has more.
+
+    Threads: One at a time. `close()` from any thread makes a blocked call end at once with ConnectionFailed.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float = 30.0,
+        client_id: str = "zkconsumer",
+        receive_buffer_bytes: int = 65536,
+        *,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        reuse_answers: bool = False,
+    ) -> None:
+        """
+        Args:
+            timeout_s: Deadline of each call; fetches may not ask the broker to wait as long as that.
+            client_id: What the broker logs and counts requests under.
+            receive_buffer_bytes: Socket receive buffer; 0 leaves it to the system.
+            max_frame_bytes: Largest answer that is taken (256 MiB); a larger one is refused before it is read.
+            reuse_answers: The message sets of `multifetch` are good until the next call only; saves memory and time.
+        """
+        self.client_id = client_id
+        self._connection = Connection(
+            host, port, timeout_s, receive_buffer_bytes, max_frame_bytes, reuse_answers=reuse_answers
+        )
+        self._correlation_id = 0
+
+    @property
+    def host(self) -> str:
+        return self._connection.host
+
+    @property
+    def port(self) -> int:
+        return self._connection.port
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int = 1024 * 1024,
+        *,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        version: int = 0,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+    ) -> list[Message]:
+        """Return the messages from an offset on, decoded; an empty list means that none came within `max_wait_ms`.
+
+        When a message in the middle cannot be delivered, those before it are returned, and the next fetch from there
+        raises about it.
+
+        Raises:
+            BrokerError: The broker refused; `OffsetOutOfRange` and `NotLeaderForPartition` are the usual ones.
+            MessageTooLarge: The message at that offset does not fit into `max_bytes`.
+            MessageError: The message at that offset cannot be delivered; `next_offset` is behind it.
+            BrokenFraming: The message set makes no sense.
+        """
+        request = FetchRequest(topic, partition, offset, max_bytes)
+        fetched = self.multifetch([request], max_wait_ms, min_bytes, version=version)[0]
+        if fetched.error_code:
+            raise BrokerError(fetched.error_code, topic, partition, offset)
+        messages: list[Message] = []
+        try:
+            for message in decode_messages(
+                fetched.message_set, topic, partition, offset, max_decoded_bytes=max_decoded_bytes
+            ):
+                messages.append(message)  # noqa: PERF402 - what came before an error is kept
+        except (MessageError, DecodeError):
+            if not messages:
+                raise
+        if not messages and len(fetched.message_set) and not shallow_end(fetched.message_set)[2]:
+            reason = f"the message is larger than the fetch of {max_bytes} bytes"
+            raise MessageTooLarge(topic, partition, offset, offset + 1, reason)
+        return messages
+
+    def multifetch(
+        self, requests: Sequence[FetchRequest], max_wait_ms: int = 100, min_bytes: int = 1, *, version: int = 0
+    ) -> list[FetchedPartition]:
+        """Return what the broker has of several partitions, in the order of the requests, in one round trip.
+
+        Message sets are views of the receive buffer (`decode_messages` reads them); error codes stand beside them.
+
+        Args:
+            max_wait_ms: How long the broker may wait for `min_bytes`; must be below the deadline of the call.
+            min_bytes: 0 answers at once.
+
+        Raises:
+            ValueError: No requests, the same partition twice, or a size or wait that cannot be.
+        """
+        requests = [FetchRequest(*request) for request in requests]
+        self._check_fetch(requests, max_wait_ms, min_bytes)
+        body = kafka08.encode_fetch(requests, max_wait_ms, min_bytes, version)
+        return self._ask(
+            kafka08.FETCH, version, body, lambda answer: kafka08.decode_fetch(answer, requests, version), resend=True
+        )
+
+    def get_offsets_before(self, topic: str, partition: int, time_ms: int, max_offsets: int = 1) -> list[int]:
+        """Return at most `max_offsets` offsets of segments begun before a time, newest first.
+
+        Args:
+            time_ms: Milliseconds since 1970, or LATEST or EARLIEST. Brokers go by the times of segment files.
+
+        Raises:
+            BrokerError: The broker is not the leader, or does not know the partition.
+        """
+        code, offsets = self._ask(
+            kafka08.OFFSETS,
+            0,
+            kafka08.encode_offsets(topic, partition, time_ms, max_offsets),
+            lambda answer: kafka08.decode_offsets(answer, topic, partition),
+            resend=True,
+        )
+        if code:
+            raise BrokerError(code, topic, partition)
+        return offsets
+
+    def topic_metadata(self, topics: Sequence[str]) -> ClusterMetadata:
+        """Return brokers and leaders of some topics; asking for an unknown one can create it.
+
+        Error codes stand in the result: 5 for a topic that is being created, 3 for one that is not there.
+
+        Raises:
+            ValueError: An empty list, which a broker takes for all topics (`all_topic_metadata` says so aloud).
+        """
+        if isinstance(topics, str) or not topics:
+            raise ValueError(f"topics is {topics!r}: a list of at least one name is needed")
+        return self._metadata(topics)
+
+    def all_topic_metadata(self) -> ClusterMetadata:
+        """Return brokers and leaders of every topic."""
+        return self._metadata([])
+
+    def commit_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int] | Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        version: int = 0,
+    ) -> None:
+        """Store offsets of a group: version 0 in ZooKeeper, 1 and 2 in Kafka. Brokers before 0.8.1 cannot.
+
+        Raises:
+            BrokerError: Of the first partition that was refused; `also` lists the errors of the others. Those that
+                are in neither are stored.
+        """
+        wanted = {_numbered(partition): _with_metadata(offset) for partition, offset in offsets.items()}
+        if not wanted:
+            return
+        codes = self._ask(
+            kafka08.OFFSET_COMMIT,
+            version,
+            kafka08.encode_offset_commit(group, wanted, version),
+            lambda answer: kafka08.decode_offset_commit(answer, list(wanted)),
+        )
+        _raise_codes(
+            (code, *partition, wanted[partition].offset) for partition, code in zip(wanted, codes, strict=True)
+        )
+
+    def fetch_offsets(
+        self, group: str, partitions: Iterable[TopicPartition], *, version: int = 0
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the committed offsets of a group, -1 where there is none: version 0 from ZooKeeper, 1 from Kafka.
+
+        Raises:
+            BrokerError: Of the first partition that failed; `also` lists the errors of the others.
+        """
+        wanted = [_numbered(partition) for partition in partitions]
+        if not wanted:
+            return {}
+        rows = self._ask(
+            kafka08.OFFSET_FETCH,
+            version,
+            kafka08.encode_offset_fetch(group, wanted),
+            lambda answer: kafka08.decode_offset_fetch(answer, wanted),
+            resend=True,
+        )
+        # In version 0 "nothing committed" and "no such partition" are the same code.
+        none = _UNKNOWN_TOPIC_OR_PARTITION if version == 0 else 0
+        _raise_codes(
+            (0 if code == none else code, *partition, None) for partition, (code, _) in zip(wanted, rows, strict=True)
+        )
+        return {TopicPartition(*partition): row for partition, (_, row) in zip(wanted, rows, strict=True)}
+
+    def consumer_metadata(self, group: str) -> Broker:
+        """Return the broker that keeps the offsets of a group in Kafka (0.8.2 and later).
+
+        Raises:
+            BrokerError: `ConsumerCoordinatorNotAvailable` (15), always so the first time: ask again.
+        """
+        code, broker = self._ask(
+            kafka08.CONSUMER_METADATA,
+            0,
+            kafka08.encode_consumer_metadata(group),
+            kafka08.decode_consumer_metadata,
+            resend=True,
+        )
+        if code:
+            raise BrokerError(code, None, None)
+        return broker
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        messages: Iterable[Encodable],
+        *,
+        codec: str = "none",
+        acks: int = 1,
+        timeout_ms: int = 10_000,
+        magic: int = 0,
+        timestamp_ms: int | None = None,
+        version: int = 0,
+    ) -> int:
+        """Append messages to a partition; return the offset of the first, or -1 with acks 0.
+
+        Never sent twice by itself: after ConnectionFailed nobody knows whether the messages are there.
+
+        Args:
+            acks: 1 the leader has it, -1 all in-sync replicas have it, 0 no answer at all.
+            timeout_ms: How long the broker waits for replicas.
+            magic: 1 (with `version` 2, Kafka 0.10) carries timestamps.
+
+        Raises:
+            BrokerError: The broker refused the messages.
+            ValueError: No messages, or magic 1 with a version that cannot carry it.
+        """
+        if acks not in (-1, 0, 1):
+            raise ValueError(f"acks is {acks}: -1, 0 and 1 are known")
+        if magic == 1 and version < 2:
+            raise ValueError(f"magic 1 needs produce version 2, not {version}")
+        message_set = encode_message_set(messages, codec, magic, timestamp_ms=timestamp_ms)
+        if not message_set:
+            raise ValueError("no messages to produce")
+        body = kafka08.encode_produce({(topic, partition): message_set}, acks, timeout_ms)
+        if acks == 0:
+            self._send(kafka08.PRODUCE, version, body)
+            return _NO_BASE_OFFSET
+        result = self._ask(
+            kafka08.PRODUCE,
+            version,
+            body,
+            lambda answer: kafka08.decode_produce(answer, [(topic, partition)], version),
+        )[0]
+        if result.error_code:
+            raise BrokerError(result.error_code, topic, partition)
+        return result.base_offset
+
+    def close(self) -> None:
+        """Close for good; a call blocked in another thread ends at once with ConnectionFailed."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Spellings of the JVM API.
+    getOffsetsBefore = get_offsets_before  # noqa: N815
+    topicMetadata = topic_metadata  # noqa: N815
+    commitOffsets = commit_offsets  # noqa: N815
+    fetchOffsets = fetch_offsets  # noqa: N815
+
+    def _metadata(self, topics: Sequence[str]) -> ClusterMetadata:
+        body = kafka08.encode_metadata(topics)
+        metadata = self._ask(kafka08.METADATA, 0, body, kafka08.decode_metadata, resend=True)
+        missing = [topic for topic in topics if topic not in metadata.topics]
+        if missing:
+            raise DecodeError(f"metadata response: {missing[0]} and {len(missing) - 1} more are missing")
+        return metadata
+
+    def _check_fetch(self, requests: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int) -> None:
+        if not requests:
+            raise ValueError("nothing to fetch")
+        if not 0 <= max_wait_ms < self._connection.timeout_s * 1000:
+            # KAFKA-1147: the answer would come after we have closed the connection, every time.
+            raise ValueError(f"max_wait_ms is {max_wait_ms}, the deadline of a call {self._connection.timeout_s} s")
+        if min_bytes < 0:
+            raise ValueError(f"min_bytes is {min_bytes}")
+        for request in requests:
+            if request.max_bytes < 1:
+                raise ValueError(f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}")
+        if len({(request.topic, request.partition) for request in requests}) != len(requests):
+            raise ValueError("a partition is asked for twice; brokers answer only one of the two")
+
+    def _ask(
+        self, api_key: int, version: int, body: bytes, decode: Callable[[memoryview], T], *, resend: bool = False
+    ) -> T:
+        """Return the decoded answer; an answer that does not decode costs the connection."""
+        request = self._frame(api_key, version, body)
+        answer = self._connection.call(request, correlation_id=self._correlation_id, resend=resend)
+        try:
+            return decode(answer)
+        except DecodeError as error:
+            self._connection.reset()
+            error.add_note(f"in an answer of {len(answer)} bytes from {self.host}:{self.port}")
+            raise
+
+    def _send(self, api_key: int, version: int, body: bytes) -> None:
+        self._connection.call(self._frame(api_key, version, body), has_answer=False)
+
+    def _frame(self, api_key: int, version: int, body: bytes) -> bytes:
+        self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
+        return kafka08.frame_request(api_key, version, self._correlation_id, self.client_id, body)
+
+
+def _numbered(partition: TopicPartition) -> tuple[str, int]:
+    topic, number = partition
+    if not isinstance(number, int):
+        raise ValueError(f"{topic}/{number}: partitions of Kafka 0.8 are numbers")
+    return topic, number
+
+
+def _with_metadata(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    return offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+
+
+def _raise_codes(rows: Iterable[tuple[int, str, int, int | None]]) -> None:
+    """Raise the first error of several partitions, which carries the others."""
+    errors = [BrokerError(*row) for row in rows if row[0]]
+    if errors:
+        errors[0].also = tuple(errors[1:])
+        raise errors[0]

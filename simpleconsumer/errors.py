@@ -1,0 +1,205 @@
+"""What can go wrong between us and a broker.
+
+    SimpleConsumerError
+    ├── DecodeError            bytes that make no sense: the frame or partition they came in is lost
+    │   ├── BufferUnderflow    a field ends behind the end of the buffer
+    │   ├── LimitExceeded      a size above a limit of ours: refused before memory is taken for it
+    │   └── BrokenFraming      an entry of a message set has an impossible size: nothing behind it is found
+    ├── BrokerError            the broker answered with an error code
+    ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
+    └── MessageError           one message (or one compressed wrapper); decoding can go on behind it
+        ├── CrcMismatch        the checksum of the message is wrong
+        ├── UnknownCodec       a codec number that no Kafka of this age defines
+        ├── CorruptMessage     bytes that do not inflate, lengths that contradict each other, unknown magic
+        └── MessageTooLarge    inflates to more than the limit, or does not fit into the fetch size
+
+Wrong arguments of the caller are plain `ValueError`s, raised before anything is sent.
+"""
+
+# The names say what happened; an "Error" behind each would only repeat the tree above.
+# ruff: noqa: N818
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SimpleConsumerError(Exception):
+    """Root of everything this package raises, wrong arguments (`ValueError`) aside."""
+
+
+class DecodeError(SimpleConsumerError):
+    """Bytes from a broker that do not follow the protocol."""
+
+
+class BufferUnderflow(DecodeError):
+    """A field that ends behind the end of its buffer."""
+
+
+class LimitExceeded(DecodeError):
+    """A size above a limit of ours, refused before memory is taken for it."""
+
+
+class BrokenFraming(DecodeError):
+    """An entry of a message set with an impossible size field; what follows it cannot be found."""
+
+
+class BrokerErrorCode(NamedTuple):
+    """One row of Kafka's error table."""
+
+    code: int
+    name: str
+    retriable: bool
+    meaning: str
+
+
+# Names as in kafka.common.ErrorMapping (0.8.2.2), above 20 as in
+# org.apache.kafka.common.protocol.Errors (0.10.0.1). Retriable: asking again, perhaps
+# after fresh metadata or of another broker, can succeed without anybody's help.
+_CODES = tuple(
+    BrokerErrorCode(*row)
+    for row in (
+        (-1, "Unknown", False, "the broker failed in a way it has no code for"),
+        (0, "None", False, "no error"),
+        (1, "OffsetOutOfRange", False, "the offset is not in the log any more, or not yet"),
+        (2, "InvalidMessage", True, "a message did not match its checksum"),
+        (3, "UnknownTopicOrPartition", True, "this broker does not know that partition"),
+        (4, "InvalidFetchSize", False, "the fetch size is negative"),
+        (5, "LeaderNotAvailable", True, "a leader is being elected"),
+        (6, "NotLeaderForPartition", True, "another broker leads that partition"),
+        (7, "RequestTimedOut", True, "the replicas did not acknowledge in time"),
+        (8, "BrokerNotAvailable", True, "the broker is not alive"),
+        (9, "ReplicaNotAvailable", True, "a replica is not alive; the leader may still serve"),
+        (10, "MessageSizeTooLarge", False, "a message is larger than the broker accepts"),
+        (11, "StaleControllerEpoch", True, "the controller moved"),
+        (12, "OffsetMetadataTooLarge", False, "the metadata string of a commit is too long"),
+        (13, "StaleLeaderEpoch", True, "the leader epoch is old, or a broker's connection broke"),
+        (14, "OffsetsLoadInProgress", True, "the coordinator is still reading the offsets"),
+        (15, "ConsumerCoordinatorNotAvailable", True, "the group has no coordinator yet"),
+        (16, "NotCoordinatorForConsumer", True, "another broker coordinates that group"),
+        (17, "InvalidTopic", False, "not a legal topic name, or an internal topic"),
+        (18, "MessageSetSizeTooLarge", False, "the message set is larger than a log segment"),
+        (19, "NotEnoughReplicas", True, "fewer in-sync replicas than the topic demands"),
+        (20, "NotEnoughReplicasAfterAppend", True, "written, but to fewer replicas than demanded"),
+        (21, "InvalidRequiredAcks", False, "acks is none of -1, 0, 1"),
+        (22, "IllegalGeneration", False, "the group has moved on to another generation"),
+        (23, "InconsistentGroupProtocol", False, "the group speaks another protocol"),
+        (24, "InvalidGroupId", False, "not a legal group id"),
+        (25, "UnknownMemberId", False, "the group does not know that member"),
+        (26, "InvalidSessionTimeout", False, "the session time-out is outside the broker's bounds"),
+        (27, "RebalanceInProgress", True, "the group is rebalancing"),
+        (28, "InvalidCommitOffsetSize", False, "the commit is larger than a message may be"),
+        (29, "TopicAuthorizationFailed", False, "not allowed on that topic"),
+        (30, "GroupAuthorizationFailed", False, "not allowed on that group"),
+        (31, "ClusterAuthorizationFailed", False, "not allowed on that cluster"),
+        (32, "InvalidTimestamp", False, "the timestamp is outside the topic's bounds"),
+        (33, "UnsupportedSaslMechanism", False, "the broker does not offer that mechanism"),
+        (34, "IllegalSaslState", False, "the request is not legal before authentication"),
+        (35, "UnsupportedVersion", False, "the broker does not serve that version"),
+    )
+)
+_TABLE = {row.code: row for row in _CODES}
+
+
+def broker_error(code: int) -> BrokerErrorCode:
+    """Return the row of Kafka's error table for a code; unknown codes are named and not retriable.
+
+    Source: kafka.common.ErrorMapping (0.8.2.2), org.apache.kafka.common.protocol.Errors (0.10.0.1).
+    """
+    return _TABLE.get(code) or BrokerErrorCode(code, f"Code{code}", False, "a code newer than Kafka 0.10")
+
+
+class BrokerError(SimpleConsumerError):
+    """The broker answered a request, or one partition of it, with an error code.
+
+    Attributes:
+        also: The errors of further partitions of the same request.
+    """
+
+    def __init__(self, code: int, topic: str | None, partition: int | str | None, offset: int | None = None) -> None:
+        super().__init__(code, topic, partition, offset)
+        self.code = code
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.also: tuple[BrokerError, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the code, such as `OffsetOutOfRange`."""
+        return broker_error(self.code).name
+
+    @property
+    def retriable(self) -> bool:
+        """True when the same request can succeed later, perhaps after fresh metadata."""
+        return broker_error(self.code).retriable
+
+    def __str__(self) -> str:
+        row = broker_error(self.code)
+        more = f" (and {len(self.also)} more partitions failed)" if self.also else ""
+        return f"{_place(self.topic, self.partition, self.offset)}{row.name} (code {row.code}): {row.meaning}{more}"
+
+
+class ConnectionFailed(SimpleConsumerError):
+    """The connection to a broker could not be made or did not last; the socket is closed."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(host, port, reason)
+        self.host = host
+        self.port = port
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}: {self.reason}"
+
+
+class MessageError(SimpleConsumerError):
+    """One message, or one compressed wrapper, that cannot be delivered.
+
+    Attributes:
+        offset: Offset of the message; of a wrapper, the offset its entry carries (that of its last message).
+        next_offset: Offset to go on with when the message is given up.
+        resume: Opaque value for `decode_messages(buffer, ..., resume=error.resume)`, which goes on behind
+            the message, inside a wrapper too. None when the error does not come from decoding.
+    """
+
+    def __init__(self, topic: str, partition: int | str, offset: int, next_offset: int, reason: str) -> None:
+        super().__init__(topic, partition, offset, next_offset, reason)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.next_offset = next_offset
+        self.reason = reason
+        self.resume: object = None
+
+    def __reduce__(self) -> tuple[type[MessageError], tuple[object, ...]]:
+        """Pickle without `resume`, which holds an inflated wrapper and means nothing in another process."""
+        return type(self), self.args
+
+    def __str__(self) -> str:
+        return f"{_place(self.topic, self.partition, self.offset)}{self.reason}"
+
+
+class CrcMismatch(MessageError):
+    """The bytes of the message do not match its checksum."""
+
+
+class UnknownCodec(MessageError):
+    """The attributes name a codec that is not defined."""
+
+
+class CorruptMessage(MessageError):
+    """The message contradicts itself: lengths, magic, or compressed bytes that do not inflate."""
+
+
+class MessageTooLarge(MessageError):
+    """The message is larger than a limit: of its inflated size, or of the fetch."""
+
+
+def _place(topic: str | None, partition: int | str | None, offset: int | None) -> str:
+    """Return `topic/partition at offset: ` with what is known of it."""
+    place = topic or ""
+    if partition is not None:
+        place += f"/{partition}"
+    if offset is not None:
+        place += f" at {offset}"
+    return f"{place}: " if place else ""

@@ -1,0 +1,309 @@
+"""Requests and responses of Kafka 0.8 and later, in the versions that brokers from 0.8.0 to 0.10 serve.
+
+An encoder returns the body of a request, `frame_request` puts size and header around it. A decoder takes the body of
+the answer (behind the correlation id) and what was asked, and checks one against the other: what was not asked for,
+comes twice or is missing is a `DecodeError`, as is every length or count that does not fit.
+
+Version 0 is what every broker serves. 0.8 brokers answer version 0 of produce, fetch, offsets and metadata whatever
+version was sent, so ask for a newer one only when the broker is known to have it:
+produce and fetch 1: 0.9; produce and fetch 2: 0.10.0; fetch 3: 0.10.1; offset commit and fetch 0: 0.8.1; offset
+commit and fetch 1: 0.8.2; offset commit 2: 0.9.
+
+Source: kafka.api.* (0.8.2.2), org.apache.kafka.common.protocol.Protocol (0.10.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Final, NamedTuple, TypeVar
+
+from simpleconsumer.errors import DecodeError
+from simpleconsumer.primitives import (
+    encode_array,
+    encode_bytes,
+    encode_int32,
+    encode_int64,
+    encode_string,
+    read_array,
+    read_bytes,
+    read_int16,
+    read_int32,
+    read_int64,
+    read_nullable_string,
+    read_string,
+    require_end,
+)
+from simpleconsumer.types import (
+    Broker,
+    Buffer,
+    ClusterMetadata,
+    FetchedPartition,
+    FetchRequest,
+    OffsetAndMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+OFFSETS: Final = 2
+METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
+OFFSET_FETCH: Final = 9
+CONSUMER_METADATA: Final = 10
+NEWEST_VERSION: Final = {PRODUCE: 2, FETCH: 3, OFFSETS: 0, METADATA: 0, OFFSET_COMMIT: 2, OFFSET_FETCH: 1,
+                         CONSUMER_METADATA: 0}  # fmt: skip
+"""The newest version of each API that is spoken here."""
+
+Partition = tuple[str, int]
+T = TypeVar("T")
+
+_HEADER = Struct(">ihhi")
+_PRODUCE_HEAD = Struct(">hi")
+_FETCH_HEAD = Struct(">iii")
+_FETCH_PARTITION = Struct(">iqi")
+_OFFSETS_PARTITION = Struct(">iqi")
+_CONSUMER_REPLICA = -1
+_NO_GENERATION = -1
+_BROKER_RETENTION = -1
+_BROKER_TIME = -1
+_SMALLEST_TOPIC = 6  # string length, partition count
+
+
+class ProducedPartition(NamedTuple):
+    """What a broker says of one produced message set: error code, and the offset of its first message."""
+
+    error_code: int
+    base_offset: int
+
+
+def frame_request(api_key: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
+    """Return a whole request: `int32 size, int16 api key, int16 version, int32 correlation id, string client id`, body.
+
+    Raises:
+        ValueError: That version of that API is not spoken here.
+    """
+    if not 0 <= version <= NEWEST_VERSION[api_key]:
+        raise ValueError(f"version {version} of API {api_key}: 0 to {NEWEST_VERSION[api_key]} are spoken")
+    name = encode_string(client_id)
+    return _HEADER.pack(8 + len(name) + len(body), api_key, version, correlation_id) + name + body
+
+
+def encode_produce(message_sets: Mapping[Partition, bytes], acks: int, timeout_ms: int) -> bytes:
+    """Return a produce request, the same in versions 0 to 2; with acks 0 no answer comes."""
+    topics = _by_topic(
+        (topic, encode_int32(number) + encode_bytes(data)) for (topic, number), data in message_sets.items()
+    )
+    return _PRODUCE_HEAD.pack(acks, timeout_ms) + topics
+
+
+def decode_produce(answer: Buffer, asked: Sequence[Partition], version: int) -> list[ProducedPartition]:
+    """Return error code and base offset of each partition, in the order asked."""
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, ProducedPartition], int]:
+        number, offset = read_int32(buffer, offset)
+        code, offset = read_int16(buffer, offset)
+        base_offset, offset = read_int64(buffer, offset)
+        if version >= 2:
+            offset = read_int64(buffer, offset)[1]  # append time
+        return (number, ProducedPartition(code, base_offset)), offset
+
+    topics, end = _read_topics(answer, 0, read, 14 if version < 2 else 22)
+    if version >= 1:
+        end = read_int32(answer, end)[1]  # throttle time, in produce at the end
+    require_end(answer, end, "produce response")
+    return _in_order("produce", topics, asked)
+
+
+def encode_fetch(
+    requests: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int, version: int = 0, max_bytes: int = 0x7FFFFFFF
+) -> bytes:
+    """Return a fetch request; partitions are grouped by topic, in the order of first mention.
+
+    Args:
+        max_bytes: Most bytes of the whole answer; only version 3 can say so.
+    """
+    head = _FETCH_HEAD.pack(_CONSUMER_REPLICA, max_wait_ms, min_bytes)
+    if version >= 3:
+        head += encode_int32(max_bytes)
+    return head + _by_topic((r.topic, _FETCH_PARTITION.pack(r.partition, r.offset, r.max_bytes)) for r in requests)
+
+
+def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int = 0) -> list[FetchedPartition]:
+    """Return one result for each request, in its order; message sets are views of `answer`."""
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, int, memoryview]], int]:
+        number, offset = read_int32(buffer, offset)
+        code, offset = read_int16(buffer, offset)
+        high_watermark, offset = read_int64(buffer, offset)
+        message_set, offset = read_bytes(buffer, offset)
+        return (number, (code, high_watermark, message_set)), offset
+
+    start = read_int32(answer, 0)[1] if version >= 1 else 0  # throttle time, in fetch at the beginning
+    topics, end = _read_topics(answer, start, read, 18)
+    require_end(answer, end, "fetch response")
+    found = _in_order("fetch", topics, [(r.topic, r.partition) for r in requests])
+    return [FetchedPartition(r.topic, r.partition, *result) for r, result in zip(requests, found, strict=True)]
+
+
+def encode_offsets(topic: str, partition: int, time_ms: int, max_offsets: int) -> bytes:
+    """Return the question for segment starts (and the end) of one partition before a time; -1 latest, -2 earliest."""
+    wanted = (topic, _OFFSETS_PARTITION.pack(partition, time_ms, max_offsets))
+    return encode_int32(_CONSUMER_REPLICA) + _by_topic([wanted])
+
+
+def decode_offsets(answer: Buffer, topic: str, partition: int) -> tuple[int, list[int]]:
+    """Return error code and offsets, newest first."""
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, list[int]]], int]:
+        number, offset = read_int32(buffer, offset)
+        code, offset = read_int16(buffer, offset)
+        offsets, offset = read_array(buffer, offset, read_int64, 8)
+        return (number, (code, offsets)), offset
+
+    topics, end = _read_topics(answer, 0, read, 10)
+    require_end(answer, end, "offsets response")
+    return _in_order("offsets", topics, [(topic, partition)])[0]
+
+
+def encode_metadata(topics: Iterable[str]) -> bytes:
+    """Return a metadata request; no topics means all topics."""
+    return encode_array([encode_string(topic) for topic in topics])
+
+
+def decode_metadata(answer: Buffer) -> ClusterMetadata:
+    """Return brokers and topics, error codes included."""
+    brokers, offset = read_array(answer, 0, _read_broker, 10)
+    topics, offset = read_array(answer, offset, _read_topic_metadata, 8)
+    require_end(answer, offset, "metadata response")
+    return ClusterMetadata({broker.id: broker for broker in brokers}, {topic.topic: topic for topic in topics})
+
+
+def encode_offset_commit(group: str, offsets: Mapping[Partition, OffsetAndMetadata], version: int = 0) -> bytes:
+    """Return an offset commit of a consumer that no broker coordinates.
+
+    Version 0 is stored in ZooKeeper, 1 and 2 in Kafka. Versions 1 and 2 are of equal length: the int64 moves from
+    behind each offset (timestamp) to before the topics (retention), so reading one as the other does not fail.
+    """
+    head = encode_string(group)
+    if version >= 1:
+        head += encode_int32(_NO_GENERATION) + encode_string("")
+    if version >= 2:
+        head += encode_int64(_BROKER_RETENTION)
+    timestamp = encode_int64(_BROKER_TIME) if version == 1 else b""
+    return head + _by_topic(
+        (topic, encode_int32(number) + encode_int64(value.offset) + timestamp + encode_string(value.metadata))
+        for (topic, number), value in offsets.items()
+    )
+
+
+def decode_offset_commit(answer: Buffer, asked: Sequence[Partition]) -> list[int]:
+    """Return the error code of each partition, in the order asked; the same in all versions."""
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, int], int]:
+        number, offset = read_int32(buffer, offset)
+        code, offset = read_int16(buffer, offset)
+        return (number, code), offset
+
+    topics, end = _read_topics(answer, 0, read, 6)
+    require_end(answer, end, "offset commit response")
+    return _in_order("offset commit", topics, asked)
+
+
+def encode_offset_fetch(group: str, partitions: Iterable[Partition]) -> bytes:
+    """Return an offset fetch, the same in versions 0 (from ZooKeeper) and 1 (from Kafka)."""
+    return encode_string(group) + _by_topic((topic, encode_int32(number)) for topic, number in partitions)
+
+
+def decode_offset_fetch(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, OffsetAndMetadata]]:
+    """Return error code and committed offset of each partition, in the order asked.
+
+    Nothing committed is offset -1, with code 3 in version 0 and code 0 in version 1.
+    """
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, OffsetAndMetadata]], int]:
+        number, offset = read_int32(buffer, offset)
+        committed, offset = read_int64(buffer, offset)
+        metadata, offset = read_nullable_string(buffer, offset)
+        code, offset = read_int16(buffer, offset)
+        return (number, (code, OffsetAndMetadata(committed, metadata or ""))), offset
+
+    topics, end = _read_topics(answer, 0, read, 16)
+    require_end(answer, end, "offset fetch response")
+    return _in_order("offset fetch", topics, asked)
+
+
+def encode_consumer_metadata(group: str) -> bytes:
+    """Return the question which broker coordinates a group (and keeps its offsets in Kafka)."""
+    return encode_string(group)
+
+
+def decode_consumer_metadata(answer: Buffer) -> tuple[int, Broker]:
+    """Return error code and coordinator (id and port -1 with an error)."""
+    code, offset = read_int16(answer, 0)
+    broker, offset = _read_broker(answer, offset)
+    require_end(answer, offset, "consumer metadata response")
+    return code, broker
+
+
+def _by_topic(rows: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return `[topic [partition]]` of encoded partitions, topics in the order of first mention."""
+    topics: dict[str, list[bytes]] = {}
+    for topic, row in rows:
+        topics.setdefault(topic, []).append(row)
+    return encode_array([encode_string(topic) + encode_array(parts) for topic, parts in topics.items()])
+
+
+def _read_topics(
+    answer: Buffer, offset: int, read: Callable[[Buffer, int], tuple[tuple[int, T], int]], smallest_partition: int
+) -> tuple[list[tuple[str, list[tuple[int, T]]]], int]:
+    """Return `[topic [partition number and result]]` and the offset behind it."""
+
+    def read_topic(buffer: Buffer, offset: int) -> tuple[tuple[str, list[tuple[int, T]]], int]:
+        topic, offset = read_string(buffer, offset)
+        partitions, offset = read_array(buffer, offset, read, smallest_partition)
+        return (topic, partitions), offset
+
+    return read_array(answer, offset, read_topic, _SMALLEST_TOPIC)
+
+
+def _in_order(what: str, topics: list[tuple[str, list[tuple[int, T]]]], asked: Sequence[Partition]) -> list[T]:
+    """Return the results in the order asked, exactly one for each."""
+    wanted = set(asked)
+    results: dict[Partition, T] = {}
+    for topic, partitions in topics:
+        for number, result in partitions:
+            if (topic, number) not in wanted:
+                raise DecodeError(f"{what} response: {topic}/{number} was not asked for")
+            if (topic, number) in results:
+                raise DecodeError(f"{what} response: {topic}/{number} comes twice")
+            results[topic, number] = result
+    missing = [partition for partition in asked if partition not in results]
+    if missing:
+        topic, number = missing[0]
+        raise DecodeError(f"{what} response: {topic}/{number} and {len(missing) - 1} more are missing")
+    return [results[partition] for partition in asked]
+
+
+def _read_broker(buffer: Buffer, offset: int) -> tuple[Broker, int]:
+    number, offset = read_int32(buffer, offset)
+    host, offset = read_string(buffer, offset)
+    port, offset = read_int32(buffer, offset)
+    return Broker(number, host, port), offset
+
+
+def _read_topic_metadata(buffer: Buffer, offset: int) -> tuple[TopicMetadata, int]:
+    code, offset = read_int16(buffer, offset)
+    topic, offset = read_string(buffer, offset)
+    partitions, offset = read_array(buffer, offset, _read_partition_metadata, 18)
+    return TopicMetadata(topic, code, tuple(partitions)), offset
+
+
+def _read_partition_metadata(buffer: Buffer, offset: int) -> tuple[PartitionMetadata, int]:
+    code, offset = read_int16(buffer, offset)
+    number, offset = read_int32(buffer, offset)
+    leader, offset = read_int32(buffer, offset)
+    replicas, offset = read_array(buffer, offset, read_int32, 4)
+    isr, offset = read_array(buffer, offset, read_int32, 4)
+    return PartitionMetadata(number, None if leader == -1 else leader, tuple(replicas), tuple(isr), code), offset

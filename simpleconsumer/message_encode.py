@@ -1,0 +1,129 @@
+"""Message sets of Kafka 0.8 (magic 0) and 0.10 (magic 1), encoded as the Java producer does.
+
+Inside of a wrapper magic 0 offsets are absolute and magic 1 offsets count from the first message. The wrapper carries
+the offset of its last message and, in magic 1, the largest timestamp inside, or the append time of the log.
+
+Source: kafka.message.ByteBufferMessageSet, Message (0.8.2.2, 0.10.0.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+from isal.isal_zlib import crc32
+
+from simpleconsumer import codecs
+from simpleconsumer.primitives import encode_bytes
+from simpleconsumer.types import Message
+
+Encodable = bytes | tuple[bytes | None, bytes | None] | Message
+"""A value; or key and value, each None for null; or a message, of which key, value and timestamp are taken."""
+
+_ENTRY = Struct(">qiI")
+_HEAD_0 = Struct(">BB")
+_HEAD_1 = Struct(">BBq")
+_LOG_APPEND_TIME = 8
+_NO_TIMESTAMP = -1
+
+
+def encode_message_set(
+    messages: Iterable[Encodable],
+    codec: str = "none",
+    magic: int = 0,
+    *,
+    first_offset: int = 0,
+    offsets: Sequence[int] | None = None,
+    timestamp_ms: int | None = None,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """Return a message set, empty for no messages; with a codec, all messages stand in one wrapper.
+
+    Args:
+        codec: none, gzip, snappy or lz4.
+        magic: 0, or 1 for brokers from 0.10 on.
+        first_offset: Offset of the first message. A producer leaves 0: the broker assigns offsets.
+        offsets: Offset of each message instead, ascending, with holes as compaction leaves them.
+        timestamp_ms: Creation time of messages that have none of their own (magic 1); None for "no timestamp".
+        log_append_time_ms: What a broker of the type LogAppendTime stamps (magic 1).
+
+    Raises:
+        ValueError: Unknown codec or magic, or offsets that do not fit the messages.
+    """
+    if codec not in codecs.CODECS:
+        raise ValueError(f"codec {codec!r} is none of {', '.join(codecs.CODECS)}")
+    rows = [_row(message, timestamp_ms) for message in messages]
+    if offsets is None:
+        offsets = range(first_offset, first_offset + len(rows))
+    if len(offsets) != len(rows):
+        raise ValueError(f"{len(offsets)} offsets for {len(rows)} messages")
+    if not rows:
+        return b""
+    wrapped = codec != "none"
+    base = offsets[0] if wrapped and magic == 1 else 0
+    append_time = None if wrapped else log_append_time_ms
+    inside = b"".join(
+        encode_message(offset - base, key, value, magic, timestamp_ms=stamp, log_append_time_ms=append_time)
+        for offset, (key, value, stamp) in zip(offsets, rows, strict=True)
+    )
+    if not wrapped:
+        return inside
+    newest = max(stamp for _, _, stamp in rows)
+    return encode_wrapper(inside, codec, magic, offsets[-1], timestamp_ms=newest, log_append_time_ms=log_append_time_ms)
+
+
+def encode_wrapper(
+    inside: bytes,
+    codec: str,
+    magic: int,
+    offset: int,
+    *,
+    timestamp_ms: int = _NO_TIMESTAMP,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """Return one entry that holds a compressed message set; `offset` is that of the last message inside."""
+    number = codecs.CODECS[codec]
+    value = codecs.compress(number, inside, legacy_lz4_checksum=magic == 0)
+    return encode_message(
+        offset, None, value, magic, number, timestamp_ms=timestamp_ms, log_append_time_ms=log_append_time_ms
+    )
+
+
+def encode_message(
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    magic: int = 0,
+    attributes: int = 0,
+    *,
+    timestamp_ms: int = _NO_TIMESTAMP,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """Return one entry: `int64 offset, int32 size, uint32 crc`, then the message of that magic.
+
+    Args:
+        attributes: Codec in bits 0 to 2. Bit 3 is set for `log_append_time_ms`, which then is the timestamp.
+    """
+    if magic == 0:
+        head = _HEAD_0.pack(0, attributes)
+    elif magic == 1:
+        if log_append_time_ms is not None:
+            timestamp_ms = log_append_time_ms
+            attributes |= _LOG_APPEND_TIME
+        head = _HEAD_1.pack(1, attributes, timestamp_ms)
+    else:
+        raise ValueError(f"magic {magic} is neither 0 nor 1")
+    body = head + encode_bytes(key) + encode_bytes(value)
+    return _ENTRY.pack(offset, len(body) + 4, crc32(body)) + body
+
+
+def _row(message: Encodable, timestamp_ms: int | None) -> tuple[bytes | None, bytes | None, int]:
+    """Return key, value and timestamp of what a caller gave."""
+    stamp = _NO_TIMESTAMP if timestamp_ms is None else timestamp_ms
+    if isinstance(message, Message):
+        own = message.timestamp_ms
+        return message.key, message.value, stamp if own is None else own
+    if isinstance(message, tuple):
+        key, value = message
+        return key, value, stamp
+    return None, message, stamp

@@ -1,0 +1,309 @@
+"""Message sets of Kafka 0.8 and 0.10: decoding, deep and with every checksum, and finding where a set ends.
+
+A set is entries back to back: `int64 offset, int32 size`, then a message of that size (`message_shapes` shows its
+layout). It may end in the middle of an entry, because a broker cuts a fetch at its byte limit. A message whose
+attributes name a codec is a *wrapper*: its value is a compressed message set.
+
+    magic 0: offsets inside are absolute; the wrapper carries that of the last one
+    magic 1: offsets inside are relative; the wrapper carries the absolute offset of the last one. With
+             LogAppendTime its timestamp holds for all of them
+
+Rules, and why:
+- One bad message costs one error. It names its place and carries `resume`, with which decoding goes on behind it.
+- Only a size field that no message can have is `BrokenFraming`: nothing behind it can be found.
+- The end of a broker's set may be cut off, silently. The end of the inside of a wrapper may not: the CRC vouches
+  for those bytes, so somebody lost messages there.
+- Memory is bounded by the buffer, plus `max_decoded_bytes` for the wrapper that is being read.
+
+Source: kafka.message.ByteBufferMessageSet, Message (0.8.2.2, 0.10.0.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from struct import Struct
+from typing import Final, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from simpleconsumer import codecs
+from simpleconsumer.errors import (
+    BrokenFraming,
+    CorruptMessage,
+    CrcMismatch,
+    DecodeError,
+    LimitExceeded,
+    MessageError,
+    MessageTooLarge,
+    UnknownCodec,
+)
+from simpleconsumer.message_encode import encode_message_set
+from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level, family_at
+from simpleconsumer.primitives import read_int32
+from simpleconsumer.shallow import SMALLEST_MESSAGE, plain, shallow_end
+from simpleconsumer.types import Buffer, Message
+
+__all__ = ["MAX_DECODED_BYTES", "MAX_DEPTH", "decode_messages", "encode_message_set", "shallow_end"]
+
+MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
+"""Default of the most bytes that one wrapper, with the wrappers inside of it, may inflate to."""
+MAX_DEPTH: Final = 2
+"""How deep wrappers may stand in wrappers. Kafka's own producers never nest; readers up to 0.8.2 allow it."""
+
+_SMALLEST_OF_MAGIC = (14, 22)
+_LOG_APPEND_TIME = 8
+_ENTRY = Struct(">qi")
+_MESSAGE = Struct(">IBB")
+_INT64 = Struct(">q")
+
+
+class _Entry(NamedTuple):
+    """One entry, read the slow way. `offset` is as found, not yet absolute."""
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    end: int
+
+
+class _Fault(Exception):  # noqa: N818 - not an error yet: the caller adds the place and how to go on
+    """Something is wrong with one entry; `offset` is as found, `end` is where the next entry begins."""
+
+    def __init__(self, kind: type[MessageError], offset: int, end: int, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.offset = offset
+        self.end = end
+        self.reason = reason
+
+
+class _Resume:
+    """Where to go on: the open levels, the outermost without its buffer (the caller hands that in again)."""
+
+    def __init__(self, levels: list[Level]) -> None:
+        self._levels = [copy(level) for level in levels]
+        self._levels[0].buffer = b""
+
+    def levels(self, buffer: Buffer) -> list[Level]:
+        """Return fresh copies, so that one `resume` serves any number of times."""
+        levels = [copy(level) for level in self._levels]
+        levels[0].buffer = buffer
+        return levels
+
+
+def decode_messages(
+    buffer: Buffer,
+    topic: str,
+    partition: int | str,
+    start_offset: int = 0,
+    *,
+    max_decoded_bytes: int = MAX_DECODED_BYTES,
+    resume: object = None,
+) -> Iterator[Message]:
+    """Yield the messages of a set from `start_offset` on, those inside of wrappers too.
+
+    A wrapper comes whole, whatever offset was asked for; what it holds before `start_offset` is passed over, and so
+    are errors there. Keys and values are `bytes`, copied out of the buffer.
+
+    Args:
+        start_offset: First offset to yield. Offsets never fall within a log, so only the beginning is searched.
+        max_decoded_bytes: Most bytes that one wrapper may inflate to, counting the wrappers inside of it.
+        resume: `MessageError.resume` of an earlier call with the same arguments: go on behind that message.
+
+    Raises:
+        CrcMismatch, UnknownCodec, CorruptMessage, MessageTooLarge: Of one message; go on with `resume`.
+        BrokenFraming: The size field of an entry is negative or below 14; nothing behind it can be read.
+
+    Threads: Any number at once, each with its own generator.
+    """
+    levels = _begin(buffer, max_decoded_bytes, resume)
+    while levels:
+        level = levels[-1]
+        family = family_at(level)
+        if family is not None:
+            before = level.position
+            first_offset = _INT64.unpack_from(level.buffer, before)[0] + level.base
+            run = family.run(level, topic, partition)
+            yield from run if first_offset >= start_offset else _from_offset(run, start_offset)
+            if level.position != before:
+                continue
+        # The slow way, one entry: wrappers, null values, large ones, the last of a set, and whatever is wrong.
+        try:
+            entry = _read_entry(level)
+            if entry is None:
+                levels.pop()
+            elif entry.attributes & CODEC_MASK:
+                level.position = entry.end
+                levels.append(_open_wrapper(levels, entry))
+            else:
+                level.position = entry.end
+                if entry.offset + level.base >= start_offset:
+                    yield _message(level, entry, topic, partition)
+        except _Fault as fault:
+            error = _place(fault, levels, topic, partition)
+            if error.offset >= start_offset:
+                raise error from fault.__cause__
+
+
+def _begin(buffer: Buffer, max_decoded_bytes: int, resume: object) -> list[Level]:
+    buffer = plain(buffer)
+    if resume is None:
+        return [Level(buffer, max_decoded_bytes)]
+    if not isinstance(resume, _Resume):
+        raise TypeError(f"resume must come from a MessageError, not {type(resume).__name__}")
+    return resume.levels(buffer)
+
+
+def _from_offset(run: Iterator[Message], start_offset: int) -> Iterator[Message]:
+    """Yield the messages of a run from an offset on; once it is reached, the others are not looked at."""
+    for message in run:
+        if message.offset >= start_offset:
+            yield message
+            break
+    yield from run
+
+
+def _read_entry(level: Level) -> _Entry | None:
+    """Return the entry at the level's position, checked; None at the end of the set.
+
+    Raises:
+        BrokenFraming: See decode_messages.
+        _Fault: This entry is wrong.
+    """
+    buffer, position = level.buffer, level.position
+    bounds = _bounds(level)
+    if bounds is None:
+        return None
+    offset, size, end = bounds
+    crc, magic, attributes = _MESSAGE.unpack_from(buffer, position + ENTRY_OVERHEAD)
+    if magic >= len(_SMALLEST_OF_MAGIC):
+        raise _Fault(CorruptMessage, offset, end, f"magic {magic} is not known (0 and 1 are)")
+    computed = crc32(memoryview(buffer)[position + 16 : end])
+    if computed != crc:
+        raise _Fault(CrcMismatch, offset, end, f"the CRC is {computed:#010x}, the message says {crc:#010x}")
+    if size < _SMALLEST_OF_MAGIC[magic]:
+        raise _Fault(CorruptMessage, offset, end, f"{size} bytes are too few for magic {magic}")
+    if level.magic is not None and level.magic != magic:
+        raise _Fault(CorruptMessage, offset, end, f"magic {magic} in a wrapper of magic {level.magic}")
+    timestamp_ms = None
+    position += 18
+    if magic == 1:
+        timestamp_ms = _INT64.unpack_from(buffer, position)[0]
+        position += 8
+    key, position = _read_field(buffer, position, end, offset, "key")
+    value, position = _read_field(buffer, position, end, offset, "value")
+    if position != end:
+        raise _Fault(CorruptMessage, offset, end, f"{end - position} bytes behind the value")
+    return _Entry(offset, magic, attributes, timestamp_ms, key, value, end)
+
+
+def _bounds(level: Level) -> tuple[int, int, int] | None:
+    """Return offset, size and end of the entry at the level's position; None when no whole entry is left."""
+    buffer, position, length = level.buffer, level.position, len(level.buffer)
+    inside = level.magic is not None
+    if position + ENTRY_OVERHEAD > length:
+        if inside and position < length:
+            raise _end_of_level(level, f"{length - position} bytes behind its last message")
+        return None
+    offset, size = _ENTRY.unpack_from(buffer, position)
+    end: int = position + ENTRY_OVERHEAD + size
+    if size < SMALLEST_MESSAGE:
+        if inside:
+            raise _end_of_level(level, f"an entry of size {size} at byte {position}")
+        raise BrokenFraming(f"entry at byte {position} (offset {offset}) has size {size}")
+    if end > length:
+        if inside:
+            raise _end_of_level(level, f"an entry that ends {end - length} bytes behind it")
+        return None
+    return offset, size, end
+
+
+def _end_of_level(level: Level, reason: str) -> _Fault:
+    """Return the fault of a wrapper whose inside breaks off; nothing more of it can be read."""
+    offset = level.wrapper_offset - level.base
+    return _Fault(CorruptMessage, offset, len(level.buffer), f"the wrapper holds {reason}")
+
+
+def _read_field(buffer: Buffer, position: int, end: int, offset: int, what: str) -> tuple[bytes | None, int]:
+    """Return key or value, None for length -1, and the position behind it."""
+    if position + 4 > end:
+        raise _Fault(CorruptMessage, offset, end, f"no room for the length of the {what}")
+    length, position = read_int32(buffer, position)
+    if length == -1:
+        return None, position
+    if length < 0 or position + length > end:
+        raise _Fault(CorruptMessage, offset, end, f"{what} of {length} bytes in a message with {end - position} left")
+    return bytes(buffer[position : position + length]), position + length
+
+
+def _open_wrapper(levels: list[Level], wrapper: _Entry) -> Level:
+    """Return the inside of a wrapper as a new level."""
+    level = levels[-1]
+    if len(levels) > MAX_DEPTH:
+        raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, f"wrappers nested deeper than {MAX_DEPTH}")
+    codec = wrapper.attributes & CODEC_MASK
+    if codec > codecs.LZ4:
+        raise _Fault(UnknownCodec, wrapper.offset, wrapper.end, f"codec {codec} is not known")
+    if wrapper.value is None:
+        raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, "a wrapper without a value")
+    data = _inflate(levels, wrapper, codec, wrapper.value)
+    inside = Level(data, level.budget_bytes - len(data))
+    if len(levels) > 1:
+        levels[1].budget_bytes -= len(data)
+    inside.magic = wrapper.magic
+    inside.wrapper_offset = wrapper.offset + level.base
+    inside.timestamp_ms = level.timestamp_ms
+    if wrapper.magic == 1:
+        inside.base = inside.wrapper_offset - _last_offset(inside, wrapper)
+        if wrapper.attributes & _LOG_APPEND_TIME and inside.timestamp_ms is None:
+            inside.timestamp_ms = wrapper.timestamp_ms
+    return inside
+
+
+def _inflate(levels: list[Level], wrapper: _Entry, codec: int, value: bytes) -> bytes:
+    """Return the inflated value, within the budget of the outermost wrapper."""
+    charged = levels[min(1, len(levels) - 1)]
+    try:
+        data = codecs.decompress(codec, value, charged.budget_bytes)
+    except LimitExceeded as error:
+        # The work is done, so the budget is spent: a hundred of these in one wrapper must not cost a hundred times.
+        if len(levels) > 1:
+            charged.budget_bytes = 0
+        raise _Fault(MessageTooLarge, wrapper.offset, wrapper.end, str(error)) from error
+    except DecodeError as error:
+        raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, str(error)) from error
+    return data
+
+
+def _last_offset(inside: Level, wrapper: _Entry) -> int:
+    """Return the relative offset of the last message inside, on which those of all others depend."""
+    try:
+        valid_bytes, next_offset, _ = shallow_end(inside.buffer)
+    except BrokenFraming as error:
+        raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, f"inside of the wrapper: {error}") from error
+    if valid_bytes != len(inside.buffer):
+        left = len(inside.buffer) - valid_bytes
+        raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, f"the wrapper breaks off, {left} bytes are left")
+    return (next_offset or 1) - 1
+
+
+def _message(level: Level, entry: _Entry, topic: str, partition: int | str) -> Message:
+    offset = entry.offset + level.base
+    timestamp_ms = entry.timestamp_ms if level.timestamp_ms is None else level.timestamp_ms
+    if timestamp_ms == NO_TIMESTAMP:
+        timestamp_ms = None
+    return Message(topic, partition, offset, offset + 1, entry.key, entry.value, timestamp_ms)
+
+
+def _place(fault: _Fault, levels: list[Level], topic: str, partition: int | str) -> MessageError:
+    """Return the error about an entry of the innermost level, which is left behind that entry."""
+    level = levels[-1]
+    level.position = fault.end
+    offset = fault.offset + level.base
+    error = fault.kind(topic, partition, offset, offset + 1, fault.reason)
+    error.resume = _Resume(levels)
+    return error

@@ -1,0 +1,174 @@
+"""The values between callers and this package. They hold what the broker said and decide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Buffer = bytes | bytearray | memoryview
+"""What every decoder reads: contiguous bytes. Nothing keeps a buffer longer than its own values live."""
+
+
+class Broker(NamedTuple):
+    """One broker and where it listens.
+
+    Attributes:
+        fetch_version: Version of the fetch request that it is known to speak; 0, which all do, when nothing is known.
+    """
+
+    id: int
+    host: str
+    port: int
+    fetch_version: int = 0
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; sorts by topic, then number.
+
+    Attributes:
+        partition: The number; in Kafka 0.7 the string `broker-partition`, as in ZooKeeper.
+    """
+
+    topic: str
+    partition: int | str
+
+
+class FetchRequest(NamedTuple):
+    """What to fetch of one partition.
+
+    Attributes:
+        offset: First offset wanted; in 0.7 a byte position.
+        max_bytes: Most bytes of message set in the answer, at least 1.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
+
+
+class FetchedPartition(NamedTuple):
+    """What a fetch brought of one partition.
+
+    Attributes:
+        error_code: 0, or why there is no message set (`errors.broker_error`).
+        high_watermark: Offset behind the last message that consumers may see; -1 when unknown (0.7, errors).
+        message_set: A view into the receive buffer; its last entry may be cut off. The view keeps the whole
+            response alive: copy what is kept for long.
+    """
+
+    topic: str
+    partition: int
+    error_code: int
+    high_watermark: int
+    message_set: bytes | memoryview
+
+
+class Message:
+    """One message as the application sees it.
+
+    Attributes:
+        offset: Offset of the message; in 0.7 the position that the Java iterator reports.
+        next_offset: What to commit when the message is done.
+        key: None when the message has no key; what a key decoder returned otherwise.
+        value: None for a null value (a deletion mark of a compacted topic).
+        timestamp_ms: Milliseconds since 1970, or None before Kafka 0.10.
+
+    Two messages are equal when all their fields are. They are mutable, so that a decoder's result can take
+    the place of key and value, and therefore have no hash.
+
+    A plain class with slots on purpose: a frozen dataclass costs a microsecond for each message.
+    """
+
+    # In the order of the constructor, which is also that of the log: who, where, what, when.
+    __slots__ = ("topic", "partition", "offset", "next_offset", "key", "value", "timestamp_ms")  # noqa: RUF023
+
+    topic: str
+    partition: int | str
+    offset: int
+    next_offset: int
+    key: Any
+    value: Any
+    timestamp_ms: int | None
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int | str,
+        offset: int,
+        next_offset: int,
+        key: Any,
+        value: Any,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.next_offset = next_offset
+        self.key = key
+        self.value = value
+        self.timestamp_ms = timestamp_ms
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, Message) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"Message({self.topic!r}, {self.partition!r}, offset={self.offset}, "
+            f"next_offset={self.next_offset}, key={self.key!r}, value={self.value!r}, "
+            f"timestamp_ms={self.timestamp_ms})"
+        )
+
+
+class PartitionMetadata(NamedTuple):
+    """Who serves one partition.
+
+    Attributes:
+        leader: Broker id, or None while there is no leader.
+        error_code: 5 (no leader) makes it unusable; 9 (a replica is dead) does not.
+    """
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    error_code: int
+
+
+class TopicMetadata(NamedTuple):
+    """The partitions of one topic, in the order the broker lists them."""
+
+    topic: str
+    error_code: int
+    partitions: tuple[PartitionMetadata, ...]
+
+
+@dataclass(frozen=True)
+class ClusterMetadata:
+    """What one broker knows of the cluster.
+
+    Attributes:
+        brokers: By id. Kafka 0.8.0 and 0.8.1 name only brokers of the partitions asked for.
+        topics: By name.
+    """
+
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, TopicMetadata]
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset.
+
+    Attributes:
+        offset: The next offset to read, or -1 when nothing is committed.
+        metadata: The string that was committed with it.
+    """
+
+    offset: int
+    metadata: str = ""

@@ -1,0 +1,49 @@
+"""Fixtures that all tests share: real servers, fresh names, and what `slow` and `real` mean.
+
+A test that asks for a real server is marked `real`. Where Java or the jars are missing it is skipped with the
+sentence that says what to install, unless ZKCONSUMER_REQUIRE_REAL=1 is set, which turns the skip into a failure:
+continuous integration must not pass by skipping. Tests marked `slow` run only when `-m` asks for them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from zkconsumer.testing.kafka import KafkaCluster
+
+pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
+"""Brings `zookeeper`, `kafka_clusters`, `kafka_cluster`, and the skip where Java or the jars are missing."""
+
+REAL_FIXTURES = {"zookeeper", "kafka_clusters"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.real)
+    if not config.option.markexpr and not any("::" in argument for argument in config.args):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        if slow:
+            config.hook.pytest_deselected(items=slow)
+            items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@pytest.fixture(scope="session")
+def kafka_0822(kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    """Two Kafka 0.8.2.2 brokers (ids 0 and 1) that all tests share: do not stop them, and use topics of your own."""
+    return kafka_clusters("0.8.2.2", 2)
+
+
+@pytest.fixture
+def fresh_group() -> str:
+    """A consumer group name that nobody used before."""
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def fresh_topic() -> Callable[[], str]:
+    """Makes topic names that nobody used before: `fresh_topic()`."""
+    return lambda: f"topic-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,263 @@
+"""The codecs: Kafka's framing byte for byte, the output limit, and input that does not inflate."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+import zlib
+from collections.abc import Callable
+
+import lz4.block
+import lz4.frame
+import pytest
+import snappy
+from decoding import MEBIBYTE, memory_growth_below
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simpleconsumer.codecs import GZIP, LZ4, SNAPPY, compress, decompress
+from simpleconsumer.errors import DecodeError, LimitExceeded
+
+ALL = (GZIP, SNAPPY, LZ4)
+XERIAL_HELLO = bytes.fromhex("82534e4150505900 00000001 00000001 00000007 05 10 68656c6c6f")
+TEXT = b"".join(b"line %d of a text that compresses\n" % number for number in range(10_000))
+
+
+@pytest.mark.parametrize("codec", ALL)
+@given(data=st.binary(max_size=200_000) | st.integers(0, 300_000).map(lambda size: TEXT[:size]))
+def test_what_is_compressed_inflates_to_itself_within_exactly_its_size(codec: int, data: bytes) -> None:
+    packed = compress(codec, data)
+    assert decompress(codec, packed, len(data)) == data
+    if data:
+        with pytest.raises(LimitExceeded, match=f"inflates to more than {len(data) - 1} bytes"):
+            decompress(codec, packed, len(data) - 1)
+
+
+@pytest.mark.parametrize("codec", ALL)
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_input_may_be_any_buffer(codec: int, kind: type) -> None:
+    assert decompress(codec, kind(compress(codec, TEXT)), len(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("codec", ALL)
+def test_an_input_cut_anywhere_is_an_error(codec: int) -> None:
+    data = bytes(range(256)) * 3
+    packed = compress(codec, data)
+    for length in range(len(packed)):
+        # A stream of the snappy format has no end mark: behind its header and behind each block it is a whole one.
+        if codec == SNAPPY and length == 16:
+            continue
+        with pytest.raises(DecodeError):
+            decompress(codec, packed[:length], MEBIBYTE)
+
+
+@pytest.mark.parametrize("codec", ALL)
+def test_bytes_behind_the_end_are_an_error(codec: int) -> None:
+    for tail in (b"\0", b"tail", b"\0\0\0\1"):
+        with pytest.raises(DecodeError):
+            decompress(codec, compress(codec, TEXT) + tail, MEBIBYTE)
+
+
+@pytest.mark.parametrize("codec", ALL)
+@given(data=st.binary(max_size=2000))
+def test_any_bytes_inflate_or_raise_a_decode_error(codec: int, data: bytes) -> None:
+    header = {GZIP: b"\x1f\x8b\x08\0\0\0\0\0\0\xff", SNAPPY: XERIAL_HELLO[:16], LZ4: bytes.fromhex("04224d18604082")}
+    for attempt in (data, header[codec] + data):
+        try:
+            assert len(decompress(codec, attempt, 100_000)) <= 100_000
+        except DecodeError as error:
+            assert str(error)  # noqa: PT017 - one of two legal outcomes
+
+
+@pytest.mark.parametrize("codec", ALL)
+def test_a_flipped_byte_gives_some_bytes_or_a_decode_error(codec: int) -> None:
+    packed = compress(codec, TEXT[:3000])
+    with memory_growth_below(64 * MEBIBYTE):
+        for position in range(len(packed)):
+            for mask in (0xFF, 0x01, 0x80):
+                damaged = bytearray(packed)
+                damaged[position] ^= mask
+                try:
+                    assert len(decompress(codec, damaged, MEBIBYTE)) <= MEBIBYTE
+                except DecodeError as error:
+                    assert str(error)  # noqa: PT017 - one of two legal outcomes
+
+
+def test_unknown_codecs_are_refused() -> None:
+    with pytest.raises(DecodeError, match="codec 4 is not defined"):
+        decompress(4, b"", 10)
+    with pytest.raises(ValueError, match="codec 0 does not compress"):
+        compress(0, b"")
+
+
+# gzip
+
+
+def test_gzip_is_what_any_gzip_reads_and_writes() -> None:
+    assert gzip.decompress(compress(GZIP, TEXT)) == TEXT
+    assert decompress(GZIP, gzip.compress(TEXT, 9), len(TEXT)) == TEXT
+
+
+def test_gzip_members_are_joined() -> None:
+    packed = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two")
+    assert decompress(GZIP, packed, 7) == b"one two"
+    with pytest.raises(LimitExceeded):
+        decompress(GZIP, packed, 6)
+
+
+def test_gzip_of_a_thousand_members_and_more_is_refused() -> None:
+    assert decompress(GZIP, gzip.compress(b"") * 1024, 1) == b""
+    with pytest.raises(DecodeError, match="more than 1024 members"):
+        decompress(GZIP, gzip.compress(b"") * 1025, 1)
+
+
+@pytest.mark.parametrize("position", [-8, -4], ids=["crc", "length"])
+def test_gzip_checks_its_trailer(position: int) -> None:
+    packed = bytearray(gzip.compress(TEXT))
+    packed[position] ^= 1
+    with pytest.raises(DecodeError, match="gzip: "):
+        decompress(GZIP, packed, MEBIBYTE)
+
+
+def test_gzip_without_its_header_is_refused() -> None:
+    with pytest.raises(DecodeError, match="gzip: "):
+        decompress(GZIP, zlib.compress(TEXT), MEBIBYTE)
+
+
+# snappy
+
+
+def test_snappy_writes_the_stream_of_snappy_java() -> None:
+    assert compress(SNAPPY, b"hello") == XERIAL_HELLO
+    packed = compress(SNAPPY, bytes(32 * 1024 + 1))
+    (first,) = struct.unpack_from(">I", packed, 16)
+    assert snappy.decompress(packed[20 : 20 + first]) == bytes(32 * 1024)
+    assert snappy.decompress(packed[24 + first :]) == b"\0"
+
+
+def test_snappy_reads_the_stream_and_one_bare_block() -> None:
+    assert decompress(SNAPPY, XERIAL_HELLO, 5) == b"hello"
+    assert decompress(SNAPPY, XERIAL_HELLO[20:], 5) == b"hello"
+    assert decompress(SNAPPY, snappy.compress(TEXT), len(TEXT)) == TEXT
+
+
+def test_snappy_reads_streams_of_newer_writers_that_are_compatible() -> None:
+    newer = bytearray(XERIAL_HELLO)
+    newer[11] = 7
+    assert decompress(SNAPPY, newer, 5) == b"hello"
+    newer[15] = 2
+    with pytest.raises(DecodeError, match="needs a reader of version 2"):
+        decompress(SNAPPY, newer, 5)
+
+
+def test_snappy_limits_the_sum_of_its_blocks() -> None:
+    block = snappy.compress(bytes(1000))
+    stream = XERIAL_HELLO[:16] + (struct.pack(">I", len(block)) + block) * 10
+    assert decompress(SNAPPY, stream, 10_000) == bytes(10_000)
+    with pytest.raises(LimitExceeded):
+        decompress(SNAPPY, stream, 9_999)
+
+
+@pytest.mark.parametrize("claim", [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x7f", b"\x80\x80\x80\x80\x08"])
+def test_snappy_that_claims_gigabytes_is_refused_before_any_memory_is_taken(claim: bytes) -> None:
+    with memory_growth_below(16 * MEBIBYTE):
+        for stream in (claim + b"\0" * 20, XERIAL_HELLO[:16] + b"\0\0\0\x19" + claim + b"\0" * 20):
+            with pytest.raises(LimitExceeded):
+                decompress(SNAPPY, stream, 64 * MEBIBYTE)
+            with pytest.raises(DecodeError, match="25 bytes cannot hold"):
+                decompress(SNAPPY, stream, 2**40)
+
+
+def test_snappy_without_a_length_is_refused() -> None:
+    for data in (b"", b"\xff", b"\xff" * 5):
+        with pytest.raises(DecodeError, match="does not begin with its length"):
+            decompress(SNAPPY, data, 10)
+
+
+def test_the_best_that_snappy_can_do_is_within_the_ratio_that_is_believed() -> None:
+    data = bytes(1 << 20)
+    assert len(data) < len(snappy.compress(data)) * 22
+
+
+# lz4
+
+
+@pytest.mark.parametrize(("legacy", "checksum"), [(True, "1a"), (False, "82")])
+def test_lz4_writes_the_header_of_kafka_with_either_checksum(legacy: bool, checksum: str) -> None:
+    packed = compress(LZ4, TEXT, legacy_lz4_checksum=legacy)
+    assert packed[:7].hex() == "04224d186040" + checksum
+    assert packed[-4:] == b"\0\0\0\0"
+    assert decompress(LZ4, packed, len(TEXT)) == TEXT
+
+
+def test_lz4_with_the_right_checksum_is_what_any_lz4_reads() -> None:
+    assert lz4.frame.decompress(compress(LZ4, TEXT)) == TEXT
+    with pytest.raises(RuntimeError, match="Checksum"):
+        lz4.frame.decompress(compress(LZ4, TEXT, legacy_lz4_checksum=True))
+
+
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("checksums", [True, False])
+@pytest.mark.parametrize("size", [True, False])
+@pytest.mark.parametrize("block", [4, 5, 6, 7])
+def test_lz4_reads_what_other_writers_make(linked: bool, checksums: bool, size: bool, block: int) -> None:
+    packed = lz4.frame.compress(
+        TEXT,
+        block_linked=linked,
+        content_checksum=checksums,
+        block_checksum=checksums,
+        store_size=size,
+        block_size=block,
+    )
+    assert decompress(LZ4, packed, len(TEXT)) == TEXT
+
+
+def test_lz4_stores_what_does_not_shrink() -> None:
+    noise = random.Random(7).randbytes(500)
+    packed = compress(LZ4, noise)
+    assert packed[7:] == struct.pack("<I", 500 | 1 << 31) + noise + bytes(4)
+    assert decompress(LZ4, packed, 500) == noise
+
+
+def test_lz4_refuses_dictionaries_old_versions_and_blocks_above_the_announced_size() -> None:
+    header = bytes.fromhex("04224d18604082")
+    for position, value in ((0, 0x05), (4, 0x61), (4, 0x20), (5, 0x30)):
+        damaged = bytearray(compress(LZ4, TEXT))
+        damaged[position] = value
+        with pytest.raises(DecodeError, match="lz4: "):
+            decompress(LZ4, damaged, MEBIBYTE)
+    too_large = header + struct.pack("<I", 65537 | 1 << 31) + bytes(65537) + b"\0" * 4
+    with pytest.raises(DecodeError, match="block of 65537 bytes"):
+        decompress(LZ4, too_large, MEBIBYTE)
+
+
+# bombs
+
+
+@pytest.mark.parametrize("codec", ALL)
+def test_a_bomb_is_refused_before_it_has_gone_off(codec: int) -> None:
+    bomb = _BOMBS[codec]()
+    with memory_growth_below(24 * MEBIBYTE), pytest.raises(LimitExceeded):
+        decompress(codec, bomb, 8 * MEBIBYTE)
+
+
+def _gzip_zeros() -> bytes:
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    return b"".join([*(packer.compress(bytes(MEBIBYTE)) for _ in range(256)), packer.flush()])
+
+
+def _length_prefixed(block: bytes) -> bytes:
+    return struct.pack(">I", len(block)) + block
+
+
+def _lz4_zeros() -> bytes:
+    block: bytes = lz4.block.compress(bytes(65536), store_size=False)
+    return struct.pack("<I", len(block)) + block
+
+
+_BOMBS: dict[int, Callable[[], bytes]] = {
+    GZIP: _gzip_zeros,
+    SNAPPY: lambda: XERIAL_HELLO[:16] + _length_prefixed(snappy.compress(bytes(65536))) * 4096,
+    LZ4: lambda: bytes.fromhex("04224d18604082") + _lz4_zeros() * 4096 + bytes(4),
+}

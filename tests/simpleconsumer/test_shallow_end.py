@@ -1,0 +1,68 @@
+"""Where a message set ends, by the slow definition and by the fast path over runs of equal sizes."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simpleconsumer.errors import BrokenFraming
+from simpleconsumer.shallow import shallow_end
+from simpleconsumer.types import Buffer
+
+
+def entry(offset: int, size: int) -> bytes:
+    return struct.pack(">qi", offset, size) + b"\xab" * size
+
+
+def by_definition(data: bytes) -> tuple[int, int | None, int]:
+    position, next_offset, count = 0, None, 0
+    while position + 12 <= len(data):
+        offset, size = struct.unpack_from(">qi", data, position)
+        if position + 12 + size > len(data):
+            break
+        position, next_offset, count = position + 12 + size, offset + 1, count + 1
+    return position, next_offset, count
+
+
+runs = st.lists(st.tuples(st.integers(14, 300), st.integers(1, 700)), max_size=4)
+
+
+@given(runs=runs, cut=st.integers(0, 400), kind=st.sampled_from([bytes, bytearray, memoryview]))
+def test_runs_of_any_sizes_and_lengths_end_where_the_definition_says(
+    runs: list[tuple[int, int]], cut: int, kind: type[Buffer]
+) -> None:
+    sizes = [size for size, count in runs for _ in range(count)]
+    data = b"".join(entry(offset, size) for offset, size in enumerate(sizes))
+    data = data[: len(data) - cut]
+    assert shallow_end(kind(data)) == by_definition(data)
+
+
+@given(st.lists(st.sampled_from([14, 15, 270, 271]), max_size=200))
+def test_mixed_sizes_end_where_the_definition_says(sizes: list[int]) -> None:
+    data = b"".join(entry(offset * 3, size) for offset, size in enumerate(sizes))
+    assert shallow_end(data) == by_definition(data) == (len(data), 3 * len(sizes) - 2 if sizes else None, len(sizes))
+
+
+@pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 67, 68, 69, 400])
+@pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
+def test_an_impossible_size_is_found_behind_a_run_of_any_length(before: int, size: int) -> None:
+    data = b"".join(entry(offset, 20) for offset in range(before)) + struct.pack(">qi", before, size)
+    with pytest.raises(BrokenFraming, match=f"entry at byte {before * 32}, after {before} entries, has size {size}"):
+        shallow_end(data)
+
+
+def test_a_size_larger_than_the_rest_is_a_tail_that_was_cut_off() -> None:
+    assert shallow_end(entry(7, 20) + struct.pack(">qi", 8, 2**31 - 1)) == (32, 8, 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 11, struct.pack(">qi", 0, 14) + b"\0" * 13])
+def test_no_whole_entry_gives_no_offset(data: bytes) -> None:
+    assert shallow_end(data) == (0, None, 0)
+
+
+def test_a_view_of_larger_items_is_read_as_bytes() -> None:
+    data = entry(1, 20) * 3
+    assert shallow_end(memoryview(data).cast("i")) == (96, 2, 3)
