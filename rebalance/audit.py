@@ -1,0 +1,111 @@
+"""The rounds that a member makes over its own partitions, for what no watch and no answer told.
+
+Knows what may have gone unnoticed: an owner node deleted by hand while the watch was lost, a claim that was refused,
+a blocked claim whose holder is gone, a partition that is owned but not delivered. Refuses to put anything right
+itself: it has the node read, or the group, and the machines do the rest. Rule: reads only, few at a time, jittered.
+
+Source: docs/SEMANTICS.md, "Self-audit".
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+from rebalance import partition as p
+from rebalance.handover import Partition
+from rebalance.holdings import Holding, Holdings
+from rebalance.loop import Loop
+from rebalance.ports import Listener, Member
+
+__all__ = ["MOST_LOOKS", "Audit"]
+
+log = logging.getLogger(__name__)
+
+MOST_LOOKS = 100
+"""Owner nodes that one round reads; the next round goes on with those that were looked at longest ago."""
+
+_SHORTEST_WAIT_S = 0.5
+
+
+class Audit:
+    """Makes the rounds of one member.
+
+    Args:
+        member: its waits.
+        loop: for the timers.
+        holdings: what is looked at.
+        listener: hears of claims that wait for long.
+        rng: source of jitter.
+        recheck: called with a reason to have the group read.
+
+    Threads: the coordinator's alone.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        loop: Loop,
+        holdings: Holdings,
+        listener: Listener,
+        rng: random.Random,
+        recheck: Callable[[str], None],
+    ) -> None:
+        self._member = member
+        self._loop = loop
+        self._holdings = holdings
+        self._listener = listener
+        self._rng = rng
+        self._recheck = recheck
+        self._closed = False
+
+    def start(self) -> None:
+        """Make rounds until `close`."""
+        self._later(self._member.audit_s, self._own)
+        self._later(min(self._member.blocked_audit_s, self._member.blocked_after_s), self._blocked)
+
+    def close(self) -> None:
+        """Make no further round."""
+        self._closed = True
+
+    def _later(self, longest_s: float, call: Callable[[], None]) -> None:
+        self._loop.call_later(max(_SHORTEST_WAIT_S, longest_s) * self._rng.uniform(0.5, 1.0), call)
+
+    def _own(self) -> None:
+        """What is mine is mine and delivered, and what should be mine is asked for."""
+        if self._closed:
+            return
+        self._later(self._member.audit_s, self._own)
+        states = (p.PartitionState.OWNED, p.PartitionState.UNKNOWN)
+        held = [item for item in self._holdings.all.items() if item[1].machine.state in states]
+        held.sort(key=lambda item: item[1].looked_at)
+        for partition, holding in held[:MOST_LOOKS]:
+            self._warn_if_idle(partition, holding)
+            self._holdings.look(partition)
+        # The list of members may have changed behind a lost watch; this also claims what is free and should be mine.
+        self._recheck("audit")
+
+    def _warn_if_idle(self, partition: Partition, holding: Holding) -> None:
+        waited_s = self._loop.clock() - holding.since
+        if holding.machine.state is p.PartitionState.OWNED and not holding.started and waited_s > self._member.audit_s:
+            log.warning("%s-%s has been owned for %.0f s and is not delivered yet", *partition, waited_s)
+
+    def _blocked(self) -> None:
+        """The fallback of the watch on a foreign owner node, and the word to the listener that it takes long."""
+        if self._closed:
+            return
+        self._later(min(self._member.blocked_audit_s, self._member.blocked_after_s), self._blocked)
+        overdue: list[Partition] = []
+        for partition, holding in list(self._holdings.all.items()):
+            if holding.machine.state is not p.PartitionState.BLOCKED:
+                continue
+            waited_s = self._loop.clock() - holding.since
+            if waited_s > self._member.blocked_after_s and not holding.blocked_told:
+                holding.blocked_told = True
+                overdue.append(partition)
+                log.warning("%s-%s has been held by %s for %.0f s; waiting", *partition,
+                            holding.machine.holder[0] if holding.machine.holder else "another member", waited_s)
+            self._holdings.look(partition)
+        if overdue:
+            self._listener.blocked(overdue)

@@ -1,0 +1,424 @@
+"""The partitions that a member wants, holds or lets go of: each machine's actions, done in the right order.
+
+Order of a handover: stop fetching, let the message in hand finish, tell the listener, commit, release; and on the
+other side claim, read the offset, tell the listener, fetch. Every wait in it carries a turn number, so that an
+answer which comes after the partition went another way is dropped. Rule: nothing here blocks.
+
+Source: docs/ARCHITECTURE.md, "A rebalance, step by step".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rebalance import partition as p
+from rebalance.claims import Claims
+from rebalance.handover import Partition
+from rebalance.loop import Loop, Timer
+from rebalance.ports import Delivery, Listener, Member, Offsets
+from rebalance.requests import WatchEvent
+from rebalance.snapshot import Assignment, GroupSnapshot
+
+__all__ = ["Holding", "Holdings"]
+
+log = logging.getLogger(__name__)
+
+_LISTENER_LEAST_S = 0.5
+"""What the listener always gets to commit in, also after a drain that took all the time there is."""
+
+
+@dataclass(slots=True)
+class Holding:
+    """One partition that this member wants, holds or lets go of.
+
+    Attributes:
+        since: when the machine came into its state.
+        turn: of what this waits for on the way in or out, 0 for nothing.
+        asked: number of the last question to ZooKeeper; only its answer counts.
+        looked_at: when the owner node was last read.
+        position: where delivery begins, or where it ended.
+        started: whether delivery runs.
+        blocked_told: whether the listener knows that the claim waits for long.
+    """
+
+    machine: p.PartitionMachine
+    since: float
+    turn: int = 0
+    asked: int = 0
+    looked_at: float = 0.0
+    position: int | None = None
+    started: bool = False
+    drain_timer: Timer | None = None
+    blocked_told: bool = False
+
+
+class Holdings:
+    """All partitions of one member.
+
+    Args:
+        member: what it is.
+        loop: the queue and timers.
+        claims: writes the owner nodes; its fence names the session.
+        delivery, offsets, listener: the rest of the member.
+        recheck: called with a reason when the members have to be read again before anything is claimed.
+        fenced: called when a write was refused because the registration is not the one it was made under.
+        moved: called after every step.
+
+    Threads: the coordinator's alone, but for the watch callback, which only posts.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        loop: Loop,
+        claims: Claims,
+        delivery: Delivery,
+        offsets: Offsets,
+        listener: Listener,
+        recheck: Callable[[str], None],
+        fenced: Callable[[], None],
+        moved: Callable[[], None],
+    ) -> None:
+        self.member = member
+        self.all: dict[Partition, Holding] = {}
+        self._loop = loop
+        self._claims = claims
+        self._delivery = delivery
+        self._offsets = offsets
+        self._listener = listener
+        self._recheck = recheck
+        self._fenced = fenced
+        self._moved = moved
+        self._known_at_start: frozenset[Partition] | None = None
+        self._lives: dict[str, int] = {}
+        self._born: dict[str, int] = {}
+        self._revoked: dict[Partition, int] = {}
+        self._assigned: dict[Partition, int] = {}
+        self._lost: list[Partition] = []
+        self._turns = 0
+        self._closed = False
+
+    # -- what the group's machine asks for ---------------------------------------------------------------------------
+
+    def retarget(self, assignment: Assignment, snapshot: GroupSnapshot) -> None:
+        """Make `assignment` what should be held; what goes begins to go at once."""
+        if self._known_at_start is None:
+            topics = snapshot.topics
+            self._known_at_start = frozenset((topic, part) for topic in topics for part in topics[topic].partitions)
+        self._notice_new_lives(snapshot)
+        if assignment.frozen is not None:
+            # Keep what is held, claim nothing.
+            waiting = (p.PartitionState.FREE, p.PartitionState.BLOCKED, p.PartitionState.CLAIMING)
+            for partition, holding in list(self.all.items()):
+                if holding.machine.state in waiting:
+                    self.handle(partition, p.Want(None))
+            return
+        for partition in list(self.all):
+            if partition not in assignment.mine:
+                self.handle(partition, p.Want(None))
+        for partition, thread_id in assignment.mine.items():
+            if partition not in self.all:
+                self.all[partition] = Holding(p.PartitionMachine(), self._loop.clock())
+            self.handle(partition, p.Want(thread_id))
+
+    def _notice_new_lives(self, snapshot: GroupSnapshot) -> None:
+        """A topic that was deleted and created again begins at its start: offsets of its earlier life would skip it."""
+        for topic, node in snapshot.topics.items():
+            if self._lives.setdefault(topic, node.czxid) == node.czxid:
+                continue
+            log.warning("topic %s was deleted and created again; beginning at its start", topic)
+            self._lives[topic] = self._born[topic] = node.czxid
+            self._offsets.forget_topic(topic)
+            for partition, holding in self.all.items():
+                if partition[0] != topic:
+                    continue
+                if holding.machine.state is p.PartitionState.OWNED:
+                    self._delivery.abandon(partition)
+                    self._take(partition, holding, holding.machine.held or "")
+                elif holding.drain_timer is not None:
+                    # The message in hand is of the earlier life, too: its position, committed now, would count.
+                    self._delivery.abandon(partition)
+                    self._drained(partition, holding, None)
+                holding.position = None
+
+    def tell_all(self, event: p.Event) -> None:
+        """Give every partition's machine the same event."""
+        for partition in list(self.all):
+            self.handle(partition, event)
+
+    def close(self) -> None:
+        """Do nothing more."""
+        self._closed = True
+
+    # -- the machines of the partitions ----------------------------------------------------------------------------
+
+    def handle(self, partition: Partition, event: p.Event) -> None:
+        holding = self.all.get(partition)
+        if holding is None or self._closed:
+            return
+        before = holding.machine.state
+        actions = holding.machine.handle(event)
+        if holding.machine.state is not before:
+            holding.since = self._loop.clock()
+            holding.blocked_told = False
+            log.debug("%s %s-%s: %s -> %s after %s", self.member.consumer_id, *partition, before.value,
+                      holding.machine.state.value, type(event).__name__)
+            if before in (p.PartitionState.OWNED, p.PartitionState.DRAINING):
+                holding.turn = 0
+        if isinstance(event, p.Fenced):
+            self._fenced()
+        for action in actions:
+            self._do_partition(partition, holding, action)
+        if holding.machine.is_idle and self.all.get(partition) is holding:
+            del self.all[partition]
+        self._moved()
+
+    def _do_partition(self, partition: Partition, holding: Holding, action: p.Action) -> None:
+        match action:
+            case p.Claim(thread_id):
+                self._claims.claim(partition, thread_id, self._teller(partition, holding))
+            case p.Inspect(watch):
+                watcher = self._owner_changed if watch else None
+                self._claims.inspect(partition, self._teller(partition, holding), watcher, sync=not watch)
+            case p.Start(thread_id):
+                self._take(partition, holding, thread_id)
+            case p.Drain():
+                self._drain(partition, holding)
+            case p.Rethread(thread_id, version):
+                self._claims.rethread(partition, thread_id, version, self._teller(partition, holding))
+            case p.Release():
+                self._claims.release(partition, self._teller(partition, holding))
+            case p.Stop():
+                self._stop(partition, holding)
+            case p.Recheck():
+                self._recheck(f"owner of {partition[0]}-{partition[1]}")
+
+    def _teller(self, partition: Partition, holding: Holding) -> Callable[[p.Event], None]:
+        """Takes the answer to a new question to the partition's machine.
+
+        Answers of an ended session died with its nodes. Of two open questions only the later counts: it reads what
+        the earlier one did, and a result of the earlier one after it would be news of a state long left.
+        """
+        fence = self._claims.fence
+        holding.asked += 1
+        number = holding.asked
+
+        def told(event: p.Event) -> None:
+            # By value: registering anew under the same session leaves what is under way in force.
+            if fence == self._claims.fence and self.all.get(partition) is holding and holding.asked == number:
+                self.handle(partition, event)
+
+        return told
+
+    def look(self, partition: Partition) -> None:
+        """Read the owner node of a partition, with a watch; its machine hears what is there."""
+        holding = self.all.get(partition)
+        if holding is None or self._claims.fence is None:
+            return
+        holding.looked_at = self._loop.clock()
+        self._claims.inspect(partition, self._teller(partition, holding), self._owner_changed)
+
+    def _owner_changed(self, event: WatchEvent) -> None:
+        """Watch callback: any thread."""
+        topic, name = event.path.rsplit("/", 2)[-2:]
+        self._loop.post(self.handle, (topic, int(name) if name.isdigit() else name), p.OwnerChanged())
+
+    # -- taking ----------------------------------------------------------------------------------------------------
+
+    def _take(self, partition: Partition, holding: Holding, thread_id: str) -> None:
+        """The owner node is mine: read the offset, find a start where there is none, tell, deliver."""
+        self._turns += 1
+        turn = holding.turn = self._turns
+        holding.position, holding.started = None, False
+
+        def current() -> bool:
+            return self.all.get(partition) is holding and holding.turn == turn
+
+        def loaded(offset: int | None) -> None:
+            if not current():
+                return
+            if offset is not None:
+                positioned(offset)
+            else:
+                policy = self._policy(partition)
+                self._delivery.resolve(
+                    partition, policy, lambda found: self._loop.post(resolved, found)
+                )
+
+        def resolved(offset: int) -> None:
+            if not current():
+                return
+            if self.member.auto_commit:
+                # Until it is written a successor would choose a start of its own, and skip what lies between.
+                self._offsets.commit({partition: offset}, lambda failed: self._commit_reported(failed))
+            positioned(offset)
+
+        def positioned(offset: int) -> None:
+            holding.position = offset
+            self._assigned[partition] = turn
+            self._loop.after_step(self._tell_assigned)
+
+        self._offsets.load(partition, loaded, self._born.get(partition[0], 0))
+
+    def _policy(self, partition: Partition) -> str:
+        known = self._known_at_start is None or partition in self._known_at_start
+        known = known and partition[0] not in self._born
+        return self.member.reset_policy if known else "smallest"
+
+    def _tell_assigned(self) -> None:
+        batch, self._assigned = self._assigned, {}
+        live = {
+            partition: turn
+            for partition, turn in batch.items()
+            if partition in self.all and self.all[partition].turn == turn
+        }
+        if not live:
+            return
+        positions = {partition: self.all[partition].position or 0 for partition in live}
+        self._listener.assigned(positions, lambda: self._loop.post(self._begin, live))
+
+    def _begin(self, turns: Mapping[Partition, int]) -> None:
+        for partition, turn in turns.items():
+            holding = self.all.get(partition)
+            if holding is None or holding.turn != turn or holding.machine.state is not p.PartitionState.OWNED:
+                continue
+            holding.started = True
+            self._delivery.start(partition, holding.machine.held or "", holding.position or 0)
+        self._moved()
+
+    # -- letting go ------------------------------------------------------------------------------------------------
+
+    def _drain(self, partition: Partition, holding: Holding) -> None:
+        """Stop, let the message in hand finish, and see to it that this ends."""
+        if not holding.started:
+            self._delivery.abandon(partition)
+            self._loop.post(self._drained, partition, holding, holding.position)
+            return
+        holding.started = False
+        self._turns += 1
+        turn = holding.turn = self._turns
+
+        def done(position: int) -> None:
+            self._loop.post(finished, position)
+
+        def finished(position: int) -> None:
+            if holding.turn == turn:
+                holding.turn = 0
+                self._drained(partition, holding, position)
+
+        def expired() -> None:
+            if holding.turn == turn:
+                log.warning("%s-%s: the message in hand took longer than %.1f s; released without it, it may come "
+                            "again elsewhere", *partition, self.member.drain_timeout_s)
+                holding.turn = 0
+                self._drained(partition, holding, self._delivery.expire_drain(partition))
+
+        holding.drain_timer = self._loop.call_later(self.member.drain_timeout_s, expired)
+        self._delivery.drain(partition, done)
+
+    def _drained(self, partition: Partition, holding: Holding, position: int | None) -> None:
+        if holding.drain_timer is not None:
+            holding.drain_timer.cancel()
+            holding.drain_timer = None
+        if self.all.get(partition) is not holding or holding.machine.state is not p.PartitionState.DRAINING:
+            return
+        holding.position = position
+        if position is not None and self.member.auto_commit:
+            # Who commits by hand goes on from the last commit, as any other member would: what was read since may
+            # have been thrown away with the partition.
+            self._offsets.remember(partition, position)
+        self._turns += 1
+        holding.turn = self._turns
+        self._revoked[partition] = holding.turn
+        self._loop.after_step(self._tell_revoked)
+
+    def _tell_revoked(self) -> None:
+        batch, self._revoked = self._revoked, {}
+        live = {
+            partition: turn
+            for partition, turn in batch.items()
+            if partition in self.all and self.all[partition].turn == turn
+        }
+        if not live:
+            return
+        told: list[bool] = []
+        # Drain and listener share one time: a Java member that waits for the partition has four seconds' patience.
+        left_s = min(self.all[partition].since for partition in live) + self.member.drain_timeout_s - self._loop.clock()
+        wait_s = max(_LISTENER_LEAST_S, left_s)
+
+        def done(in_time: bool) -> None:
+            if told:
+                return
+            told.append(in_time)
+            if not in_time:
+                log.warning("on_partitions_revoked did not return within %.1f s; releasing all the same", wait_s)
+            self._commit_drained(live)
+
+        self._loop.call_later(wait_s, done, False)
+        self._listener.revoked(list(live), lambda: self._loop.post(done, True))
+
+    def _commit_drained(self, turns: Mapping[Partition, int]) -> None:
+        live = [
+            partition
+            for partition, turn in turns.items()
+            if partition in self.all and self.all[partition].turn == turn
+        ]
+        positions = {
+            partition: position
+            for partition in live
+            if self.member.auto_commit and (position := self.all[partition].position) is not None
+        }
+
+        def committed(failed: Mapping[Partition, str]) -> None:
+            self._commit_reported(failed)
+            for partition in live:
+                holding = self.all.get(partition)
+                if holding is not None and holding.turn == turns[partition]:
+                    self.handle(partition, p.Drained())
+
+        # Also without anything to commit: the release waits for whatever is still on its way.
+        self._offsets.commit(positions, committed)
+
+    def _commit_reported(self, failed: Mapping[Partition, str]) -> None:
+        for partition, reason in failed.items():
+            log.warning("offset of %s-%s is not committed: %s", *partition, reason)
+
+    def _stop(self, partition: Partition, holding: Holding) -> None:
+        """Ownership ended without a release: at once nothing more is delivered.
+
+        With auto-commit on, what was done is remembered for the next claim. Without it only the application knows what
+        of it is safe: it may throw away in `on_partitions_lost` what it had not committed, and must get it again.
+        """
+        if holding.drain_timer is not None:
+            holding.drain_timer.cancel()
+            holding.drain_timer = None
+        holding.turn = 0
+        holding.started = False
+        position = self._delivery.abandon(partition)
+        if position is not None and self.member.auto_commit:
+            self._offsets.remember(partition, position)
+        self._lost.append(partition)
+        self._loop.after_step(self._tell_lost)
+
+    def _tell_lost(self) -> None:
+        lost, self._lost = self._lost, []
+        if lost:
+            names = ", ".join(f"{topic}-{name}" for topic, name in sorted(lost, key=str))
+            log.warning("%s lost %s", self.member.consumer_id, names)
+            self._listener.lost(lost)
+
+    @property
+    def settled(self) -> bool:
+        """Whether each assigned partition is being delivered or is blocked."""
+        return all(
+            holding.started if holding.machine.state is p.PartitionState.OWNED
+            else holding.machine.state is p.PartitionState.BLOCKED
+            for holding in self.all.values()
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is held or under way."""
+        return all(holding.machine.state is p.PartitionState.FREE for holding in self.all.values())

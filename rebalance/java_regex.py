@@ -1,0 +1,245 @@
+r"""Java's regular expressions, translated into Python's where both mean the same, refused where not.
+
+Every member of a group expands every other member's filter for itself, so a filter that means other topics
+here than in Java makes two members claim one partition. Therefore nothing is guessed: what is not in this
+list is refused by name and position.
+
+    taken as in Java    literals  .  ^  $  |  ( )  (?: )  (?= )  (?! )  (?<= )  (?<! )  (?> )  (?<name> )
+                        ?  *  +  {n}  {n,}  {n,m}, greedy, lazy (`+?`) and possessive (`++`)
+                        [abc]  [^abc]  [a-z], with the classes below inside
+                        \d \D \w \W \s \S \h \H \b \B \A \Z \z  \Q...\E  \1 to \9  \k<name>
+                        \t \n \r \f \a \e \0777 \xhh \x{h..h} \uhhhh, \ before any other sign
+                        \p{Lower Upper ASCII Alpha Digit Alnum Punct Graph Print Blank Cntrl XDigit Space}, \P{..}
+                        (?i) (?m) (?s), to be switched on and off anywhere, and (?i: )
+    refused             [a[bc]] and [a&&b], the flags x, d, u, U, other \p classes, \v \V \R \X \N \G \c,
+                        \Q inside [ ], repetitions of an assertion and inside (?<= ) and (?<! ), back-references of
+                        two digits, what Java itself refuses
+
+Equal meaning is promised for ASCII text without line ends, which is what Kafka's topic names are: `.`, `$`, `(?m)`
+and `\b` differ between the two beyond that. Topic names have at most 255 characters, which bounds a match,
+but a filter such as `(a+)+b` takes exponential time on them, in Java as here.
+
+Source: java.util.regex.Pattern (documentation of Java 8; behaviour compared with OpenJDK 17).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from rebalance.errors import UnsupportedFilter
+from rebalance.java_characters import read_brackets, read_escape, translate_set
+
+_MAX_DEPTH = 100
+_MAX_REPEAT = 2**31 - 1
+
+_ASSERTIONS = {"b": r"\b", "B": r"\B", "A": r"\A", "Z": r"\Z", "z": r"\Z"}
+_GROUPS = ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>")
+
+_FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
+_NAME = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>")
+_REPEAT = re.compile(r"\{([0-9]{1,10})(,([0-9]{0,10}))?\}")
+
+
+def java_regex(text: str) -> re.Pattern[str]:
+    """Return a Python pattern that, used with `fullmatch`, matches what `String.matches(text)` does in Java.
+
+    >>> bool(java_regex(r"[\\p{Alnum}-|]+").fullmatch("white1|white2"))
+    True
+
+    Raises:
+        UnsupportedFilter: Java refuses the text, or it holds a construct that is not translated.
+    """
+    translated = _Translator(text).translate()
+    try:
+        return re.compile(translated, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UnsupportedFilter(text, f"Python cannot compile it: {error}") from error
+
+
+class _Group:
+    """An open group: its flags, and how many scoped flag groups stand open inside it."""
+
+    __slots__ = ("flags", "looks_behind", "number", "position", "quantifiable", "reopened")
+
+    def __init__(
+        self, position: int, flags: frozenset[str], number: int | None, quantifiable: bool, looks_behind: bool
+    ) -> None:
+        self.position = position
+        self.flags = flags
+        self.number = number
+        self.quantifiable = quantifiable
+        self.looks_behind = looks_behind
+        self.reopened: list[str] = []
+
+
+class _Translator:
+    """One pass over the text, left to right; `_at` is the index of the next character."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._out: list[str] = []
+        self._open = [_Group(0, frozenset(), None, quantifiable=False, looks_behind=False)]
+        self._groups = 0
+        self._closed: set[int] = set()
+        self._names: dict[str, int] = {}
+        self._quantifiable = False
+
+    def translate(self) -> str:
+        while self._at < len(self._text):
+            self._step(self._text[self._at])
+        if len(self._open) > 1:
+            self._refuse("this group is not closed", self._open[-1].position)
+        self._out.append(")" * len(self._open[0].reopened))
+        return "".join(self._out)
+
+    def _step(self, char: str) -> None:
+        if char == "\\":
+            self._escape()
+        elif char == "[":
+            translated, end = read_brackets(self._text, self._at, "i" in self._open[-1].flags)
+            self._emit(translated, end - self._at)
+        elif char == "(":
+            self._open_group()
+        elif char == ")":
+            self._close_group()
+        elif char == "|":
+            # An inline flag lasts to the end of its group, across the bars; Python's scoped form does not.
+            reopened = self._open[-1].reopened
+            self._emit(")" * len(reopened) + "|" + "".join(reopened), 1, quantifiable=False)
+        elif char in "^$":
+            self._emit(char, 1, quantifiable=False)
+        elif char in "*+?{":
+            self._quantifier()
+        else:
+            self._emit("." if char == "." else re.escape(char), 1)
+
+    def _emit(self, translated: str, consumed: int, quantifiable: bool = True) -> None:
+        self._out.append(translated)
+        self._at += consumed
+        self._quantifiable = quantifiable
+
+    def _refuse(self, reason: str, position: int | None = None) -> NoReturn:
+        raise UnsupportedFilter(self._text, reason, self._at if position is None else position)
+
+    # -- escapes
+
+    def _escape(self) -> None:
+        following = self._text[self._at + 1 : self._at + 2]
+        if following == "Q":
+            self._quoted()
+        elif following in _ASSERTIONS and following:
+            self._emit(_ASSERTIONS[following], 2, quantifiable=False)
+        elif following == "k":
+            self._named_reference()
+        elif following in tuple("123456789"):
+            self._reference(int(following))
+        else:
+            piece = read_escape(self._text, self._at, "i" in self._open[-1].flags)
+            self._emit(translate_set(piece.ranges), piece.end - self._at)
+
+    def _quoted(self) -> None:
+        end = self._text.find(r"\E", self._at + 2)
+        quoted = self._text[self._at + 2 : end if end >= 0 else len(self._text)]
+        stop = end + 2 if end >= 0 else len(self._text)
+        # Java applies a quantifier behind \E to the last character alone, as Python does to this.
+        self._emit(re.escape(quoted), stop - self._at, quantifiable=bool(quoted))
+
+    def _reference(self, number: int) -> None:
+        if self._text[self._at + 2 : self._at + 3].isdigit():
+            self._refuse("a back-reference of two digits depends on the number of groups")
+        if number not in self._closed:
+            self._refuse(f"group {number} is not closed here")
+        self._emit(f"(?:\\{number})", 2)
+
+    def _named_reference(self) -> None:
+        found = _NAME.match(self._text, self._at + 2)
+        if not found or self._names.get(found[1]) not in self._closed:
+            self._refuse(r"\k needs the name of a group that is closed here")
+        self._emit(f"(?P={found[1]})", 2 + len(found[0]))
+
+    # -- groups
+
+    def _open_group(self) -> None:
+        if len(self._open) > _MAX_DEPTH:
+            self._refuse(f"more than {_MAX_DEPTH} groups inside each other")
+        text, at = self._text, self._at
+        prefix = next((kind for kind in _GROUPS if text.startswith(kind, at)), None)
+        name = _NAME.match(text, at + 2) if text.startswith("(?<", at) else None
+        if prefix is not None:
+            self._push(prefix, len(prefix), None, quantifiable=prefix in ("(?:", "(?>"))
+        elif name is not None:
+            if name[1] in self._names:
+                self._refuse(f"a second group named {name[1]}")
+            self._groups += 1
+            self._names[name[1]] = self._groups
+            self._push(f"(?P<{name[1]}>", 2 + len(name[0]), self._groups)
+        elif text.startswith("(?", at):
+            self._flags()
+        else:
+            self._groups += 1
+            self._push("(", 1, self._groups)
+
+    def _push(
+        self,
+        translated: str,
+        consumed: int,
+        number: int | None,
+        quantifiable: bool = True,
+        flags: frozenset[str] | None = None,
+    ) -> None:
+        inherited = self._open[-1].flags if flags is None else flags
+        looks_behind = self._open[-1].looks_behind or translated.startswith(("(?<=", "(?<!"))
+        self._open.append(_Group(self._at, inherited, number, quantifiable, looks_behind))
+        self._emit(translated, consumed, quantifiable=False)
+
+    def _close_group(self) -> None:
+        if len(self._open) == 1:
+            self._refuse("')' without '('")
+        group = self._open.pop()
+        if group.number is not None:
+            self._closed.add(group.number)
+        self._emit(")" * (1 + len(group.reopened)), 1, quantifiable=group.quantifiable)
+
+    def _flags(self) -> None:
+        found = _FLAGS.match(self._text, self._at)
+        if not found:
+            self._refuse(f"{self._text[self._at : self._at + 3]!r} opens no group that Java knows")
+        on, off, end = frozenset(found[1]), frozenset(found[2] or ""), found[3]
+        unknown = (on | off) - frozenset("ims")
+        if unknown:
+            self._refuse(f"the flag {min(unknown)!r} is not translated; i, m and s are")
+        flags = (self._open[-1].flags | on) - off
+        scoped = _scoped(on - off, off)
+        if end == ":":
+            self._push(scoped, len(found[0]), None, flags=flags)
+            return
+        self._open[-1].flags = flags
+        self._open[-1].reopened.append(scoped)
+        self._emit(scoped, len(found[0]), quantifiable=False)
+
+    # -- quantifiers
+
+    def _quantifier(self) -> None:
+        repeat = _REPEAT.match(self._text, self._at)
+        if self._text[self._at] == "{" and not repeat:
+            self._refuse(r"'{' begins no repetition; write \{ for the character")
+        if not self._quantifiable:
+            self._refuse("a repetition of nothing, of an assertion, or of another repetition")
+        if self._open[-1].looks_behind:
+            self._refuse("a repetition inside a look-behind is not translated")
+        translated = repeat[0] if repeat else self._text[self._at]
+        if repeat:
+            least, most = int(repeat[1]), int(repeat[3] or repeat[1])
+            if most < least or most > _MAX_REPEAT:
+                self._refuse(f"the repetition {repeat[0]} is out of range")
+        mode = self._text[self._at + len(translated) :][:1]
+        if mode in ("?", "+"):
+            translated += mode
+        self._emit(translated, len(translated), quantifiable=False)
+
+
+def _scoped(on: frozenset[str], off: frozenset[str]) -> str:
+    minus = "-" + "".join(sorted(off)) if off else ""
+    return f"(?{''.join(sorted(on))}{minus}:"

@@ -1,0 +1,438 @@
+"""The machine of one partition: from free to owned and back, one owner node at a time.
+
+Pure: events in, actions out. It does not know why a partition is wanted (that is the group's machine) nor how a node
+is written (that is `rebalance.claims`). Rules: results of create, set and delete always count, however late; a
+result that is unknown is found out by reading; whatever is held is either fetched or released.
+
+The transition table stands at the end of the file; a pair that is not in it is a bug and raises.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = [
+    "Action",
+    "Claim",
+    "ClaimRefused",
+    "Claimed",
+    "ClaimsAllowed",
+    "Drain",
+    "Drained",
+    "Event",
+    "Fenced",
+    "Inspect",
+    "OwnerChanged",
+    "OwnerGone",
+    "OwnerRead",
+    "PartitionMachine",
+    "PartitionState",
+    "Recheck",
+    "Reconnected",
+    "Release",
+    "ReleaseRefused",
+    "Released",
+    "ResultUnknown",
+    "Rethread",
+    "Rethreaded",
+    "SessionOver",
+    "Start",
+    "Stop",
+    "Want",
+]
+
+
+class PartitionState(enum.Enum):
+    """Where a partition stands, seen from this member."""
+
+    FREE = "free"
+    CLAIMING = "claiming"
+    BLOCKED = "blocked"
+    OWNED = "owned"
+    DRAINING = "draining"
+    RELEASING = "releasing"
+    UNKNOWN = "unknown"
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """This thread of mine should have it; `None`: nobody of mine."""
+
+    thread_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsAllowed:
+    """No group change is pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The owner node was created; `thread_id` is what it holds, `version` is 0."""
+
+    thread_id: str
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRefused:
+    """Another owner node is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The write was refused (mostly by the check of the registration, which is over): nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultUnknown:
+    """The connection went away before the answer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRead:
+    """The owner node holds `thread_id`; `mine` when this session owns it."""
+
+    thread_id: str
+    mine: bool
+    version: int
+    session_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerGone:
+    """There is no owner node."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerChanged:
+    """The watch on the owner node fired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Nothing of the partition is in the application's hands any more, and what was done is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The owner node is deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRefused:
+    """The owner node is not mine any more; it was left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rethreaded:
+    """The owner node now holds another thread of mine."""
+
+    thread_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The same session answers, or is registered, again; every watch is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOver:
+    """The session is gone and the owner node with it."""
+
+
+Event = (
+    Want
+    | ClaimsAllowed
+    | Claimed
+    | ClaimRefused
+    | Fenced
+    | ResultUnknown
+    | OwnerRead
+    | OwnerGone
+    | OwnerChanged
+    | Drained
+    | Released
+    | ReleaseRefused
+    | Rethreaded
+    | Reconnected
+    | SessionOver
+)
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Create the owner node."""
+
+    thread_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Read the owner node, with a watch while it blocks."""
+
+    watch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Held: read the offset and deliver to this thread."""
+
+    thread_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Stop fetching, let the message in hand finish, commit; answer `Drained`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rethread:
+    """Set the data of my owner node to another thread of mine."""
+
+    thread_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Delete the owner node if it is mine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ownership ended without a release: deliver nothing more, at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """An owner node went away: read the members before anything is created.
+
+    A Java member that rebalances lets go of everything for a moment, also of what stays its own.
+    """
+
+
+Action = Claim | Inspect | Start | Drain | Rethread | Release | Stop | Recheck
+
+
+class PartitionMachine:
+    """One partition of one member.
+
+    Attributes:
+        state: where it stands.
+        wanted: the thread of mine that should have it, or `None`.
+        held: the thread id in the owner node that is mine, or `None`.
+        version: version of that node.
+        holder: who blocks the claim: (thread id, session id).
+    """
+
+    __slots__ = ("held", "holder", "state", "version", "wanted")
+
+    def __init__(self) -> None:
+        self.state = PartitionState.FREE
+        self.wanted: str | None = None
+        self.held: str | None = None
+        self.version = 0
+        self.holder: tuple[str, int] | None = None
+
+    def handle(self, event: Event) -> list[Action]:
+        """What to do about `event`, in this order.
+
+        Raises:
+            LookupError: the table has no row for the event in the present state.
+        """
+        row = _TABLE.get((self.state, type(event)))
+        if row is None:
+            raise LookupError(f"no transition for {type(event).__name__} in state {self.state.value}")
+        return row(self, event)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is held, wanted or under way: the machine can be forgotten."""
+        return self.state is PartitionState.FREE and self.wanted is None
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _go(self, state: PartitionState, *actions: Action) -> list[Action]:
+        self.state = state
+        if state is not PartitionState.BLOCKED:
+            self.holder = None
+        if state in (PartitionState.FREE, PartitionState.CLAIMING, PartitionState.BLOCKED):
+            self.held = None
+        return list(actions)
+
+    def _ignore(self, _: Event) -> list[Action]:
+        return []
+
+    def _want(self, event: Want) -> list[Action]:
+        self.wanted = event.thread_id
+        return []
+
+    def _want_blocked(self, event: Want) -> list[Action]:
+        self.wanted = event.thread_id
+        return self._go(PartitionState.FREE) if event.thread_id is None else []
+
+    def _want_owned(self, event: Want) -> list[Action]:
+        self.wanted = event.thread_id
+        return [] if event.thread_id == self.held else self._go(PartitionState.DRAINING, Drain())
+
+    def _claim(self, _: Event) -> list[Action]:
+        return [] if self.wanted is None else self._go(PartitionState.CLAIMING, Claim(self.wanted))
+
+    def _hold(self, thread_id: str, version: int) -> list[Action]:
+        """The owner node is mine and nothing is fetched yet: deliver, hand to another thread, or let go."""
+        self.held, self.version, self.holder = thread_id, version, None
+        if self.wanted is None:
+            self.state = PartitionState.RELEASING
+            return [Release()]
+        if self.wanted != thread_id:
+            self.state = PartitionState.UNKNOWN
+            return [Rethread(self.wanted, version)]
+        self.state = PartitionState.OWNED
+        # The watch tells when the node is taken away by hand: nothing else would notice before the session ends.
+        return [Start(thread_id), Inspect(watch=True)]
+
+    def _claimed(self, event: Claimed) -> list[Action]:
+        return self._hold(event.thread_id, event.version)
+
+    def _rethreaded(self, event: Rethreaded) -> list[Action]:
+        return self._hold(event.thread_id, event.version)
+
+    def _refused(self, _: ClaimRefused) -> list[Action]:
+        if self.wanted is None:
+            # Whose it is decides: mine, from a claim whose answer was lost, has to be let go of.
+            return self._go(PartitionState.UNKNOWN, Inspect(watch=False))
+        return self._go(PartitionState.BLOCKED, Inspect(watch=True))
+
+    def _blocked_by(self, event: OwnerRead) -> list[Action]:
+        if event.mine:
+            return self._hold(event.thread_id, event.version)
+        self.holder = (event.thread_id, event.session_id)
+        return []
+
+    def _unblocked(self, _: Event) -> list[Action]:
+        return self._go(PartitionState.FREE, Recheck())
+
+    def _find_out(self, _: Event) -> list[Action]:
+        """The result never came: look. The answer of a read is as good as the one that was lost."""
+        held = self.held
+        actions = self._go(PartitionState.UNKNOWN, Inspect(watch=False))
+        self.held = held
+        return actions
+
+    def _found(self, event: OwnerRead) -> list[Action]:
+        if event.mine:
+            return self._hold(event.thread_id, event.version)
+        if self.wanted is None:
+            return self._go(PartitionState.FREE)
+        self._go(PartitionState.BLOCKED)
+        self.holder = (event.thread_id, event.session_id)
+        return [Inspect(watch=True)]
+
+    def _found_free(self, _: Event) -> list[Action]:
+        return self._go(PartitionState.FREE, *([Recheck()] if self.wanted is not None else []))
+
+    def _look_again(self, _: Event) -> list[Action]:
+        return [Inspect(watch=self.state is not PartitionState.UNKNOWN)]
+
+    def _still_owned(self, event: OwnerRead) -> list[Action]:
+        """A look at what I hold. A foreign node in its place ends the delivery at once: its owner delivers too."""
+        if event.mine:
+            self.version = event.version
+            return []
+        self._go(PartitionState.BLOCKED)
+        self.holder = (event.thread_id, event.session_id)
+        return [Stop(), Inspect(watch=True)]
+
+    def _taken_away(self, _: OwnerGone) -> list[Action]:
+        """Somebody deleted my owner node: anybody may have it by now, so stop first, then ask for it again."""
+        return self._go(PartitionState.FREE, Stop(), *([Recheck()] if self.wanted is not None else []))
+
+    def _drained(self, _: Drained) -> list[Action]:
+        held = self.held or ""
+        return self._hold(held, self.version)
+
+    def _freed(self, _: Event) -> list[Action]:
+        """Let go of, or never had; if it is wanted meanwhile, the group has to say when to claim it."""
+        return self._go(PartitionState.FREE, *([Recheck()] if self.wanted is not None else []))
+
+    def _fenced(self, _: Event) -> list[Action]:
+        """Nothing was claimed; the next registration or audit brings the next try."""
+        return self._go(PartitionState.FREE)
+
+    def _fenced_holding(self, _: Event) -> list[Action]:
+        """The registration is gone but the session may live, and with it my owner node: look when it stands again."""
+        return self._go(PartitionState.UNKNOWN)
+
+    def _lose(self, _: Event) -> list[Action]:
+        return self._go(PartitionState.FREE, Stop())
+
+    def _over(self, _: SessionOver) -> list[Action]:
+        return self._go(PartitionState.FREE)
+
+
+_P = PartitionMachine
+_S = PartitionState
+
+
+def _table() -> dict[tuple[PartitionState, type], Callable[..., list[Action]]]:
+    everywhere: dict[type, Callable[..., list[Action]]] = {
+        Want: _P._want,
+        ClaimsAllowed: _P._ignore,
+        Fenced: _P._ignore,
+        OwnerChanged: _P._ignore,
+        OwnerRead: _P._ignore,
+        OwnerGone: _P._ignore,
+        ResultUnknown: _P._find_out,
+        Reconnected: _P._ignore,
+        SessionOver: _P._over,
+    }
+    by_state: dict[PartitionState, dict[type, Callable[..., list[Action]]]] = {
+        # A read that was on its way when the partition became free says nothing any more.
+        _S.FREE: {ClaimsAllowed: _P._claim, ResultUnknown: _P._ignore},
+        _S.CLAIMING: {Claimed: _P._claimed, ClaimRefused: _P._refused, Fenced: _P._fenced},
+        _S.BLOCKED: {
+            Want: _P._want_blocked,
+            OwnerRead: _P._blocked_by,
+            OwnerGone: _P._unblocked,
+            OwnerChanged: _P._unblocked,
+            # The read with the watch was lost: the reconnection asks again.
+            ResultUnknown: _P._ignore,
+            Reconnected: _P._look_again,
+        },
+        _S.OWNED: {
+            Want: _P._want_owned,
+            OwnerRead: _P._still_owned,
+            OwnerGone: _P._taken_away,
+            OwnerChanged: _P._look_again,
+            # A look that failed; the reconnection or the audit looks again.
+            ResultUnknown: _P._ignore,
+            Reconnected: _P._look_again,
+            SessionOver: _P._lose,
+        },
+        _S.DRAINING: {Drained: _P._drained, ResultUnknown: _P._ignore, SessionOver: _P._lose},
+        _S.RELEASING: {Released: _P._freed, ReleaseRefused: _P._freed, Fenced: _P._fenced_holding},
+        _S.UNKNOWN: {
+            OwnerRead: _P._found,
+            OwnerGone: _P._found_free,
+            Rethreaded: _P._rethreaded,
+            ReleaseRefused: _P._find_out,
+            # Looking failed as well: the reconnection asks again.
+            ResultUnknown: _P._ignore,
+            Fenced: _P._fenced_holding,
+            Reconnected: _P._look_again,
+        },
+    }
+    rows = {state: {**everywhere, **special} for state, special in by_state.items()}
+    return {(state, event): step for state, row in rows.items() for event, step in row.items()}
+
+
+_TABLE = _table()

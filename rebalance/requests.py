@@ -1,0 +1,184 @@
+"""What is asked of ZooKeeper and what it answers, as plain values, and the port that carries them.
+
+Knows no client library: the coordination stands on these alone, so that a simulated ZooKeeper can take the place of
+the real one. The port for the real one is `rebalance.zookeeper`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+__all__ = [
+    "Check",
+    "Create",
+    "Delete",
+    "Exists",
+    "Fault",
+    "GetChildren",
+    "GetData",
+    "Multi",
+    "Reply",
+    "Request",
+    "SessionChange",
+    "SetData",
+    "Stat",
+    "Sync",
+    "Watch",
+    "WatchEvent",
+    "ZooKeeperPort",
+]
+
+
+class Fault(enum.Enum):
+    """Why ZooKeeper did not do what was asked."""
+
+    NO_NODE = "no node"
+    NODE_EXISTS = "node exists"
+    BAD_VERSION = "version moved"
+    NOT_EMPTY = "node has children"
+    NO_CHILDREN_FOR_EPHEMERALS = "an ephemeral node cannot have children"
+    NO_AUTH = "not authorised"
+    CONNECTION_LOSS = "connection lost, result unknown"
+    SESSION_EXPIRED = "session expired"
+    ROLLED_BACK = "another operation of the multi failed"
+    OTHER = "refused by ZooKeeper"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the operation may have been applied all the same."""
+        return self is Fault.CONNECTION_LOSS
+
+
+class Stat(NamedTuple):
+    """What this project needs of a znode's stat."""
+
+    version: int
+    cversion: int
+    ephemeral_owner: int
+    czxid: int
+    pzxid: int
+    mzxid: int = 0
+
+
+class WatchEvent(NamedTuple):
+    """A watch that fired on `path`."""
+
+    path: str
+
+
+Watch = Callable[[WatchEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Answer: `Stat`, or `None` without such a node (not a fault)."""
+
+    path: str
+    watch: Watch | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GetData:
+    """Answer: `(bytes, Stat)`."""
+
+    path: str
+    watch: Watch | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GetChildren:
+    """Answer: `(list of names, Stat)`."""
+
+    path: str
+    watch: Watch | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Answer: the path."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Answer: the new `Stat`. Version -1 means any."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Answer: `True`. Version -1 means any."""
+
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Answer: `True`; only inside a multi."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Answer: the path; the server has caught up with its leader by then."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    """Answer: a list with one result or `Fault` an operation; a fault anywhere means that nothing was done."""
+
+    operations: tuple[Create | SetData | Delete | Check, ...]
+
+
+Request = Exists | GetData | GetChildren | Create | SetData | Delete | Sync | Multi
+
+
+class Reply(NamedTuple):
+    """The answer to one request.
+
+    `sent_at` is the clock just before the request was handed over: what a lease may be counted from.
+    """
+
+    value: Any
+    fault: Fault | None
+    sent_at: float
+    reason: str = ""
+
+
+class SessionChange(NamedTuple):
+    """What became of the session: "connected" (id and granted time-out given), "suspended", "expired", "refused"."""
+
+    what: str
+    session_id: int = 0
+    timeout_s: float = 0.0
+    reason: str = ""
+
+
+class ZooKeeperPort(Protocol):
+    """What the coordination needs of ZooKeeper; every call returns at once.
+
+    Threads: `done`, watches and `on_session` are called on the port's one callback thread, in the order in which the
+        server's answers arrived; they must only enqueue.
+    """
+
+    def start(self, on_session: Callable[[SessionChange], None]) -> None: ...
+
+    def send(self, request: Request, done: Callable[[Reply], None]) -> None: ...
+
+    def drop_connection(self) -> None: ...
+
+    def close(self, timeout_s: float) -> None: ...

@@ -1,0 +1,243 @@
+"""The ZooKeeper session of a member: opened, registered, proved again and again, and over.
+
+Keeps the lease. Each proof is my own `exists(registration)`: the stat in the answer names the session that holds the
+node, and the moment the question was sent is what the lease counts from. A server that leaves the question
+unanswered for a third of the session is given up for another one: our own questions keep the client from sending
+its pings, and with them from noticing.
+
+Source: docs/SEMANTICS.md, "The lease".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from rebalance import machine as m
+from rebalance.claims import Ask, Claims, Fence
+from rebalance.lease import Lease
+from rebalance.loop import Loop, Timer
+from rebalance.ports import Member
+from rebalance.registration import Registrar
+from rebalance.requests import Delete, Exists, Multi, Reply, SessionChange, ZooKeeperPort
+from rebalance.znodes import format_registration
+
+__all__ = ["SessionFollower", "SessionKeeper"]
+
+log = logging.getLogger(__name__)
+
+_UNREGISTER_AGAIN_S = 0.5
+
+
+class SessionFollower(Protocol):
+    """Who has to know what becomes of the session; called on the coordinator's thread."""
+
+    def watches_forgotten(self) -> None: ...
+
+    def session_opened(self, fence: Fence) -> None: ...
+
+    def session_resumed(self) -> None: ...
+
+    def session_over(self) -> None: ...
+
+    def group_event(self, event: m.Event) -> None: ...
+
+
+class SessionKeeper:
+    """Follows the session of one member and keeps its lease.
+
+    Args:
+        member: whose.
+        port: to drop a silent connection.
+        ask: sends requests.
+        loop: the queue and timers.
+        lease: rewritten here.
+        claims: its fence is set here.
+        follower: who is told.
+        wall_clock_ms: for the timestamp in the registration only.
+        waiting_since: when the oldest request without an answer was sent.
+
+    Threads: the coordinator's alone.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        port: ZooKeeperPort,
+        ask: Ask,
+        loop: Loop,
+        lease: Lease,
+        claims: Claims,
+        follower: SessionFollower,
+        wall_clock_ms: Callable[[], int],
+        waiting_since: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self.member = member
+        self.lease = lease
+        self.session_id = 0
+        self.timeout_s = 0.0
+        self.connected = False
+        self._port = port
+        self._ask = ask
+        self._loop = loop
+        self._claims = claims
+        self._follower = follower
+        self._wall_clock_ms = wall_clock_ms
+        self._waiting_since = waiting_since
+        self._registrar = Registrar(ask, loop, member.group, member.consumer_id, member.chroot)
+        self._sessions: list[int] = []
+        self._asked_at: float | None = None
+        self._timer: Timer | None = None
+        self._closed = False
+
+    def changed(self, change: SessionChange) -> None:
+        """Take note of what became of the session."""
+        if self._closed:
+            return
+        self._asked_at = None
+        self.connected = change.what == "connected"
+        if change.what == "connected":
+            self._open(change)
+        elif change.what == "suspended":
+            self._follower.watches_forgotten()
+            self._follower.group_event(m.SessionSuspended())
+        elif change.what == "expired":
+            self._end()
+            self._follower.group_event(m.SessionExpired())
+        else:
+            self._follower.group_event(m.RegistrationRefused(PermissionError(change.reason)))
+
+    def close(self) -> None:
+        """Do nothing more; the session itself is ended by the port."""
+        self._closed = True
+        self._registrar.abandon()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _open(self, change: SessionChange) -> None:
+        resumed = change.session_id == self.session_id and self._claims.fence is not None
+        if change.session_id != self.session_id:
+            if self.session_id:
+                self._end()
+            log.info("session 0x%x of %s: time-out %.1f s granted", change.session_id % 2**64, self.member.consumer_id,
+                     change.timeout_s)
+        self.session_id, self.timeout_s = change.session_id, change.timeout_s
+        if change.session_id not in self._sessions:
+            self._sessions.append(change.session_id)
+        self._follower.watches_forgotten()
+        self.lease.begin(change.session_id, change.timeout_s)
+        self._follower.group_event(m.SessionOpened(change.session_id))
+        if resumed:
+            self.prove()
+            self._follower.session_resumed()
+
+    def _end(self) -> None:
+        self.lease.end()
+        self._claims.fence = None
+        self._registrar.abandon()
+        self.session_id = 0
+        self._follower.session_over()
+
+    def register(self) -> None:
+        """Make the registration stand under the present session."""
+        session_id = self.session_id
+        registration = self.member.subscription.to_registration(self._wall_clock_ms())
+
+        def done(outcome: Fence | Exception | None, sent_at: float) -> None:
+            if session_id != self.session_id or self._closed:
+                return
+            if isinstance(outcome, Fence):
+                self._claims.fence = outcome
+                self.lease.begin(session_id, self.timeout_s)
+                self.lease.renew(outcome.session_id, sent_at)
+                self._prove_later()
+                self._follower.session_opened(outcome)
+                self._follower.group_event(m.Registered(session_id))
+            elif outcome is None:
+                self._follower.group_event(m.RegistrationUnknown())
+            else:
+                self._follower.group_event(m.RegistrationRefused(outcome))
+
+        self._registrar.register(
+            session_id,
+            len(self._sessions) - 1,
+            frozenset(self._sessions) - {session_id},
+            format_registration(registration),
+            self.registration_patience_s,
+            done,
+        )
+
+    @property
+    def registration_patience_s(self) -> float:
+        """How long the end of another session that holds the registration is waited for: a dead process's is over."""
+        return max(self.timeout_s * 1.5, 5.0)
+
+    def unregister(self) -> None:
+        """Delete the registration while the session goes on: this member takes no part for a while.
+
+        All that it fenced must be answered. Tried again until the answer is known: a registration that stays behind
+        would keep its share of the partitions from everybody.
+        """
+        fence = self._claims.fence
+        if fence is None:
+            return
+
+        def deleted(reply: Reply) -> None:
+            if self._closed or self._claims.fence is not fence:
+                return
+            if reply.fault is not None and reply.fault.is_unknown:
+                self._loop.call_later(_UNREGISTER_AGAIN_S, self.unregister)
+                return
+            self._claims.fence = None
+            self.lease.end()
+            self._follower.session_over()
+            self._follower.group_event(m.Unregistered())
+
+        self._ask(Multi((fence.check(), Delete(fence.path, fence.version))), deleted)
+
+    def _prove_later(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self.timeout_s / 4, self.prove)
+
+    def prove(self) -> None:
+        """Ask for my own registration, unless a question is open."""
+        self._prove_later()
+        self._check_answers()
+        fence = self._claims.fence
+        if fence is None or not self.connected or self._asked_at is not None:
+            return
+        asked_at = self._asked_at = self._loop.clock()
+        self._loop.call_later(self.timeout_s / 3, self._check_silence, asked_at)
+        self._ask(Exists(fence.path), lambda reply: self._proved(fence, asked_at, reply))
+
+    def _check_silence(self, asked_at: float) -> None:
+        if self._asked_at == asked_at:
+            self._drop_connection(asked_at, "ZooKeeper has not answered")
+
+    def _check_answers(self) -> None:
+        """A server that is cut off from its leader answers reads and leaves writes without answer: leave it."""
+        since = self._waiting_since()
+        if since is not None and self._loop.clock() - since > self.timeout_s:
+            self._drop_connection(since, "ZooKeeper has left a request without answer")
+
+    def _drop_connection(self, since: float, reason: str) -> None:
+        if not self.connected or self._closed:
+            return
+        log.warning("%s for %.1f s; trying another server", reason, self._loop.clock() - since)
+        self._asked_at = None
+        self.connected = False
+        self._port.drop_connection()
+
+    def _proved(self, fence: Fence, asked_at: float, reply: Reply) -> None:
+        if self._asked_at == asked_at:
+            self._asked_at = None
+        if self._claims.fence is not fence or self._closed or reply.fault is not None:
+            return
+        stat = reply.value
+        if stat is not None and stat.ephemeral_owner == fence.session_id and stat.version == fence.version:
+            self.lease.renew(stat.ephemeral_owner, reply.sent_at)
+        else:
+            log.warning("the registration %s is gone or not mine any more; registering again", fence.path)
+            self._follower.group_event(m.RegistrationGone())

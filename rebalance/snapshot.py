@@ -1,0 +1,142 @@
+"""The group as it was read at one moment, and what follows from it for one member.
+
+Pure: subscriptions, partitions and member names in, an assignment out. What cannot be understood is named and kept
+from doing harm: a member whose registration is unreadable subscribes to nothing, a filter that cannot be translated
+freezes the topics it could match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rebalance.assignment import assign_range, assign_roundrobin, hash_collisions
+from rebalance.errors import UnequalSubscriptions
+from rebalance.handover import Partition
+from rebalance.subscription import Subscription, thread_ids
+
+__all__ = ["Assignment", "GroupSnapshot", "Strategy", "TopicNode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How a group deals its partitions; every member must use the same.
+
+    Attributes:
+        name: "range" or "roundrobin".
+        roundrobin_order: "0.8" (Java 0.8.2 to 0.11) or "1.0" (Java 1.0 and 1.1).
+        exclude_internal_topics: whether filters leave `__consumer_offsets` out.
+    """
+
+    name: str = "range"
+    roundrobin_order: str = "0.8"
+    exclude_internal_topics: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """`/brokers/topics/<topic>`: its partitions, and the zxid of its creation, which tells one life from the next."""
+
+    partitions: tuple[int, ...]
+    czxid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """Members, topics and brokers' partitions as read at one moment.
+
+    Attributes:
+        members: consumer id -> subscription.
+        topics: topic -> node, of the topics this member may get partitions of; a missing topic is not in it.
+        known_topics: all topic names, `None` when nobody's filter needs them.
+        unreadable: consumer id -> why its registration cannot be read.
+        untranslatable: consumer id -> why its filter cannot be applied here.
+        generation: zxid of the last join or leave, the same for every member that sees the same list.
+    """
+
+    members: Mapping[str, Subscription]
+    topics: Mapping[str, TopicNode]
+    known_topics: frozenset[str] | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    untranslatable: Mapping[str, str] = field(default_factory=dict)
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one member should hold.
+
+    Attributes:
+        mine: partition -> thread id of this member.
+        owners: partition -> thread id of whoever should have it, for the partitions of this member's topics.
+        frozen: why nothing may be claimed ("keep what is held"), `None` when all is clear.
+        warnings: sentences for the log and the status.
+    """
+
+    mine: Mapping[Partition, str]
+    owners: Mapping[Partition, str]
+    frozen: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription, strategy: Strategy) -> Assignment:
+    """The partitions that `consumer_id` should hold according to `snapshot`.
+
+    Every member computes this from the same nodes and must come to the same table, Java members included.
+
+    Source: kafka.consumer.PartitionAssignor, 0.8.2.2; docs/COMPATIBILITY.md.
+    """
+    warnings = [f"registration of {member} cannot be read and counts as no subscription: {reason}"
+                for member, reason in snapshot.unreadable.items()]
+    if snapshot.untranslatable:
+        member, reason = next(iter(snapshot.untranslatable.items()))
+        return Assignment({}, {}, f"the filter of member {member} cannot be applied here ({reason}): nothing is "
+                                  f"claimed while it is in the group", tuple(warnings))
+    known = snapshot.known_topics if snapshot.known_topics is not None else frozenset(snapshot.topics)
+    topics = subscription.topics(known, strategy.exclude_internal_topics)
+    partitions = {topic: snapshot.topics[topic].partitions for topic in topics if topic in snapshot.topics}
+    if strategy.name == "roundrobin":
+        return _roundrobin(snapshot, consumer_id, partitions, strategy, warnings)
+    threads = {topic: _threads(snapshot, topic, strategy) for topic in partitions}
+    return _pick(assign_range(partitions, threads), consumer_id, warnings)
+
+
+def _threads(snapshot: GroupSnapshot, topic: str, strategy: Strategy) -> list[str]:
+    threads: list[str] = []
+    for member, subscription in snapshot.members.items():
+        if subscription.matches(topic, strategy.exclude_internal_topics):
+            threads.extend(thread_ids(member, subscription.streams_of(topic)))
+    return threads
+
+
+def _roundrobin(
+    snapshot: GroupSnapshot,
+    consumer_id: str,
+    partitions: Mapping[str, tuple[int, ...]],
+    strategy: Strategy,
+    warnings: list[str],
+) -> Assignment:
+    # The precondition is over every topic that any member subscribes to, not over mine alone.
+    known = snapshot.known_topics if snapshot.known_topics is not None else frozenset(snapshot.topics)
+    all_topics: set[str] = set()
+    for subscription in snapshot.members.values():
+        all_topics.update(subscription.topics(known, strategy.exclude_internal_topics))
+    threads = {topic: _threads(snapshot, topic, strategy) for topic in sorted(all_topics)}
+    for first, second in hash_collisions(partitions, strategy.roundrobin_order):
+        warnings.append(f"partitions {first} and {second} have the same hash: members may order them differently")
+    try:
+        dealt = assign_roundrobin(partitions, threads, strategy.roundrobin_order)
+    except UnequalSubscriptions as error:
+        return Assignment({}, {}, f"roundrobin is impossible in this group: {error}", tuple(warnings))
+    return _pick(dealt, consumer_id, warnings)
+
+
+def _pick(dealt: Mapping[tuple[str, int], str], consumer_id: str, warnings: list[str]) -> Assignment:
+    prefix = consumer_id + "-"
+    owners: dict[Partition, str] = dict(dealt.items())
+    mine = {
+        partition: thread
+        for partition, thread in owners.items()
+        if thread.startswith(prefix) and thread[len(prefix):].isdigit()
+    }
+    return Assignment(mine, owners, None, tuple(warnings))

@@ -1,0 +1,437 @@
+"""The ZooKeeper port on a kazoo client.
+
+This file alone imports kazoo. It maps kazoo's exceptions to `Fault`, keeps replies, watch events and session changes
+on one queue in the order in which the socket brought them, knows the session time-out that the server granted, and
+drops a connection that has gone silent. Rule: callbacks run on kazoo's thread and must only enqueue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kazoo import exceptions as kx
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import EventType, KazooState, KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import make_acl
+
+from rebalance.lease import lease_clock
+from rebalance.requests import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    Fault,
+    GetChildren,
+    GetData,
+    Multi,
+    Reply,
+    Request,
+    SessionChange,
+    SetData,
+    Stat,
+    Sync,
+    Watch,
+    WatchEvent,
+    ZooKeeperPort,
+)
+
+__all__ = ["KazooPort", "access_list", "call"]
+
+log = logging.getLogger(__name__)
+
+
+def call(port: ZooKeeperPort, request: Request, timeout_s: float) -> Reply:
+    """The answer to one request, waited for; `CONNECTION_LOSS` when none came within `timeout_s`.
+
+    Threads: any but the port's callback thread and the coordinator's.
+    """
+    answered = threading.Event()
+    replies: list[Reply] = []
+
+    def done(reply: Reply) -> None:
+        replies.append(reply)
+        answered.set()
+
+    port.send(request, done)
+    if not answered.wait(timeout_s):
+        return Reply(None, Fault.CONNECTION_LOSS, lease_clock(), f"no answer within {timeout_s:g} s")
+    return replies[0]
+
+
+_FAULTS: tuple[tuple[type[Exception], Fault], ...] = (
+    (kx.NoNodeError, Fault.NO_NODE),
+    (kx.NodeExistsError, Fault.NODE_EXISTS),
+    (kx.BadVersionError, Fault.BAD_VERSION),
+    (kx.NotEmptyError, Fault.NOT_EMPTY),
+    (kx.NoChildrenForEphemeralsError, Fault.NO_CHILDREN_FOR_EPHEMERALS),
+    (kx.NoAuthError, Fault.NO_AUTH),
+    (kx.AuthFailedError, Fault.NO_AUTH),
+    (kx.SessionExpiredError, Fault.SESSION_EXPIRED),
+    (kx.ConnectionLoss, Fault.CONNECTION_LOSS),
+    (kx.ConnectionClosedError, Fault.CONNECTION_LOSS),
+    (kx.OperationTimeoutError, Fault.CONNECTION_LOSS),
+    # The request reached a server that no longer serves this session: it may or may not have been applied.
+    (kx.SessionMovedError, Fault.CONNECTION_LOSS),
+    (kx.RolledBackError, Fault.ROLLED_BACK),
+    (kx.RuntimeInconsistency, Fault.ROLLED_BACK),
+)
+
+
+def _fault(error: Exception) -> Fault:
+    for kind, fault in _FAULTS:
+        if isinstance(error, kind):
+            return fault
+    return Fault.OTHER
+
+
+class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Puts watch events on the queue of the replies, so that neither overtakes the other.
+
+    kazoo runs them on two threads; there a watch event can be handled before the reply of the read that armed it,
+    and the change it tells of is then taken for older than the read.
+    """
+
+    def dispatch_callback(self, callback: Any) -> None:
+        self.completion_queue.put(lambda: callback.func(*callback.args))
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(stat.version, stat.cversion, stat.ephemeralOwner, stat.czxid, stat.pzxid, stat.mzxid)
+
+
+_READERS: dict[type, Callable[[Any], Any]] = {
+    Exists: lambda value: None if value is None else _stat(value),
+    GetData: lambda value: (value[0] or b"", _stat(value[1])),
+    GetChildren: lambda value: (value[0], _stat(value[1])),
+    SetData: _stat,
+}
+
+
+class KazooPort:
+    """The port on a kazoo client.
+
+    Args:
+        hosts: `host:port,host:port/chroot`.
+        session_timeout_s: asked for; what the server grants is told by `SessionChange`.
+        options: further arguments of `KazooClient` (credentials, SASL, TLS, default ACL).
+    """
+
+    def __init__(self, hosts: str, session_timeout_s: float, **options: Any) -> None:
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_s,
+            handler=_OneQueueHandler(),
+            # Never give up, and look again soon: the default grows to a minute, longer than any session.
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10)
+            ),
+            **options,
+        )
+        self._asked_timeout_s = session_timeout_s
+        self._granted_timeout_s = session_timeout_s
+        self._use_tls = bool(options.get("use_ssl"))
+        self._versions: dict[tuple[str, int], bool] = {}
+        self._connections = 0
+        self._atomic = True
+        self._lock = threading.Lock()
+        self._stopper: threading.Thread | None = None
+        self._refused_since: float | None = None
+        self._on_session: Callable[[SessionChange], None] = lambda change: None
+        self._hook_granted_timeout()
+
+    # -- session ---------------------------------------------------------------------------------------------------
+
+    def start(self, on_session: Callable[[SessionChange], None]) -> None:
+        """Begin to connect; `on_session` hears of every change from now on."""
+        self._on_session = on_session
+        self._client.add_listener(self._state_changed)
+        self._client.start_async()
+
+    def _hook_granted_timeout(self) -> None:
+        """Watch the Connect reply go by: kazoo keeps the time-out that was asked for and forgets the granted one."""
+        connection = self._client._connection
+        invoke = getattr(connection, "_invoke", None)
+        if invoke is None:
+            log.warning("this kazoo hides the session time-out that the server grants; the asked %g s is used",
+                        self._asked_timeout_s)
+            return
+
+        def listening_invoke(timeout: float, request: Any, xid: int | None = None) -> Any:
+            if not isinstance(request, Connect):
+                return invoke(timeout, request, xid)
+            try:
+                result = invoke(timeout, request, xid)
+            except ConnectionDropped:
+                self._resumption_refused()
+                raise
+            self._refused_since = None
+            if isinstance(result, tuple):
+                granted_ms = getattr(result[0], "time_out", 0)
+                if granted_ms > 0:
+                    self._granted_timeout_s = granted_ms / 1000
+            return result
+
+        connection._invoke = listening_invoke
+
+    def _resumption_refused(self) -> None:
+        """A server hung up on the Connect request.
+
+        A server that lost its data does so for ever with a client that has seen more than it: forget what was seen,
+        and it says that the session is over. Not at once: a server that is only behind catches up.
+        """
+        now = lease_clock()
+        if self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since > 2 * self._granted_timeout_s and self._client.last_zxid:
+            log.warning("ZooKeeper has refused to resume session 0x%x for %.0f s; its data may be lost, trying without "
+                        "what was seen last", self._client._session_id or 0, now - self._refused_since)
+            self._client.last_zxid = 0
+
+    def _state_changed(self, state: str) -> None:
+        """Kazoo's listener: runs on the connection thread, so it only queues, in line with replies and watches."""
+        with self._lock:
+            self._connections += 1
+        client = self._client
+        if state == KazooState.CONNECTED:
+            self._queue_connected(self._connections)
+        elif state == KazooState.SUSPENDED:
+            self._emit(SessionChange("suspended"))
+        elif client._state == KeeperState.AUTH_FAILED:
+            self._emit(SessionChange("refused", reason="ZooKeeper refused the credentials"))
+        else:
+            self._emit(SessionChange("expired"))
+
+    def _emit(self, change: SessionChange) -> None:
+        self._client.handler.completion_queue.put(lambda: self._on_session(change))
+
+    def _queue_connected(self, connection: int) -> None:
+        change = SessionChange("connected", self._client._session_id or 0, self._granted_timeout_s)
+        peer = self._peer()
+        if peer is None or self._use_tls or peer in self._versions:
+            self._atomic = self._versions.get(peer, True) if peer else True
+            self._emit(change)
+            return
+
+        def ask_version() -> None:
+            atomic = not _is_version_33(peer, min(2.0, self._asked_timeout_s / 3))
+            self._versions[peer] = atomic
+            if not atomic:
+                log.warning("ZooKeeper %s:%d is 3.3: it has no multi, so commits and releases are checked first and "
+                            "not fenced atomically", *peer)
+            with self._lock:
+                # Not after a later change: "connected" would then be the last word about a lost connection.
+                if self._connections == connection:
+                    self._atomic = atomic
+                    self._emit(change)
+
+        # On a thread of its own: the server may be slow to answer and the connection must go on meanwhile.
+        threading.Thread(target=ask_version, name="zookeeper-version", daemon=True).start()
+
+    def _peer(self) -> tuple[str, int] | None:
+        try:
+            address = self._client._connection._socket.getpeername()
+            return str(address[0]), int(address[1])
+        except (AttributeError, OSError):
+            return None
+
+    def drop_connection(self) -> None:
+        """Give up the present connection and go to the next server; the session lives on.
+
+        Our own requests keep kazoo from sending pings, and with them from noticing a server that went silent.
+        """
+        client = self._client
+        try:
+            from kazoo.protocol.connection import _CONNECTION_DROP
+        except ImportError:
+            log.warning("this kazoo has no way to drop a silent connection; waiting for its own time-out")
+            return
+        # At the tail, as kazoo's own tests do: putting it first would race with the thread that is sending.
+        client._call(_CONNECTION_DROP, client.handler.async_result())
+
+    def close(self, timeout_s: float) -> None:
+        """End the session (its ephemeral nodes go with it); back after `timeout_s` at the latest.
+
+        With 0 it is only begun; a later call waits for its end.
+        """
+        self._on_session = lambda change: None
+
+        def stop() -> None:
+            with contextlib.suppress(Exception):
+                self._client.stop()
+            with contextlib.suppress(Exception):
+                self._client.close()
+
+        with self._lock:
+            if self._stopper is None:
+                self._stopper = threading.Thread(target=stop, name="zookeeper-close", daemon=True)
+                self._stopper.start()
+            stopper = self._stopper
+        stopper.join(max(0.0, timeout_s))
+        if stopper.is_alive() and timeout_s > 0:
+            log.warning("ZooKeeper did not take leave within %.1f s; the session ends by its time-out", timeout_s)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def send(self, request: Request, done: Callable[[Reply], None]) -> None:
+        """Send a request; `done` is called once with the reply. Source: `ZooKeeperPort`."""
+        if isinstance(request, Multi) and not self._atomic:
+            _OneByOne(self, request.operations, done).next()
+            return
+        sent_at = lease_clock()
+        try:
+            result = self._submit(request)
+        except kx.KazooException as error:
+            self._complete(done, Reply(None, _fault(error), sent_at, str(error)))
+            return
+        result.rawlink(lambda outcome: done(_reply(request, outcome, sent_at)))
+
+    def _complete(self, done: Callable[[Reply], None], reply: Reply) -> None:
+        self._client.handler.completion_queue.put(lambda: done(reply))
+
+    def _submit(self, request: Request) -> Any:
+        client = self._client
+        match request:
+            case Exists(path, watch):
+                return client.exists_async(path, _watcher(watch))
+            case GetData(path, watch):
+                return client.get_async(path, _watcher(watch))
+            case GetChildren(path, watch):
+                return client.get_children_async(path, _watcher(watch), include_data=True)
+            case Create(path, data, ephemeral):
+                return client.create_async(path, data, ephemeral=ephemeral)
+            case SetData(path, data, version):
+                return client.set_async(path, data, version)
+            case Delete(path, version):
+                return client.delete_async(path, version)
+            case Sync(path):
+                return client.sync_async(path)
+            case Multi(operations):
+                return _transaction(client, operations).commit_async()
+
+
+def _transaction(client: KazooClient, operations: Iterable[Any]) -> Any:
+    transaction = client.transaction()
+    for operation in operations:
+        match operation:
+            case Create(path, data, ephemeral):
+                transaction.create(path, data, ephemeral=ephemeral)
+            case SetData(path, data, version):
+                transaction.set_data(path, data, version)
+            case Delete(path, version):
+                transaction.delete(path, version)
+            case Check(path, version):
+                transaction.check(path, version)
+    return transaction
+
+
+def _reply(request: Request, outcome: Any, sent_at: float) -> Reply:
+    error = outcome.exception
+    if error is not None:
+        return Reply(None, _fault(error), sent_at, f"{type(error).__name__} {error}".strip())
+    value = outcome.value
+    if isinstance(request, Multi):
+        # kazoo does not raise for a failed multi: each item has to be looked at.
+        results = [_fault(item) if isinstance(item, Exception) else item for item in value]
+        reasons = [repr(item) for item in value if isinstance(item, Exception)]
+        return Reply(results, None, sent_at, "; ".join(reasons))
+    return Reply(_READERS.get(type(request), lambda plain: plain)(value), None, sent_at)
+
+
+def _watcher(watch: Watch | None) -> Callable[[Any], None] | None:
+    """Kazoo's form of a watch; equal for equal watches, so that kazoo keeps it once a path."""
+    if watch is None:
+        return None
+    return _KazooWatch(watch)
+
+
+class _KazooWatch:
+    """A watch that ignores kazoo's NONE events: those tell of the connection and are handled as session changes."""
+
+    __slots__ = ("_watch",)
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __call__(self, event: Any) -> None:
+        if event.type != EventType.NONE and event.path is not None:
+            self._watch(WatchEvent(event.path))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _KazooWatch) and self._watch == other._watch
+
+    def __hash__(self) -> int:
+        return hash(self._watch)
+
+
+class _OneByOne:
+    """A multi for ZooKeeper 3.3, which never answers one: each operation on its own, stopping at the first fault.
+
+    Not atomic: between the check and the write another session can step in. That is the limit of 3.3.
+    """
+
+    def __init__(self, port: KazooPort, operations: tuple[Any, ...], done: Callable[[Reply], None]) -> None:
+        self._port = port
+        self._operations = operations
+        self._done = done
+        self._results: list[Any] = []
+        self._sent_at = lease_clock()
+
+    def next(self) -> None:
+        if len(self._results) == len(self._operations):
+            self._done(Reply(self._results, None, self._sent_at))
+            return
+        operation = self._operations[len(self._results)]
+        request = Exists(operation.path) if isinstance(operation, Check) else operation
+        self._port.send(request, self._answered)
+
+    def _answered(self, reply: Reply) -> None:
+        operation = self._operations[len(self._results)]
+        fault, value = reply.fault, reply.value
+        if fault is None and isinstance(operation, Check):
+            if value is None:
+                fault = Fault.NO_NODE
+            elif value.version != operation.version:
+                fault = Fault.BAD_VERSION
+            value = True
+        if fault in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED):
+            self._done(Reply(None, fault, self._sent_at, reply.reason))
+            return
+        if fault is not None:
+            rolled_back = [Fault.ROLLED_BACK] * len(self._operations)
+            rolled_back[len(self._results)] = fault
+            self._done(Reply(rolled_back, None, self._sent_at, reply.reason))
+            return
+        self._results.append(value)
+        self.next()
+
+
+def _is_version_33(peer: tuple[str, int], timeout_s: float) -> bool:
+    """Whether the server answers `srvr` as a 3.3; anything else, silence included, counts as newer."""
+    try:
+        with socket.create_connection(peer, timeout_s) as connection:
+            connection.settimeout(timeout_s)
+            connection.sendall(b"srvr")
+            answer = connection.recv(4096)
+    except OSError:
+        return False
+    return answer.startswith(b"Zookeeper version: 3.3")
+
+
+def access_list(entries: Iterable[tuple[str, str, str]]) -> list[Any]:
+    """The ACL of nodes to be created, from (scheme, id, letters of `cdrwa`)."""
+    return [
+        make_acl(
+            scheme, credential, read="r" in letters, write="w" in letters, create="c" in letters,
+            delete="d" in letters, admin="a" in letters,
+        )
+        for scheme, credential, letters in entries
+    ]

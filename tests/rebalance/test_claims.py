@@ -1,0 +1,211 @@
+"""Owner nodes on a real ZooKeeper: claimed behind the fence, and never anybody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from asking import Asker
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+from rebalance import partition as p
+from rebalance import znodes
+from rebalance.claims import Claims, Fence, create_parents
+from rebalance.requests import Create, Multi, WatchEvent
+from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+PARTITION = ("t", 3)
+
+
+class Claimer:
+    """Claims of a registered session, one question at a time."""
+
+    def __init__(self, connect: str, group: str) -> None:
+        self.asker = Asker(connect)
+        self.claims = Claims(self.asker.ask, group)
+        self.path = znodes.owner_path(group, *PARTITION)
+        registration = znodes.registration_path(group, "me")
+        for parent in (znodes.CONSUMERS, znodes.group_path(group), znodes.ids_path(group)):
+            self.asker.call(Create(parent))
+        assert self.asker.call(Create(registration, b"{}", ephemeral=True)).fault is None
+        self.claims.fence = Fence(registration, 0, self.asker.session_id)
+
+    def claim(self, thread_id: str = "me-0") -> p.Event:
+        return self.asker.outcome(lambda told: self.claims.claim(PARTITION, thread_id, told))  # type: ignore[no-any-return]
+
+    def inspect(self, sync: bool = False) -> p.Event:
+        return self.asker.outcome(lambda told: self.claims.inspect(PARTITION, told, sync=sync))  # type: ignore[no-any-return]
+
+    def release(self) -> p.Event:
+        return self.asker.outcome(lambda told: self.claims.release(PARTITION, told))  # type: ignore[no-any-return]
+
+    def rethread(self, thread_id: str, version: int) -> p.Event:
+        return self.asker.outcome(  # type: ignore[no-any-return]
+            lambda told: self.claims.rethread(PARTITION, thread_id, version, told)
+        )
+
+
+@pytest.fixture
+def client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
+    made = KazooClient(zookeeper.connect)
+    made.start()
+    yield made
+    made.stop()
+    made.close()
+
+
+@pytest.fixture
+def mine(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[Claimer]:
+    made = Claimer(zookeeper.connect, fresh_group)
+    yield made
+    made.asker.close()
+
+
+def test_a_claim_makes_the_parents_and_an_ephemeral_node_that_holds_the_thread(
+    client: KazooClient, mine: Claimer
+) -> None:
+    assert mine.claim() == p.Claimed("me-0", 0)
+    data, stat = client.get(mine.path)
+    assert (data, stat.ephemeralOwner) == (b"me-0", mine.asker.session_id)
+    assert mine.inspect() == p.OwnerRead("me-0", True, 0, mine.asker.session_id)
+
+
+def test_a_node_that_is_there_refuses_the_claim_also_when_it_is_mine(client: KazooClient, mine: Claimer) -> None:
+    mine.claim()
+    assert mine.claim() == p.ClaimRefused()
+
+
+def test_looking_names_the_owner(client: KazooClient, mine: Claimer) -> None:
+    assert mine.inspect() == p.OwnerGone()
+    client.create(mine.path, b"other-0", ephemeral=True, makepath=True)
+    assert mine.inspect(sync=True) == p.OwnerRead("other-0", False, 0, client.client_id[0])
+
+
+def test_looking_with_a_watch_hears_of_the_end(client: KazooClient, mine: Claimer) -> None:
+    client.create(mine.path, b"other-0", makepath=True)
+    events: list[WatchEvent] = []
+    mine.asker.outcome(lambda told: mine.claims.inspect(PARTITION, told, events.append))
+    client.delete(mine.path)
+    wait_until(lambda: events == [WatchEvent(mine.path)], 5.0, "the event")
+
+
+def test_a_release_deletes_what_is_mine(client: KazooClient, mine: Claimer) -> None:
+    mine.claim()
+    assert mine.release() == p.Released()
+    assert client.exists(mine.path) is None
+    assert mine.release() == p.Released(), "what is gone is released"
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_what_another_owns_survives_a_release_and_a_change_of_thread(
+    client: KazooClient, mine: Claimer, ephemeral: bool
+) -> None:
+    mine.claim()
+    client.delete(mine.path)
+    client.create(mine.path, b"me-0", ephemeral=ephemeral)
+    before = client.get(mine.path)
+    assert mine.release() == p.ReleaseRefused()
+    assert client.get(mine.path) == before
+
+
+def test_a_node_of_mine_that_somebody_wrote_into_is_deleted_all_the_same(client: KazooClient, mine: Claimer) -> None:
+    mine.claim()
+    client.set(mine.path, b"scribble")
+    assert mine.release() == p.Released()
+    assert client.exists(mine.path) is None
+
+
+def test_a_change_of_thread_sets_the_data_in_place(client: KazooClient, mine: Claimer) -> None:
+    mine.claim()
+    before = client.exists(mine.path).czxid
+    assert mine.rethread("me-1", 0) == p.Rethreaded("me-1", 1)
+    data, stat = client.get(mine.path)
+    assert (data, stat.czxid, stat.version) == (b"me-1", before, 1)
+    assert mine.rethread("me-2", 0) == p.ReleaseRefused(), "at the version last seen only"
+
+
+def test_without_the_registration_nothing_is_written(client: KazooClient, mine: Claimer) -> None:
+    mine.claim()
+    fence = mine.claims.fence
+    assert fence is not None
+    client.delete(fence.path)
+    assert mine.release() == p.Fenced()
+    assert mine.rethread("me-1", 0) == p.Fenced()
+    assert client.get(mine.path)[0] == b"me-0"
+    client.delete(mine.path)
+    assert mine.claim() == p.Fenced()
+    assert client.exists(mine.path) is None
+
+
+def test_another_version_of_the_registration_is_another_session(client: KazooClient, mine: Claimer) -> None:
+    fence = mine.claims.fence
+    assert fence is not None
+    client.ensure_path(mine.path.rsplit("/", 1)[0])
+    mine.claims.fence = Fence(fence.path, 1, fence.session_id)
+    assert mine.claim() == p.Fenced()
+    mine.claims.fence = None
+    assert mine.claim() == p.Fenced()
+
+
+def test_a_claim_that_has_to_make_parents_does_not_go_on_under_a_later_session(
+    client: KazooClient, mine: Claimer
+) -> None:
+    old = mine.claims.fence
+    assert old is not None
+
+    def begin_and_change(told: object) -> None:
+        mine.claims.claim(PARTITION, "me-0", told)  # type: ignore[arg-type]
+        # The registration of the next session, before the parents are made.
+        mine.asker.ask(Multi((old.check(),)), lambda reply: None)
+        mine.claims.fence = Fence(old.path, 1, old.session_id)
+        client.set(old.path, b"{}")
+
+    assert mine.asker.outcome(begin_and_change) == p.Fenced()
+    assert client.exists(mine.path) is None
+
+
+def test_a_place_that_may_not_be_written_refuses_and_is_no_endless_loop(client: KazooClient, mine: Claimer) -> None:
+    owners = mine.path.rsplit("/", 1)[0]
+    client.ensure_path(owners.rsplit("/", 1)[0])
+    client.create(owners, acl=[make_acl("world", "anyone", read=True)])
+    sent = len(mine.asker.sent)
+    assert mine.claim() == p.Fenced()
+    assert len(mine.asker.sent) - sent == 1
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed", "not landed"])
+def test_a_lost_answer_is_unknown_and_a_look_tells(
+    zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str, landed: bool
+) -> None:
+    with TcpProxy(zookeeper.connect) as proxy:
+        claimer = Claimer(proxy.address, fresh_group)
+        claimer.claim()
+        claimer.release()
+        proxy.stall("down" if landed else "up")
+        told: list[p.Event] = []
+        claimer.asker.loop.post(lambda: claimer.claims.claim(PARTITION, "me-0", told.append))
+        if landed:
+            wait_until(lambda: client.exists(claimer.path), 5.0, "the claim to land")
+        else:
+            wait_until(lambda: isinstance(claimer.asker.sent[-1], Multi), 5.0, "the claim to be sent")
+        proxy.drop()
+        proxy.clear()
+        wait_until(lambda: told, 10.0, "word")
+        assert told == [p.ResultUnknown()]
+        claimer.asker.connected()
+        expected = p.OwnerRead("me-0", True, 0, claimer.asker.session_id) if landed else p.OwnerGone()
+        assert claimer.inspect(sync=True) == expected
+        claimer.asker.close()
+
+
+def test_parents_are_made_in_order_and_those_that_are_there_are_fine(
+    client: KazooClient, mine: Claimer, fresh_group: str
+) -> None:
+    root = f"/{fresh_group}-tree"
+    paths = [root, f"{root}/a", f"{root}/a/b"]
+    for _ in range(2):
+        mine.asker.outcome(lambda told: create_parents(mine.asker.ask, paths, told))
+        assert client.exists(paths[-1])

@@ -1,0 +1,71 @@
+"""The lease: until when a member may deliver."""
+
+from __future__ import annotations
+
+import math
+
+from rebalance.lease import LEASE_FRACTION, Lease, lease_clock
+
+
+def opened(session_id: int = 1, timeout_s: float = 6.0) -> Lease:
+    lease = Lease()
+    lease.begin(session_id, timeout_s)
+    return lease
+
+
+def test_without_an_answer_nothing_may_be_delivered() -> None:
+    assert not Lease().valid(0.0)
+    assert not opened().valid(-1e9)
+    assert opened().age_s(10.0) is None
+
+
+def test_an_answer_counts_from_the_moment_its_question_left() -> None:
+    lease = opened()
+    assert lease.renew(1, sent_at=100.0)
+    assert lease.until == 100.0 + 6.0 * LEASE_FRACTION
+    assert lease.valid(103.999)
+    assert not lease.valid(104.0)
+    assert lease.age_s(101.5) == 1.5
+
+
+def test_an_answer_that_was_long_on_its_way_does_not_shorten_the_lease() -> None:
+    lease = opened()
+    lease.renew(1, 100.0)
+    assert lease.renew(1, 50.0)
+    assert lease.until == 104.0
+
+
+def test_an_answer_of_another_session_proves_nothing() -> None:
+    lease = opened(2)
+    assert not lease.renew(1, 100.0)
+    assert lease.until == -math.inf
+
+
+def test_another_session_starts_without_proof_and_the_same_one_keeps_its_own() -> None:
+    lease = opened(1)
+    lease.renew(1, 100.0)
+    lease.begin(1, 6.0)
+    assert lease.valid(103.0)
+    lease.begin(2, 6.0)
+    assert not lease.valid(103.0)
+
+
+def test_a_granted_time_out_that_is_shorter_counts_from_the_next_proof() -> None:
+    lease = opened(1, 6.0)
+    lease.begin(1, 3.0)
+    lease.renew(1, 100.0)
+    assert lease.until == 102.0
+
+
+def test_an_ended_lease_cannot_be_renewed_by_a_late_answer() -> None:
+    lease = opened()
+    lease.renew(1, 100.0)
+    lease.end()
+    assert not lease.valid(100.0)
+    assert not lease.renew(1, 101.0)
+    assert not lease.valid(101.0)
+
+
+def test_the_clock_never_goes_back() -> None:
+    first = lease_clock()
+    assert lease_clock() >= first

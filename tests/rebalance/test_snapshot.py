@@ -1,0 +1,145 @@
+"""What one member should hold, computed from the group as it was read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
+from rebalance.subscription import Subscription
+
+
+def topics(**partitions: int) -> dict[str, TopicNode]:
+    return {topic: TopicNode(tuple(range(count))) for topic, count in partitions.items()}
+
+
+def of(snapshot: GroupSnapshot, member: str, strategy: Strategy | None = None) -> dict[tuple[str, int | str], str]:
+    return dict(assign(snapshot, member, snapshot.members[member], strategy or Strategy()).mine)
+
+
+def test_ranges_are_dealt_to_the_sorted_threads_the_first_ones_getting_one_more() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"t": 2})}, topics(t=5)
+    )
+    assert of(snapshot, "g_a") == {("t", 0): "g_a-0", ("t", 1): "g_a-0"}
+    assert of(snapshot, "g_b") == {("t", 2): "g_b-0", ("t", 3): "g_b-0", ("t", 4): "g_b-1"}
+
+
+def test_thread_ids_sort_as_text_so_ten_comes_before_two() -> None:
+    snapshot = GroupSnapshot({"g_a": Subscription.static({"t": 11})}, topics(t=11))
+    mine = of(snapshot, "g_a")
+    assert [mine["t", partition] for partition in range(4)] == ["g_a-0", "g_a-1", "g_a-10", "g_a-2"]
+
+
+def test_members_of_other_topics_take_no_part() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"u": 1})}, topics(t=2)
+    )
+    assert len(of(snapshot, "g_a")) == 2
+
+
+def test_a_filter_takes_the_topics_it_lets_through_internal_ones_aside() -> None:
+    known = frozenset({"a1", "a2", "b", "__consumer_offsets"})
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.black_list("b", 1)}, {**topics(a1=1, a2=1), "__consumer_offsets": TopicNode((0,))}, known
+    )
+    assert set(of(snapshot, "g_a")) == {("a1", 0), ("a2", 0)}
+    assert ("__consumer_offsets", 0) in of(snapshot, "g_a", Strategy(exclude_internal_topics=False))
+
+
+def test_a_member_whose_name_begins_like_mine_is_not_me() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1}), "g_a-0": Subscription.static({"t": 1})}, topics(t=2)
+    )
+    assert of(snapshot, "g_a") == {("t", 0): "g_a-0"}
+    assert of(snapshot, "g_a-0") == {("t", 1): "g_a-0-0"}
+
+
+def test_more_threads_than_partitions_leave_some_without() -> None:
+    snapshot = GroupSnapshot(
+        {name: Subscription.static({"t": 1}) for name in ("g_a", "g_b", "g_c")}, topics(t=2)
+    )
+    assert of(snapshot, "g_c") == {}
+
+
+def test_a_topic_that_does_not_exist_is_waited_for_and_stops_nobody() -> None:
+    snapshot = GroupSnapshot({"g_a": Subscription.static({"t": 1, "later": 1})}, topics(t=1))
+    assert of(snapshot, "g_a") == {("t", 0): "g_a-0"}
+
+
+def test_an_unreadable_registration_counts_as_no_subscription_and_is_named() -> None:
+    snapshot = GroupSnapshot({"g_a": Subscription.static({"t": 1})}, topics(t=2), unreadable={"g_bad": "no JSON"})
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
+    assert len(result.mine) == 2
+    assert result.frozen is None
+    assert "g_bad" in result.warnings[0]
+    assert "no JSON" in result.warnings[0]
+
+
+def test_a_filter_that_cannot_be_applied_freezes_and_is_named() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1})}, topics(t=2), untranslatable={"g_odd": "possessive quantifier"}
+    )
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
+    assert result.mine == {}
+    assert result.frozen is not None
+    assert "g_odd" in result.frozen
+    assert "possessive quantifier" in result.frozen
+
+
+def test_roundrobin_with_unequal_members_freezes_with_the_reason() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"t": 1, "u": 1})}, topics(t=2)
+    )
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy("roundrobin"))
+    assert result.mine == {}
+    assert "roundrobin" in (result.frozen or "")
+
+
+def test_roundrobin_deals_by_the_hash_of_java() -> None:
+    # Java sorts topic1's partitions 10 and 11 before 0; see the vectors of test_assignment.py.
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"topic1": 1}), "g_b": Subscription.static({"topic1": 1})}, topics(topic1=12)
+    )
+    mine, other = of(snapshot, "g_a", Strategy("roundrobin")), of(snapshot, "g_b", Strategy("roundrobin"))
+    assert len(mine) == len(other) == 6
+    assert mine.keys().isdisjoint(other)
+
+
+def test_roundrobin_without_any_topic_is_an_empty_assignment() -> None:
+    snapshot = GroupSnapshot({"g_a": Subscription.white_list("nothing.*", 1)}, {}, frozenset({"t"}))
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy("roundrobin"))
+    assert result.mine == {}
+    assert result.frozen is None
+
+
+members = st.dictionaries(
+    st.sampled_from([f"g_{letter}" for letter in "abcdefg"]),
+    st.dictionaries(st.sampled_from(["t", "u"]), st.integers(1, 3), min_size=1).map(Subscription.static),
+    min_size=1,
+)
+
+
+@given(members, st.integers(0, 20), st.integers(0, 5))
+def test_the_members_tables_fit_together_each_partition_has_exactly_one_owner(
+    group: dict[str, Subscription], first: int, second: int
+) -> None:
+    snapshot = GroupSnapshot(group, topics(t=first, u=second))
+    dealt: list[tuple[str, int | str]] = []
+    for member in group:
+        dealt.extend(of(snapshot, member))
+    consumed = {topic for subscription in group.values() for topic in subscription.topics(["t", "u"])}
+    expected = [(topic, partition) for topic, count in (("t", first), ("u", second)) if topic in consumed
+                for partition in range(count)]
+    assert sorted(dealt) == sorted(expected)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(0, 30))
+def test_equal_members_share_evenly(strategy: str, count: int, streams: int, partitions: int) -> None:
+    group = {f"g_{number}": Subscription.static({"t": streams}) for number in range(count)}
+    snapshot = GroupSnapshot(group, topics(t=partitions))
+    shares = [len(of(snapshot, member, Strategy(strategy))) for member in group]
+    assert sum(shares) == partitions
+    assert max(shares) - min(shares) <= streams
