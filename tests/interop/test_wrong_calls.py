@@ -1,0 +1,56 @@
+"""Calls that an application gets wrong are refused with a sentence, and cost the member nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from consuming import member, owners, produce, read, stored, texts
+
+from rebalance.errors import ConsumerIdInUse
+from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, TopicPartition
+from zkconsumer.testing.kafka import KafkaCluster
+
+NOWHERE = ConsumerConfig("127.0.0.1:1", "nobody")
+
+
+@pytest.fixture
+def topic(kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
+    name = fresh_topic()
+    kafka_0822.create_topic(name)
+    return name
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63, 1.0, "7", True, None])
+def test_an_offset_that_is_none_is_refused_and_the_member_goes_on(
+    kafka_0822: KafkaCluster, fresh_group: str, topic: str, offset: object
+) -> None:
+    with member(kafka_0822, fresh_group) as consumer:
+        [stream] = consumer.create_message_streams({topic: 1})[topic]
+        with pytest.raises(ValueError, match=r"it must be an integer from 0 to 2\^63-1"):
+            consumer.commit_offsets({TopicPartition(topic, 0): offset})  # type: ignore[dict-item]
+        sent = produce(kafka_0822, topic, 0, ["still here"])
+        assert texts(read(stream, 1)) == sent
+        consumer.commit_offsets({TopicPartition(topic, 0): 1})
+        assert stored(kafka_0822, fresh_group, topic, 0) == b"1"
+
+
+def test_offsets_that_are_committed_before_the_group_is_joined_are_not_said_to_be_stored() -> None:
+    with ConsumerConnector(NOWHERE) as consumer:
+        with pytest.raises(CommitFailed, match="clicks/3: this member has not joined the group"):
+            consumer.commit_offsets({TopicPartition("clicks", 3): 42})
+        consumer.commit_offsets()  # nothing was read, so nothing is missing
+
+
+def test_a_consumer_id_in_use_is_refused_by_the_call_that_joins_however_short_its_time_out(
+    kafka_0822: KafkaCluster, fresh_group: str, topic: str
+) -> None:
+    with member(kafka_0822, fresh_group, "same") as first:
+        first.create_message_streams({topic: 1})
+        second = member(
+            kafka_0822, fresh_group, "same", zookeeper_session_timeout_ms=1000, zookeeper_connection_timeout_ms=1000
+        )
+        with pytest.raises(ConsumerIdInUse, match=f"{fresh_group}_same"):
+            second.create_message_streams({topic: 1})
+        assert second.status().state == "closed"
+        assert owners(kafka_0822, fresh_group, topic) == {0: f"{fresh_group}_same-0"}

@@ -1,0 +1,110 @@
+"""A look at a group from outside: its owner and offset nodes in ZooKeeper, as events and as they stand."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.waiting import wait_until
+
+SESSION_S = 30.0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """An owner node: the thread in it, the transaction that created it, the session it belongs to."""
+
+    thread_id: str
+    czxid: int
+    session_id: int
+
+    @property
+    def member_id(self) -> str:
+        """The id of the member that the thread belongs to."""
+        return self.thread_id.rpartition("-")[0]
+
+
+def owners(client: KazooClient, group: str, places: Sequence[Place]) -> dict[Place, Owner]:
+    """The owner nodes that are there."""
+    asked = {place: client.get_async(f"/consumers/{group}/owners/{place[0]}/{place[1]}") for place in places}
+    found = {}
+    for place, answer in asked.items():
+        try:
+            data, stat = answer.get(timeout=10)
+        except NoNodeError:
+            continue
+        found[place] = Owner(data.decode(), stat.czxid, stat.ephemeralOwner)
+    return found
+
+
+def wait_owned(
+    client: KazooClient, group: str, places: Sequence[Place], shares: Mapping[str, int], timeout_s: float = 30.0
+) -> dict[Place, Owner]:
+    """The owner nodes, once every partition has one and each member (by its id) has its share of them."""
+
+    def as_shared() -> dict[Place, Owner] | None:
+        found = owners(client, group, places)
+        counts = Counter(owner.member_id for owner in found.values())
+        return found if len(found) == len(places) and counts == Counter(shares) else None
+
+    found = wait_until(
+        as_shared, timeout_s, f"group {group} to share {len(places)} partitions as {dict(shares)}",
+        state=lambda: {place: owner.thread_id for place, owner in owners(client, group, places).items()},
+    )  # fmt: skip
+    assert found is not None
+    return found
+
+
+class GroupWatch:
+    """Writes down when an owner node vanishes or changes hands, and each value of an offset node.
+
+    Threads: events come from the client's threads; a list's `append` is atomic.
+    """
+
+    def __init__(self, connect: str, group: str, places: Sequence[Place]) -> None:
+        """Nothing is watched before the `with` block."""
+        self.events: list[Event] = []
+        self._group = group
+        self._places = list(places)
+        self._client = KazooClient(connect, timeout=SESSION_S)
+        self._holders: dict[Place, tuple[str, int]] = {}
+
+    def __enter__(self) -> Self:
+        self._client.start(timeout=30)
+        for topic, partition in self._places:
+            self._watch_owner((topic, partition))
+            self._watch_offset((topic, partition))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def _watch_owner(self, place: Place) -> None:
+        def seen(data: bytes | None, stat: Any) -> None:
+            before = self._holders.pop(place, None)
+            after = None if data is None else (data.decode().rpartition("-")[0], int(stat.ephemeralOwner))
+            if before is not None and before != after:
+                member = before[0].removeprefix(f"{self._group}_")
+                self.events.append(Event(time.monotonic_ns(), "owner_gone", member, *place))
+            if after is not None:
+                self._holders[place] = after
+
+        self._client.DataWatch(f"/consumers/{self._group}/owners/{place[0]}/{place[1]}", seen)
+
+    def _watch_offset(self, place: Place) -> None:
+        def seen(data: bytes | None, stat: Any) -> None:
+            if data is not None:
+                self.events.append(Event(time.monotonic_ns(), "offset_node", "", *place, int(data)))
+
+        self._client.DataWatch(f"/consumers/{self._group}/offsets/{place[0]}/{place[1]}", seen)

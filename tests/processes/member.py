@@ -1,0 +1,211 @@
+"""A consumer process for tests: a `ConsumerConnector` that writes its history, one event a line.
+
+Run as a program: `python member.py --connect 127.0.0.1:2181 --group g --name a --topics t=2`. SIGTERM makes it leave
+the group in order. Its lines are events as `zkconsumer.testing.history` defines them (assigned, deliver, done, commit,
+revoked, lost), and notes that begin with `#`, a time in nanoseconds and a word:
+
+    # 123 ready           the streams exist
+    # 123 blocked t/0     a claim has waited for long
+    # 123 error ...       raised by a stream or by a commit
+    # 123 leaving         SIGTERM came
+    # 123 left            `shutdown()` has returned
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, KafkaStream, TopicPartition, Whitelist
+from zkconsumer.testing.history import Event, format_event
+
+
+class History:
+    """Writes events as they happen; each is one `write`, so a killed process leaves whole lines."""
+
+    def __init__(self, member: str, descriptor: int) -> None:
+        self._member = member
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def write(self, kind: str, topic: str, partition: int | str, offset: int = -1, value: str = "") -> None:
+        """Append one event."""
+        with self._lock:
+            event = Event(time.monotonic_ns(), kind, self._member, topic, int(partition), offset, value)
+            os.write(self._descriptor, f"{format_event(event)}\n".encode())
+
+    def note(self, word: str, text: str = "") -> None:
+        """Append a line about the member itself."""
+        with self._lock:
+            os.write(self._descriptor, f"# {time.monotonic_ns()} {word} {text}\n".encode())
+
+
+class Listener:
+    """Writes down what a rebalance does."""
+
+    def __init__(self, history: History, commit: Callable[[], None]) -> None:
+        self._history = history
+        self._commit = commit
+
+    def on_partitions_assigned(self, positions: dict[TopicPartition, int]) -> None:
+        for partition, offset in positions.items():
+            self._history.write("assigned", *partition, offset)
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self._commit()
+        for partition in partitions:
+            self._history.write("revoked", *partition)
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self._history.write("lost", *partition)
+
+    def on_partitions_blocked(self, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self._history.note("blocked", f"{partition.topic}/{partition.partition}")
+
+
+def read(stream: KafkaStream, connector: ConsumerConnector, history: History, work_s: float, commit_every: int) -> None:
+    """The application: work on each message of a stream until the stream ends."""
+    since_commit: dict[TopicPartition, int] = {}
+    count = 0
+    while True:
+        try:
+            message = next(stream)
+        except StopIteration:
+            return
+        except Exception as error:  # noqa: BLE001 - an application that survives a bad message, and says what it saw
+            history.note("error", repr(error))
+            continue
+        history.write("deliver", message.topic, message.partition, message.offset, message.value.decode())
+        if work_s:
+            time.sleep(work_s)
+        history.write("done", message.topic, message.partition, message.offset)
+        since_commit[TopicPartition(message.topic, message.partition)] = message.next_offset
+        count += 1
+        if commit_every and count % commit_every == 0:
+            commit(connector, history, since_commit)
+            since_commit.clear()
+
+
+def commit(connector: ConsumerConnector, history: History, positions: Mapping[TopicPartition, int]) -> None:
+    """Commit what this thread has read, and write down what of it is stored."""
+    failed: Mapping[object, str] = {}
+    try:
+        connector.commit_offsets()
+    except CommitFailed as error:
+        history.note("error", repr(error))
+        failed = error.reasons
+    for partition, offset in positions.items():
+        if partition not in failed:
+            history.write("commit", *partition, offset)
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--connect", required=True, help="zookeeper.connect")
+    parser.add_argument("--group", required=True)
+    parser.add_argument("--name", required=True, help="consumer.id")
+    parser.add_argument("--topics", help="topic=streams,topic=streams")
+    parser.add_argument("--whitelist", help="a filter, with --streams streams")
+    parser.add_argument("--streams", type=int, default=1)
+    parser.add_argument("--copies", type=int, default=1, help="so many members, named <name>00, <name>01, ...")
+    parser.add_argument("--work-ms", type=float, default=0.0, help="how long each message takes")
+    parser.add_argument("--commit-every", type=int, default=0, help="call commit_offsets() every so many messages")
+    parser.add_argument("--commit-on-revoke", action="store_true", help="call commit_offsets() in the listener")
+    parser.add_argument("--verbose", action="store_true", help="log every step to standard error")
+    parser.add_argument("settings", nargs="*", help="more settings, key=value")
+    parsed = parser.parse_args(arguments)
+    if (parsed.topics is None) == (parsed.whitelist is None):
+        parser.error("one of --topics and --whitelist is needed")
+    return parsed
+
+
+def open_streams(connector: ConsumerConnector, options: argparse.Namespace) -> list[KafkaStream]:
+    """The streams the command line asks for."""
+    if options.whitelist is not None:
+        return connector.create_message_streams_by_filter(Whitelist(options.whitelist), options.streams)
+    counts = {topic: int(count) for topic, _, count in (entry.partition("=") for entry in options.topics.split(","))}
+    return [stream for streams in connector.create_message_streams(counts).values() for stream in streams]
+
+
+class Member:
+    """One connector and the threads that read its streams."""
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        self.name = name
+        self.has_joined = False
+        self._options = options
+        self._history = History(name, sys.stdout.fileno())
+        settings = {
+            "zookeeper.connect": options.connect,
+            "group.id": options.group,
+            "consumer.id": name,
+            "auto.offset.reset": "smallest",
+            **dict(entry.split("=", 1) for entry in options.settings),
+        }
+        on_revoke = self._commit if options.commit_on_revoke else lambda: None
+        self._connector = ConsumerConnector(
+            ConsumerConfig.from_properties(settings), Listener(self._history, on_revoke)
+        )
+        self._readers: list[threading.Thread] = []
+
+    def _commit(self) -> None:
+        self._connector.commit_offsets()
+
+    def join(self) -> None:
+        """Create the streams and read them."""
+        work = (self._connector, self._history, self._options.work_ms / 1000, self._options.commit_every)
+        for stream in open_streams(self._connector, self._options):
+            reader = threading.Thread(target=read, args=(stream, *work), name=stream.thread_id)
+            self._readers.append(reader)
+            reader.start()
+        self.has_joined = True
+
+    def leave(self) -> None:
+        """Leave the group in order."""
+        self._connector.shutdown()
+        for reader in self._readers:
+            reader.join()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Consume until SIGTERM."""
+    options = parse_arguments(arguments)
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    faulthandler.register(signal.SIGUSR1)  # all stacks to standard error, for whoever wonders why it hangs
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    numbered = [f"{options.name}{number:02}" for number in range(options.copies)]
+    members = [Member(name, options) for name in (numbered if options.copies > 1 else [options.name])]
+    joining = [threading.Thread(target=member.join, name=f"join-{member.name}") for member in members]
+    for thread in joining:
+        thread.start()
+    for thread in joining:
+        thread.join()
+    history = History(options.name, sys.stdout.fileno())
+    if not all(member.has_joined for member in members):
+        raise SystemExit(1)
+    history.note("ready")
+    stop.wait()
+    history.note("leaving")
+    for member in members:
+        member.leave()
+    history.note("left")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,100 @@
+"""The pytest plugin, as another project uses it: fixtures, marker, ini options, skips."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.testing.kafka import KafkaCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_run(folder: Path, tests: str, *options: str, ini: str = "", **environment: str) -> str:
+    """What a run of pytest with the plugin says about a file of tests, in a project of its own."""
+    (folder / "pytest.ini").write_text(f"[pytest]\naddopts = --strict-markers\n{ini}")
+    (folder / "test_it.py").write_text(tests)
+    plugins = ("-p", "no:cacheprovider", "-p", "zkconsumer.testing.pytest_plugin")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-vv", *plugins, *options], cwd=folder,
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ZKCONSUMER_REQUIRE_REAL": "", **environment},
+    )  # fmt: skip
+    return ran.stdout + ran.stderr
+
+
+@pytest.mark.real
+def test_the_example_of_the_document_passes(tmp_path: Path) -> None:
+    document = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
+    [options] = re.findall(r"```ini\n\[pytest\]\n(.*?)```", document, re.DOTALL)
+    said = pytest_run(tmp_path, program, ini=options)
+    assert "2 passed" in said, said
+
+
+SHARED = """
+import pytest
+seen = []
+
+def test_of_the_options(kafka_cluster):
+    assert kafka_cluster.version == "0.8.2.2" and len(kafka_cluster.brokers) == 2
+    assert kafka_cluster.create_topic("clicks", 2) == {0: 0, 1: 1}
+    seen.append(kafka_cluster)
+
+@pytest.mark.kafka_cluster(brokers=2)
+def test_alike_is_the_same(kafka_cluster, kafka_clusters):
+    assert seen == [kafka_cluster]
+    assert kafka_clusters("0.8.2.2", 2) is kafka_cluster
+
+@pytest.mark.kafka_cluster("0.9.0.1", brokers=1)
+def test_of_the_marker(kafka_cluster, zookeeper):
+    assert kafka_cluster.version == "0.9.0.1" and len(kafka_cluster.brokers) == 1
+    assert kafka_cluster not in seen
+    assert zookeeper.running and zookeeper.connect != kafka_cluster.zookeeper_connect
+"""
+
+
+@pytest.mark.real
+def test_clusters_come_by_marker_and_option_and_are_shared(tmp_path: Path) -> None:
+    said = pytest_run(tmp_path, SHARED, ini="zkconsumer_kafka_brokers = 2\n")
+    assert "3 passed" in said, said
+
+
+@pytest.mark.parametrize(
+    ("tests", "ini", "said"),
+    [
+        ("@pytest.mark.kafka_cluster(size=2)", "", "the marker kafka_cluster takes version and brokers"),
+        ("@pytest.mark.kafka_cluster('0.8.2.2', 1, 2)", "", "the marker kafka_cluster takes version and brokers"),
+        ("@pytest.mark.kafka_cluster(brokers='two')", "", "'two' brokers: a number from 1 is needed"),
+        ("", "zkconsumer_kafka_brokers = none", "'none' brokers: a number from 1 is needed"),
+        ("", "zkconsumer_kafka_version = 0.8.9", "Kafka 0.8.9: known versions are 0.7.2, "),
+    ],
+)
+def test_what_cannot_be_is_said(tmp_path: Path, tests: str, ini: str, said: str) -> None:
+    text = f"import pytest\n{tests}\ndef test_it(kafka_cluster):\n    pass\n"
+    shown = pytest_run(tmp_path, text, ini=ini)
+    assert "1 error" in shown
+    assert said in shown
+
+
+def test_options_and_marker_are_documented_to_pytest(tmp_path: Path) -> None:
+    assert "@pytest.mark.kafka_cluster(version=None, brokers=None)" in pytest_run(tmp_path, "", "--markers")
+    assert "zkconsumer_kafka_version" in pytest_run(tmp_path, "", "--help")
+
+
+def test_without_a_docker_engine_the_containers_are_skipped_with_a_sentence(tmp_path: Path) -> None:
+    text = "def test_it(kafka_containers):\n    pass\n"
+    said = pytest_run(tmp_path, text, "-rs", DOCKER_HOST=f"unix://{tmp_path}/no.sock", ZKCONSUMER_REQUIRE_REAL="1")
+    assert "1 skipped" in said, said
+    assert re.search(r"no Docker engine answers \(.*\); start one, or use the fixture kafka_cluster", said)
+
+
+def test_a_test_may_mix_both_ways(kafka_cluster: KafkaCluster, kafka_0822: KafkaCluster) -> None:
+    assert len(kafka_cluster.brokers) == 1
+    assert len(kafka_0822.brokers) == 2
+    assert kafka_cluster.version == kafka_0822.version == "0.8.2.2"

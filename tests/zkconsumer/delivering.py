@@ -1,0 +1,60 @@
+"""A delivery with streams, and one scripted broker that leads everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from feeding import HeldLease, ScriptedBroker, ScriptedLog, config_of
+
+from rebalance.lease import lease_clock
+from simpleconsumer.types import TopicPartition
+from zkconsumer.brokers import BrokerDirectory
+from zkconsumer.delivery import Delivery
+from zkconsumer.stream import KafkaStream
+
+DEADLINE_S = 15.0
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Rig:
+    """What a connector wires, without ZooKeeper and without a group."""
+
+    def __init__(
+        self, broker: ScriptedBroker, log: ScriptedLog, streams: int, partitions: int, settings: dict[str, object]
+    ) -> None:
+        decoder = settings.pop("value_decoder", None)
+        settings = {
+            "consumer_timeout_ms": int(DEADLINE_S * 1000),
+            "fetch_message_max_bytes": 64 * 1024,
+            "refresh_leader_backoff_ms": 20,
+            **settings,
+        }
+        config = config_of(**settings)
+        self.broker = broker
+        self.log = log
+        self.lease = HeldLease()
+        self.streams = [
+            KafkaStream(f"thread-{index}", config, self.lease, lease_clock, value_decoder=decoder)  # type: ignore[arg-type]
+            for index in range(streams)
+        ]
+        by_thread = {stream.thread_id: stream for stream in self.streams}
+        broker.on_fetch, broker.on_offsets = log.fetch, log.offsets
+        broker.on_metadata = lambda topics: broker.metadata(
+            {name: dict.fromkeys(range(partitions), (0, broker.broker.id)) for name in topics}
+        )
+        self.directory = BrokerDirectory(config, lambda: [broker.broker], lambda _: True, lambda *_: broker.broker.id)
+        self.delivery = Delivery(
+            config, self.streams, lambda _, thread_id: by_thread[thread_id], self.directory, self.lease, lease_clock
+        )
+
+
+@contextmanager
+def rigged(log: ScriptedLog, streams: int = 1, partitions: int = 8, **settings: object) -> Iterator[Rig]:
+    with ScriptedBroker() as broker:
+        rig = Rig(broker, log, streams, partitions, settings)
+        try:
+            yield rig
+        finally:
+            rig.delivery.stop(None, lease_clock())
+            rig.delivery.close(lease_clock() + DEADLINE_S)

@@ -1,0 +1,345 @@
+"""Every setting: its default, its names, what it takes and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import typing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.config_keys import KEYS, Key, find_key
+from zkconsumer.config_kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.errors import ConfigError
+from zkconsumer.zookeeper_address import ZooKeeperAddress
+
+INT32_MAX = 2**31 - 1
+
+
+def config(**settings: object) -> ConsumerConfig:
+    return ConsumerConfig(**{"zookeeper_connect": "zk:2181", "group_id": "g", **settings})
+
+
+# (0.8 name, 0.7 name, default of 0.8.2, default under kafka.generation=0.7, a valid text and its value, invalid values)
+ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...]]] = [
+    ("zookeeper.connect", "zk.connect", "zk:2181", "zk:2181", "a:1,b:2/c", "a:1,b:2/c", ("", "a:0", "a:1/b,c:2")),
+    ("group.id", "groupid", "g", "g", "a.B-c_1", "a.B-c_1", ("", "a/b", ".", "x" * 256, b"g", 7)),
+    ("consumer.id", "consumerid", None, None, "c1", "c1", ("", "a/b", "..")),
+    ("client.id", None, "g", "g", "c-1", "c-1", ("a b", "x" * 256)),
+    ("zookeeper.session.timeout.ms", "zk.sessiontimeout.ms", 6000, 6000, "4000", 4000, (0, -1, "6s", 1.5)),
+    ("zookeeper.connection.timeout.ms", "zk.connectiontimeout.ms", 6000, 6000, "9000", 9000, (0, "x")),
+    ("zookeeper.sync.time.ms", "zk.synctime.ms", 2000, 2000, "3000", 3000, (-1, "")),
+    ("auto.offset.reset", "autooffset.reset", "largest", "smallest", "smallest", "smallest", ("earliest", "", 1)),
+    ("fetch.message.max.bytes", "fetch.size", 1048576, 1048576, "2097152", 2097152, (0, INT32_MAX + 1, True)),
+    ("fetch.min.bytes", None, 1, 1, "0", 0, (-1,)),
+    ("fetch.wait.max.ms", None, 100, 100, "500", 500, (-1,)),
+    ("socket.timeout.ms", "socket.timeout.ms", 30000, 30000, "100", 100, (0, 99)),
+    ("socket.receive.buffer.bytes", "socket.buffersize", 65536, 65536, "131072", 131072, (0,)),
+    ("num.consumer.fetchers", None, 1, 1, "2", 2, (0,)),
+    ("queued.max.message.chunks", "queuedchunks.max", 2, 10, "5", 5, (0,)),
+    ("refresh.leader.backoff.ms", None, 200, 200, "0", 0, (-1,)),
+    ("consumer.timeout.ms", "consumer.timeout.ms", -1, -1, "5000", 5000, (INT32_MAX + 1, "never")),
+    ("exclude.internal.topics", None, True, True, "false", False, ("no", "True", 0)),
+    ("auto.commit.enable", "autocommit.enable", True, True, "false", False, ("FALSE", 1, "")),
+    ("auto.commit.interval.ms", "autocommit.interval.ms", 60000, 10000, "1000", 1000, (0,)),
+    ("offsets.storage", None, "zookeeper", "zookeeper", "Kafka", "kafka", ("zk",)),
+    ("dual.commit.enabled", None, False, False, "true", True, ("yes",)),
+    ("offsets.channel.backoff.ms", None, 1000, 1000, "10", 10, (-1,)),
+    ("offsets.channel.socket.timeout.ms", None, 10000, 10000, "20000", 20000, (0,)),
+    ("offsets.commit.max.retries", None, 5, 5, "0", 0, (-1,)),
+    ("partition.assignment.strategy", None, "range", "range", "roundrobin", "roundrobin", ("sticky", "Range")),
+    ("rebalance.max.retries", "rebalance.retries.max", 4, 4, "10", 10, (0,)),
+    ("rebalance.backoff.ms", "rebalance.backoff.ms", 2000, 2000, "5000", 5000, (-1,)),
+    ("fetcher.backoff.ms", "fetcher.backoff.ms", 1000, 1000, "10", 10, (-1,)),
+    ("shallowiterator.enable", "shallowiterator.enable", False, False, "true", True, ("1",)),
+    ("rebalance.drain.timeout.ms", None, 3000, 3000, "0", 0, (-1,)),
+    ("rebalance.quiet.ms", None, 100, 100, "0", 0, (-1,)),
+    ("rebalance.quiet.max.ms", None, 1000, 1000, "100", 100, (-1, 99)),
+    ("queued.max.bytes", None, 67108864, 67108864, "4294967296", 2**32, (0,)),
+    ("decoded.max.bytes", None, 67108864, 67108864, "4294967296", 2**32, (0,)),
+    ("on.message.error", None, "raise", "raise", "skip", "skip", ("ignore",)),
+    ("roundrobin.order", None, "0.8", "0.8", "1.0", "1.0", ("0.9", 1)),
+    ("max.processing.interval.ms", None, None, None, "300000", 300000, (0, "on")),
+    ("kafka.generation", None, "auto", "0.7", "0.8", "0.8", ("0.9", "")),
+    ("zookeeper.auth", None, (), (), "digest:a:b", (ZooKeeperAuth("digest", "a:b"),), ("digest", ":x", "d:,", 7)),
+    ("zookeeper.acl", None, (OPEN_ACL,), (OPEN_ACL,), "creator,world:anyone:r",
+     (CREATOR_ACL, ZooKeeperAcl("world", "anyone", "r")), ("", "closed", "world:anyone:x", "world:anyone:", ",open")),
+    ("zookeeper.use.ssl", None, False, False, "true", True, ("tls",)),
+    ("zookeeper.ssl.cafile", None, None, None, "/ca.pem", "/ca.pem", (7,)),
+    ("zookeeper.ssl.certfile", None, None, None, "/c.pem", "/c.pem", (7,)),
+    ("zookeeper.ssl.keyfile", None, None, None, "/k.pem", "/k.pem", (7,)),
+    ("zookeeper.ssl.keyfile.password", None, None, None, "s3cret", "s3cret", (7,)),
+    ("zookeeper.ssl.verify.certs", None, True, True, "false", False, ("off",)),
+    ("zookeeper.sasl.mechanism", None, None, None, "DIGEST-MD5", "DIGEST-MD5", ("MD5",)),
+    ("zookeeper.sasl.username", None, None, None, "kafka", "kafka", (7,)),
+    ("zookeeper.sasl.password", None, None, None, "s3cret", "s3cret", (7,)),
+]  # fmt: skip
+
+# Settings that a valid value of another one demands.
+COMPANIONS: dict[str, dict[str, object]] = {
+    "zookeeper.ssl.cafile": {"zookeeper_use_ssl": True},
+    "zookeeper.ssl.certfile": {"zookeeper_use_ssl": True},
+    "zookeeper.ssl.keyfile": {"zookeeper_use_ssl": True, "zookeeper_ssl_certfile": "/c"},
+    "zookeeper.ssl.keyfile.password": {
+        "zookeeper_use_ssl": True, "zookeeper_ssl_certfile": "/c", "zookeeper_ssl_keyfile": "/k",
+    },
+    "zookeeper.sasl.mechanism": {"zookeeper_sasl_username": "u", "zookeeper_sasl_password": "p"},
+    "zookeeper.sasl.username": {"zookeeper_sasl_mechanism": "PLAIN", "zookeeper_sasl_password": "p"},
+    "zookeeper.sasl.password": {"zookeeper_sasl_mechanism": "PLAIN", "zookeeper_sasl_username": "u"},
+}  # fmt: skip
+BY_NAME = {row[0]: row for row in ROWS}
+every_row = pytest.mark.parametrize("row", ROWS, ids=list(BY_NAME))
+
+
+def key(name: str) -> Key:
+    found = find_key(name)
+    assert found is not None
+    return found
+
+
+def with_setting(name: str, value: object) -> ConsumerConfig:
+    base = {"zookeeper.connect": "zk:2181", "group.id": "g"}
+    own = key(name).name
+    kept = {given: text for given, text in base.items() if given != own}
+    return ConsumerConfig(**{**kept, **COMPANIONS.get(own, {}), name: value})
+
+
+def test_every_setting_of_the_table_is_tested_here() -> None:
+    assert [known.name for known in KEYS] == [row[0] for row in ROWS]
+
+
+def test_every_setting_is_an_attribute_of_its_type() -> None:
+    hints = {name: hint for name, hint in typing.get_type_hints(ConsumerConfig).items() if name != "_given"}
+    optional = {known.attribute for known in KEYS if known.default is None and not (known.required or known.derive)}
+    expected = {
+        known.attribute: known.kind.python_type | None if known.attribute in optional else known.kind.python_type  # type: ignore[operator]
+        for known in KEYS
+    }
+    assert hints == expected
+    assert list(hints) == [known.attribute for known in KEYS]
+
+
+@every_row
+def test_default(row) -> None:  # type: ignore[no-untyped-def]
+    assert getattr(config(), key(row[0]).attribute) == row[2]
+    assert getattr(config(kafka_generation="0.7"), key(row[0]).attribute) == row[3]
+
+
+@every_row
+def test_valid_text_and_value_under_every_spelling(row) -> None:  # type: ignore[no-untyped-def]
+    name, name_07, _, _, text, value, _ = row
+    spellings = [spelling for dotted in (name, name_07) if dotted for spelling in (dotted, dotted.replace(".", "_"))]
+    assert key(name).name_07 in (name_07, None)
+    for spelling in spellings:
+        assert getattr(with_setting(spelling, text), key(name).attribute) == value
+        assert getattr(with_setting(spelling, value), key(name).attribute) == value
+
+
+@every_row
+def test_invalid_values_are_named_with_what_is_allowed(row) -> None:  # type: ignore[no-untyped-def]
+    name, *_, invalid = row
+    for value in invalid:
+        with pytest.raises(ConfigError) as refused:
+            with_setting(name, value)
+        assert refused.value.key == name
+        assert refused.value.value == ("***" if key(name).secret else value)
+        assert refused.value.allowed
+        assert str(refused.value).startswith(f"{name} is ")
+
+
+@pytest.mark.parametrize(("missing", "given"), [("zookeeper.connect", "group_id"), ("group.id", "zookeeper_connect")])
+def test_what_is_required(missing: str, given: str) -> None:
+    with pytest.raises(ConfigError, match=f"{missing} is not set"):
+        ConsumerConfig(**{given: "x"})
+
+
+def test_positional_arguments_and_names_of_07() -> None:
+    assert ConsumerConfig("zk:2181", "g") == ConsumerConfig(zk_connect="zk:2181", groupid="g")
+
+
+def test_a_name_of_07_brings_no_default_of_07() -> None:
+    assert config(autocommit_enable=True).auto_offset_reset == "largest"
+
+
+def test_any_word_means_raise_to_07_alone() -> None:
+    assert config(kafka_generation="0.7", autooffset_reset="raise").auto_offset_reset == "raise"
+    with pytest.raises(ConfigError):
+        config(kafka_generation="0.8", auto_offset_reset="raise")
+
+
+def test_derived_defaults_follow_their_source_and_yield_to_a_value() -> None:
+    derived = config(zookeeper_session_timeout_ms=9000, zookeeper_sync_time_ms=5000, offsets_storage="KAFKA")
+    assert derived.zookeeper_connection_timeout_ms == 9000
+    assert derived.rebalance_backoff_ms == 5000
+    assert derived.dual_commit_enabled is True
+    assert derived.client_id == "g"
+    given = config(
+        zookeeper_sync_time_ms=5000, rebalance_backoff_ms=6000, offsets_storage="kafka", dual_commit_enabled=False
+    )
+    assert given.rebalance_backoff_ms == 6000
+    assert given.dual_commit_enabled is False
+
+
+def test_storage_in_kafka_and_dual_commit_are_legal() -> None:
+    assert config(offsets_storage="kafka", dual_commit_enabled=True).offsets_storage == "kafka"
+
+
+def test_two_spellings_with_two_values_are_refused_with_one_value_taken() -> None:
+    assert config(**{"fetch.size": "5", "fetch_message_max_bytes": 5}).fetch_message_max_bytes == 5
+    with pytest.raises(ConfigError, match=r"fetch\.message\.max\.bytes.*two names"):
+        config(**{"fetch.size": "5", "fetch.message.max.bytes": 6})
+
+
+def test_off_switches_the_processing_interval_off() -> None:
+    assert config(max_processing_interval_ms="off").max_processing_interval_ms is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused_key"),
+    [
+        ({"socket_timeout_ms": 100, "fetch_wait_max_ms": 101}, "socket.timeout.ms"),
+        ({"rebalance_quiet_ms": 500, "rebalance_quiet_max_ms": 499}, "rebalance.quiet.max.ms"),
+        ({"zookeeper_ssl_cafile": "/ca"}, "zookeeper.use.ssl"),
+        ({"zookeeper_use_ssl": True, "zookeeper_ssl_keyfile": "/k"}, "zookeeper.ssl.certfile"),
+        ({"zookeeper_ssl_keyfile_password": "p"}, "zookeeper.ssl.keyfile"),
+        ({"zookeeper_sasl_username": "u"}, "zookeeper.sasl.mechanism"),
+        ({"zookeeper_sasl_mechanism": "PLAIN", "zookeeper_sasl_username": "u"}, "zookeeper.sasl.password"),
+    ],
+)
+def test_contradictions_are_refused(settings: dict[str, object], refused_key: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config(**settings)
+    assert refused.value.key == refused_key
+
+
+# What is logged
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"auto.ofset.reset": "smallest"}, ["'auto.ofset.reset'", "'auto.offset.reset'"]),
+        ({"grupid": "g"}, ["'grupid'", "'groupid'"]),
+        ({"qqqq": 1}, ["'qqqq' is ignored"]),
+        ({"rebalance_max_retries": 1}, ["2000 ms", "6000"]),
+        ({"rebalance_drain_timeout_ms": 4000}, ["rebalance.drain.timeout.ms = 4000"]),
+        ({"zookeeper_use_ssl": True, "zookeeper_ssl_verify_certs": False}, ["verify.certs"]),
+    ],
+)
+def test_warnings(settings: dict[str, object], said: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        config(**settings)
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("zkconsumer.config", logging.WARNING)
+    for words in said:
+        assert words in record.getMessage()
+
+
+def test_good_settings_under_any_name_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        ConsumerConfig(**{"zk.connect": "zk", "groupid": "g", "autooffset.reset": "smallest", "zk_synctime_ms": 3000})
+    assert caplog.records == []
+
+
+# The value
+
+
+def test_it_is_frozen_comparable_and_hashable() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config().group_id = "other"  # type: ignore[misc]
+    assert config(fetch_size=5) == config(fetch_message_max_bytes="5")
+    assert hash(config()) == hash(config(fetch_message_max_bytes=1048576))
+    assert config() != config(group_id="h")
+
+
+def test_no_secret_is_shown() -> None:
+    secret = config(
+        zookeeper_auth="digest:me:hidden1",
+        zookeeper_sasl_mechanism="PLAIN",
+        zookeeper_sasl_username="me",
+        zookeeper_sasl_password="hidden2",
+        zookeeper_use_ssl=True,
+        zookeeper_ssl_certfile="/c",
+        zookeeper_ssl_keyfile="/k",
+        zookeeper_ssl_keyfile_password="hidden3",
+    )
+    assert "hidden" not in repr(secret)
+    assert "hidden" not in repr(secret.zookeeper_auth)
+    assert "zookeeper_sasl_username='me'" in repr(secret)
+    with pytest.raises(ConfigError) as refused:
+        config(**{"zookeeper.auth": "digest:a:hidden", "zookeeper_auth": "digest:b:hidden"})
+    assert "hidden" not in str(refused.value)
+    assert secret.to_properties()["zookeeper.sasl.password"] == "hidden2"
+
+
+def test_the_address_in_parts() -> None:
+    assert config(zookeeper_connect="a:1,b/c/d").zookeeper_address == ZooKeeperAddress((("a", 1), ("b", 2181)), "/c/d")
+
+
+def test_a_list_of_pairs_is_as_good_as_text() -> None:
+    assert config(zookeeper_auth=[("digest", "a:b")]) == config(zookeeper_auth="digest:a:b")
+    assert config(zookeeper_acl=[("world", "anyone", "cdrwa")]) == config(zookeeper_acl="open")
+
+
+def test_commas_inside_a_credential() -> None:
+    auth = config(zookeeper_auth=r"digest:a:x\,y\\z, sasl:b").zookeeper_auth
+    assert auth == (ZooKeeperAuth("digest", "a:x,y\\z"), ZooKeeperAuth("sasl", "b"))
+
+
+# Properties
+
+
+def test_a_properties_file_of_java(tmp_path: Path) -> None:
+    path = tmp_path / "consumer.properties"
+    path.write_bytes(
+        b"# a consumer\nzookeeper.connect = zk1:2181,\\\n    zk2:2181/kafka\n! old\ngroupid:billing\n"
+        b"auto.commit.enable false\nzookeeper.sasl.mechanism=PLAIN\nzookeeper.sasl.username=me\n"
+        b"zookeeper.sasl.password=gr\\u00fc\xc3\x9fe\n"
+    )
+    read = ConsumerConfig.from_properties(path, fetch_size=7)
+    assert read.zookeeper_connect == "zk1:2181,zk2:2181/kafka"
+    assert read.group_id == "billing"
+    assert read.auto_commit_enable is False
+    assert read.zookeeper_sasl_password == "grüße"
+    assert read.fetch_message_max_bytes == 7
+    assert ConsumerConfig.from_properties(str(path), fetch_size=7) == read
+
+
+def test_settings_override_properties_under_whatever_name() -> None:
+    base = {"zk.connect": "zk:1", "groupid": "g", "fetch.size": "5"}
+    assert ConsumerConfig.from_properties(base, fetch_message_max_bytes=6).fetch_message_max_bytes == 6
+
+
+@pytest.mark.parametrize("generation", ["auto", "0.7", "0.8"])
+def test_defaults_survive_a_round_trip(generation: str) -> None:
+    plain = config(kafka_generation=generation)
+    assert ConsumerConfig.from_properties(plain.to_properties()) == plain
+
+
+one_line = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+SETTINGS = {
+    "group_id": st.text(st.sampled_from("aZ0._-"), min_size=3, max_size=9),
+    "fetch_message_max_bytes": st.integers(1, INT32_MAX),
+    "consumer_timeout_ms": st.integers(-INT32_MAX - 1, INT32_MAX),
+    "auto_commit_enable": st.booleans(),
+    "offsets_storage": st.sampled_from(["zookeeper", "kafka"]),
+    "max_processing_interval_ms": st.integers(1, INT32_MAX),
+    "zookeeper_sync_time_ms": st.integers(0, INT32_MAX),
+    "zookeeper_auth": st.lists(st.tuples(st.sampled_from(["digest", "ip"]), one_line), max_size=3),
+    "zookeeper_acl": st.lists(
+        st.tuples(st.sampled_from(["digest", "world"]), one_line, st.sampled_from(["r", "cdrwa"])),
+        min_size=1, max_size=3,
+    ),
+}  # fmt: skip
+
+
+@given(st.fixed_dictionaries({}, optional=SETTINGS))
+def test_settings_survive_a_round_trip(settings: dict[str, object]) -> None:
+    written = config(**settings)
+    properties = written.to_properties()
+    assert all(isinstance(value, str) and key(name).name == name for name, value in properties.items())
+    assert ConsumerConfig.from_properties(properties) == written

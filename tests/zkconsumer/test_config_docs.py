@@ -1,0 +1,46 @@
+"""docs/CONFIGURATION.md says what the table of settings says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.config_docs import BEGIN, END, main, settings_tables, with_tables
+from zkconsumer.config_keys import KEYS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
+
+
+def test_the_document_is_up_to_date() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert with_tables(text) == text, f"run: python -m zkconsumer.config_docs {DOCUMENT.name}"
+
+
+def test_every_setting_has_one_row_with_its_default() -> None:
+    rows = settings_tables().splitlines()
+    for key in KEYS:
+        (row,) = [row for row in rows if row.startswith((f"| `{key.name}` ", f"| `{key.name}`<br>"))]
+        assert row.count(" | ") == 3
+        if key.default is not None and key.default_text is None:
+            assert f"`{key.kind.format(key.default)}`" in row
+
+
+def test_the_command_rewrites_between_the_markers_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    assert main([str(page)]) == 0
+    assert page.read_text() == f"before\n{BEGIN}\n\n{settings_tables()}\n{END}\nafter\n"
+
+
+def test_a_document_without_markers_is_left_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n")
+    with pytest.raises(ValueError, match="markers"):
+        main([str(page)])
+    assert page.read_text() == "nothing\n"
+
+
+def test_the_command_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "usage" in capsys.readouterr().err

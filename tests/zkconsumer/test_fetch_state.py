@@ -1,0 +1,259 @@
+"""What each answer of a broker means, and how the byte budget is shared out."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from feeding import message_set
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
+from zkconsumer.fetch_state import (
+    LONGEST_BACKOFF_S,
+    SMALLEST_SHARE_BYTES,
+    Candidate,
+    FetchState,
+    Need,
+    Outcome,
+    check_range,
+    judge,
+    poll_wait_ms,
+    share_out,
+)
+
+LIMIT = 1_000_000
+SIZE = 1000
+
+
+def answered(message_set: bytes = b"", code: int = 0) -> FetchedPartition:
+    return FetchedPartition("t", 0, code, 100, message_set)
+
+
+def state(offset: int = 5) -> FetchState:
+    return FetchState(TopicPartition("t", 0), offset, SIZE)
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def test_whole_entries_make_a_chunk_and_a_cut_off_tail_is_left_out() -> None:
+    whole = message_set(5, 8)
+    verdict = judge(answered(whole + message_set(8, 9)[:-1]), SIZE, LIMIT)
+    assert (verdict.outcome, verdict.valid_bytes, verdict.next_offset) == (Outcome.CHUNK, len(whole), 8)
+
+
+def test_a_compressed_set_counts_by_its_wrapper() -> None:
+    verdict = judge(answered(message_set(0, 10, "gzip")), SIZE, LIMIT)
+    assert (verdict.outcome, verdict.next_offset) == (Outcome.CHUNK, 10)
+
+
+def test_no_bytes_mean_no_messages_yet() -> None:
+    assert judge(answered(), SIZE, LIMIT).outcome is Outcome.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (1, Outcome.CHECK_RANGE),
+        (3, Outcome.FIND_LEADER),
+        (5, Outcome.FIND_LEADER),
+        (6, Outcome.FIND_LEADER),
+        (2, Outcome.BACK_OFF),
+        (-1, Outcome.BACK_OFF),
+        (29, Outcome.BACK_OFF),
+        (99, Outcome.BACK_OFF),
+    ],
+)
+def test_each_error_code_has_its_outcome_and_is_named(code: int, outcome: Outcome) -> None:
+    verdict = judge(answered(code=code), SIZE, LIMIT)
+    assert verdict.outcome is outcome
+    assert f"code {code}" in verdict.reason
+
+
+def entry_head(offset: int, size_bytes: int) -> bytes:
+    """The beginning of an entry that takes `size_bytes` in all."""
+    return struct.pack(">qi", offset, size_bytes - 12).ljust(SIZE, b"x")
+
+
+def test_a_message_larger_than_the_fetch_is_asked_for_with_its_own_size() -> None:
+    verdict = judge(answered(entry_head(5, 4321)), SIZE, LIMIT)
+    assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, 4321)
+
+
+def test_a_message_whose_size_is_not_among_the_bytes_is_asked_for_with_twice_the_size() -> None:
+    verdict = judge(answered(b"\0" * 11), 11, LIMIT)
+    assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, 22)
+
+
+def test_a_message_larger_than_the_limit_is_given_up_by_name() -> None:
+    verdict = judge(answered(entry_head(7, LIMIT + 1)), SIZE, LIMIT)
+    assert (verdict.outcome, verdict.offset, verdict.next_offset) == (Outcome.TOO_LARGE, 7, 8)
+    assert str(LIMIT + 1) in verdict.reason
+    assert f"limit is {LIMIT}" in verdict.reason
+
+
+def test_a_message_of_exactly_the_limit_is_fetched() -> None:
+    verdict = judge(answered(entry_head(7, LIMIT)), SIZE, LIMIT)
+    assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, LIMIT)
+
+
+def test_a_log_that_ends_in_a_cut_off_entry_is_broken_not_too_large() -> None:
+    assert judge(answered(entry_head(5, 900)[:500]), SIZE, LIMIT).outcome is Outcome.BROKEN
+
+
+@pytest.mark.parametrize("size", [-1, 0, 13])
+def test_an_impossible_size_is_broken(size: int) -> None:
+    verdict = judge(answered(struct.pack(">qi", 5, size) + b"x" * 50), SIZE, LIMIT)
+    assert verdict.outcome is Outcome.BROKEN
+    assert str(size) in verdict.reason
+
+
+@given(st.binary(max_size=200), st.integers(1, 300), st.integers(1, 400))
+def test_any_bytes_get_a_verdict_that_leads_on(data: bytes, asked: int, extra: int) -> None:
+    verdict = judge(answered(data[:asked]), asked, asked + extra)
+    if verdict.outcome is Outcome.GROW:
+        assert asked < verdict.size_bytes <= asked + extra
+    elif verdict.outcome is Outcome.CHUNK:
+        assert 0 < verdict.valid_bytes <= asked
+    else:
+        assert verdict.outcome in (Outcome.NOTHING, Outcome.BROKEN, Outcome.TOO_LARGE)
+
+
+# -- out of range ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["smallest", "largest"])
+@pytest.mark.parametrize("position", [10, 15, 20])
+def test_a_position_that_the_leader_has_is_kept(position: int, policy: str) -> None:
+    assert check_range(position, 10, 20, policy) == (position, False)
+
+
+@pytest.mark.parametrize("position", [9, 21])
+def test_a_position_outside_is_reset_by_the_policy(position: int) -> None:
+    assert check_range(position, 10, 20, "smallest") == (10, True)
+    assert check_range(position, 10, 20, "largest") == (20, True)
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
+
+
+def test_failures_in_a_row_wait_ever_longer_up_to_a_limit_and_success_forgets_them() -> None:
+    one, waits = state(), []
+    for _ in range(12):
+        one.failed("busy", 100.0, 0.2)
+        waits.append(one.retry_at - 100.0)
+    assert waits[:3] == pytest.approx([0.2, 0.4, 0.8])
+    assert max(waits) == LONGEST_BACKOFF_S
+    one.answered(200.0, 77)
+    one.failed("busy", 300.0, 0.2)
+    assert one.retry_at == pytest.approx(300.2)
+    assert one.high_watermark == 77
+
+
+def test_only_the_first_of_equal_failures_is_news() -> None:
+    one = state()
+    assert [one.failed(reason, 0.0, 1.0) for reason in ("a", "a", "b", "b")] == [True, False, True, False]
+    one.answered(1.0)
+    assert one.failed("b", 2.0, 1.0)
+
+
+def test_a_grown_size_lasts_until_the_message_is_there() -> None:
+    one = state()
+    one.grow(5000)
+    assert (one.size_bytes, one.is_single) == (5000, True)
+    one.moved_on(6)
+    assert (one.offset, one.size_bytes, one.is_single) == (6, SIZE, False)
+
+
+def test_a_share_that_was_too_small_grows_to_the_configured_size_first() -> None:
+    one = state()
+    one.grow(SIZE // 2)
+    assert (one.size_bytes, one.is_single) == (SIZE, True)
+
+
+def test_only_a_change_of_leader_asks_for_the_log_end() -> None:
+    one = state()
+    one.led_by(Broker(1, "a", 1))
+    assert one.need is Need.FETCH
+    one.led_by(Broker(2, "b", 2))
+    assert one.need is Need.END_CHECK
+
+
+def test_a_start_that_is_looked_for_goes_on_being_looked_for_at_the_next_leader() -> None:
+    one = FetchState(TopicPartition("t", 0), 0, SIZE, Need.RESOLVE)
+    one.led_by(Broker(1, "a", 1))
+    one.led_by(Broker(2, "b", 2))
+    assert one.need is Need.RESOLVE
+
+
+# -- sharing the budget ------------------------------------------------------------------------------------------------
+
+
+def candidates(count: int, size: int = SIZE * 100, idle: bool = False) -> list[Candidate]:
+    return [Candidate(size, False, stream, idle) for stream in range(count)]
+
+
+def test_what_fits_is_granted_whole() -> None:
+    assert share_out(candidates(3), SIZE * 300) == [SIZE * 100] * 3
+
+
+def test_many_partitions_get_equal_shares() -> None:
+    assert share_out(candidates(10), 500_000) == [50_000] * 10
+
+
+def test_no_share_is_below_the_smallest_and_the_rest_waits_for_its_turn() -> None:
+    granted = share_out(candidates(10), 5 * SMALLEST_SHARE_BYTES)
+    assert granted == [SMALLEST_SHARE_BYTES] * 5 + [0] * 5
+
+
+def test_a_single_large_message_is_never_cut() -> None:
+    grown = Candidate(80_000, True, 9, False)
+    assert share_out([*candidates(3), grown], 200_000) == [50_000, 50_000, 50_000, 0]
+    assert share_out([grown, *candidates(3)], 200_000)[0] == 80_000
+
+
+def test_a_stream_without_a_chunk_gets_one_from_an_empty_budget_but_only_one() -> None:
+    asking = [Candidate(50_000, False, 1, False), Candidate(50_000, False, 2, True), Candidate(50_000, False, 2, True)]
+    assert share_out(asking, 0) == [0, SMALLEST_SHARE_BYTES, 0]
+
+
+def test_nobody_is_left_out_for_ever_when_the_order_rotates() -> None:
+    waiting, rounds = candidates(7), 0
+    order = list(range(7))
+    while order and rounds < 10:
+        granted = share_out([waiting[index] for index in order], 2 * SMALLEST_SHARE_BYTES)
+        order = [index for index, size in zip(order, granted, strict=True) if not size]
+        rounds += 1
+    assert rounds == 4
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**6), st.booleans(), st.integers(0, 4)), max_size=30),
+    st.integers(0, 10**7),
+    st.sets(st.integers(0, 4)),
+)
+def test_grants_stay_within_the_budget_and_one_chunk_for_each_idle_stream(
+    rows: list[tuple[int, bool, int]], available: int, idle: set[int]
+) -> None:
+    asking = [Candidate(size, single, stream, stream in idle) for size, single, stream in rows]
+    granted = share_out(asking, available)
+    assert len(granted) == len(asking)
+    assert all(size <= one.size_bytes for size, one in zip(granted, asking, strict=True))
+    extra = sum(max((one.size_bytes for one in asking if one.stream == stream), default=0) for stream in idle)
+    assert sum(granted) <= available + extra
+    for stream in idle:
+        mine = [size for size, one in zip(granted, asking, strict=True) if one.stream == stream]
+        assert not mine or any(mine)
+
+
+# -- the long poll -----------------------------------------------------------------------------------------------------
+
+
+def test_the_long_poll_is_short_only_while_a_queue_has_just_run_full() -> None:
+    assert poll_wait_ms(100, None) == 100
+    assert poll_wait_ms(100, 0.0) == 5
+    assert poll_wait_ms(100, 0.04) == 40
+    assert poll_wait_ms(100, 3600.0) == 100
+    assert poll_wait_ms(2, 0.0) == 2

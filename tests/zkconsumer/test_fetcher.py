@@ -1,0 +1,431 @@
+"""What fetching does with the answers that brokers give on bad days, and with real brokers on good ones."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+from collections.abc import Callable
+from itertools import count, pairwise
+
+import pytest
+from delivering import DEADLINE_S, P0, P1, Rig, rigged
+from feeding import FETCH, METADATA, OFFSETS, ScriptedLog, config_of, message_set, offsets, take
+
+from rebalance.lease import lease_clock
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import MessageTooLarge
+from simpleconsumer.types import Broker, Message, TopicPartition
+from zkconsumer.brokers import BrokerDirectory
+from zkconsumer.delivery import Delivery
+from zkconsumer.errors import PartitionStopped
+from zkconsumer.stream import KafkaStream
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.waiting import wait_until
+
+
+def fetches_of(rig: Rig, partition: TopicPartition) -> int:
+    """How often the broker was asked for a partition."""
+    return sum((topic, number) == partition for topic, number, *_ in rig.broker.fetched)
+
+
+def wait_polls(rig: Rig, partition: TopicPartition, polls: int) -> None:
+    """Let time pass until an idle partition was polled so many times more."""
+    before = fetches_of(rig, partition)
+    wait_until(lambda: fetches_of(rig, partition) >= before + polls, DEADLINE_S, f"{polls} polls of {partition}")
+
+
+def first_answers(rig: Rig, *answers: tuple[int, int, bytes]) -> None:
+    """Have the broker give these to the first fetches of partition 0, then what the log has."""
+    script = iter(answers)
+
+    def fetch(topic: str, partition: int, offset: int, max_bytes: int) -> tuple[int, int, bytes]:
+        scripted = next(script, None) if partition == 0 else None
+        return scripted or rig.log.fetch(topic, partition, offset, max_bytes)
+
+    rig.broker.on_fetch = fetch
+
+
+# -- errors of one partition -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [-1, 2, 3, 5, 6, 29, 77])
+def test_an_error_code_holds_up_its_partition_and_no_other(code: int) -> None:
+    with rigged(ScriptedLog(1000), streams=2) as rig:
+        first_answers(rig, (code, -1, b""), (code, -1, b""))
+        rig.delivery.start(P0, "thread-0", 0)
+        rig.delivery.start(P1, "thread-1", 0)
+        assert offsets(take(rig.streams[1], 50)) == list(range(50))
+        assert offsets(take(rig.streams[0], 50)) == list(range(50))
+
+
+def test_an_error_that_lasts_is_named_by_the_status_and_asked_about_ever_less_often() -> None:
+    with rigged(ScriptedLog(0), fetch_wait_max_ms=10) as rig:
+        rig.broker.on_fetch = lambda _, partition, *__: (29, -1, b"") if partition == 0 else (0, 0, b"")
+        rig.delivery.start(P0, "thread-0", 0)
+        rig.delivery.start(P1, "thread-0", 0)
+        wait_polls(rig, P1, 60)
+        assert 2 <= fetches_of(rig, P0) <= 12
+        assert "TopicAuthorizationFailed" in str(rig.delivery.partition_status()[P0].last_error)
+        assert rig.delivery.partition_status()[P1].last_error is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "position", "expected"), [("smallest", 5, 100), ("largest", 5, 200), ("smallest", 950, 100)]
+)
+def test_a_position_outside_of_the_log_is_reset_and_said(
+    policy: str, position: int, expected: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = ScriptedLog(200, start=100)
+    with rigged(log, auto_offset_reset=policy) as rig, caplog.at_level(logging.WARNING):
+        rig.delivery.start(P0, "thread-0", position)
+        wait_until(lambda: "going on at" in caplog.text, DEADLINE_S, "the reset")
+        log.end = 205
+        message = next(rig.streams[0])
+        assert message.offset == expected
+        assert rig.delivery.positions() == {P0: expected}
+    said = f"t/0: offset {position} is out of range, the log reaches from 100 to 200; going on at {expected}"
+    assert said in caplog.text
+
+
+def test_out_of_range_about_a_position_inside_the_log_resets_nothing() -> None:
+    with rigged(ScriptedLog(1000, start=100), auto_offset_reset="smallest") as rig:
+        first_answers(rig, (1, -1, b""), (1, -1, b""), (1, -1, b""))
+        rig.delivery.start(P0, "thread-0", 500)
+        assert next(rig.streams[0]).offset == 500
+
+
+def test_an_answer_that_lies_below_the_position_is_not_delivered_and_not_asked_for_in_a_loop() -> None:
+    with rigged(ScriptedLog(1000)) as rig:
+        first_answers(rig, (0, 1000, message_set(0, 10)))
+        rig.delivery.start(P0, "thread-0", 500)
+        assert next(rig.streams[0]).offset == 500
+
+
+# -- odd messages ------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_larger_than_the_fetch_size_is_fetched_all_the_same() -> None:
+    with rigged(ScriptedLog(20, value_bytes=150_000)) as rig:
+        rig.delivery.start(P0, "thread-0", 0)
+        messages = take(rig.streams[0], 20)
+        assert offsets(messages) == list(range(20))
+        assert messages[19].value == rig.log.value(19)
+
+
+def test_a_message_larger_than_the_budget_is_raised_and_passed_over() -> None:
+    def fetch(topic: str, partition: int, offset: int, max_bytes: int) -> tuple[int, int, bytes]:
+        if offset == 3:
+            return 0, 10, struct.pack(">qi", 3, 5_000_000).ljust(max_bytes, b"x")
+        return log.fetch(topic, partition, offset, max_bytes)
+
+    log = ScriptedLog(10, batch=1)
+    with rigged(log, queued_max_bytes=1_000_000) as rig:
+        rig.broker.on_fetch = fetch
+        rig.delivery.start(P0, "thread-0", 0)
+        assert offsets(take(rig.streams[0], 3)) == [0, 1, 2]
+        with pytest.raises(MessageTooLarge, match=r"t/0 at 3: .* takes 5000012 bytes, and the limit is 1000000"):
+            next(rig.streams[0])
+        assert offsets(take(rig.streams[0], 6)) == [4, 5, 6, 7, 8, 9]
+
+
+BROKEN = struct.pack(">qi", 0, -5) + b"x" * 40
+
+
+def test_broken_framing_that_passes_is_not_noticed() -> None:
+    with rigged(ScriptedLog(1000)) as rig:
+        first_answers(rig, (0, 1000, BROKEN), (0, 1000, BROKEN), (0, 1000, BROKEN))
+        rig.delivery.start(P0, "thread-0", 0)
+        assert offsets(take(rig.streams[0], 20)) == list(range(20))
+
+
+def test_broken_framing_that_lasts_stops_that_partition_behind_its_last_good_message() -> None:
+    log = ScriptedLog(1000)
+    with rigged(log) as rig:
+        good = message_set(0, 7)
+        rig.broker.on_fetch = lambda topic, partition, offset, size: (
+            (0, 1000, good + BROKEN) if partition == 0 else log.fetch(topic, partition, offset, size)
+        )
+        rig.delivery.start(P0, "thread-0", 0)
+        assert offsets(take(rig.streams[0], 7)) == list(range(7))
+        with pytest.raises(PartitionStopped, match=r"t/0 at 7: stopped: .*size -5"):
+            next(rig.streams[0])
+        tries = len(rig.broker.fetched)
+        assert tries == 4
+        rig.delivery.start(P1, "thread-0", 0)
+        assert {message.partition for message in take(rig.streams[0], 30)} == {1}
+        assert {partition for _, partition, *_ in rig.broker.fetched[tries:]} == {1}
+        assert "stopped" in str(rig.delivery.partition_status()[P0].last_error)
+        assert rig.delivery.positions()[P0] == 7
+
+
+# -- connections -------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_breaks_is_made_again() -> None:
+    with rigged(ScriptedLog(10_000)) as rig:
+        number = count()
+        rig.broker.on_request = lambda key: key == FETCH and next(number) % 5 == 3
+        rig.delivery.start(P0, "thread-0", 0)
+        assert offsets(take(rig.streams[0], 500)) == list(range(500))
+
+
+def test_an_answer_that_makes_no_sense_costs_the_connection_and_nothing_else() -> None:
+    with rigged(ScriptedLog(10_000)) as rig:
+        broken = iter([struct.pack(">i", 2_000_000_000), struct.pack(">i", 0), struct.pack(">ii", 8, 12345) + b"abcd"])
+        rig.broker.instead_of = lambda key: next(broken, None) if key == FETCH else None
+        rig.delivery.start(P0, "thread-0", 0)
+        assert offsets(take(rig.streams[0], 50)) == list(range(50))
+
+
+def test_a_broker_that_is_down_is_tried_again_after_pauses() -> None:
+    with rigged(ScriptedLog(10_000), refresh_leader_backoff_ms=100) as rig:
+        rig.broker.on_request = lambda key: key == FETCH
+        rig.delivery.start(P0, "thread-0", 0)
+        wait_until(lambda: len(rig.broker.metadata_at) >= 5, DEADLINE_S, "five tries")
+        times = rig.broker.metadata_at[:5]
+        assert min(later - earlier for earlier, later in pairwise(times)) >= 0.07
+        assert rig.broker.requests[FETCH] <= 2 * rig.broker.requests[METADATA]
+
+
+def test_after_a_change_of_leader_the_log_end_is_asked_for_first(caplog: pytest.LogCaptureFixture) -> None:
+    log = ScriptedLog(1000)
+    with rigged(log) as rig, caplog.at_level(logging.WARNING):
+        rig.delivery.start(P0, "thread-0", 0)
+        take(rig.streams[0], 30)
+        assert rig.broker.requests[OFFSETS] == 0
+        log.end = 12  # what an unclean election leaves
+        first_answers(rig, (6, -1, b""))
+        wait_until(lambda: "below our position" in caplog.text, DEADLINE_S, "the report", interval_s=0.01)
+
+
+# -- load --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_partition_is_polled_with_the_longest_wait() -> None:
+    with rigged(ScriptedLog(0), fetch_wait_max_ms=30) as rig:
+        rig.delivery.start(P0, "thread-0", 0)
+        wait_polls(rig, P0, 10)
+        assert set(rig.broker.fetches) == {(1, 30)}
+
+
+def test_a_partition_with_a_full_queue_is_not_asked_for() -> None:
+    with rigged(ScriptedLog(1000), streams=2, fetch_wait_max_ms=10) as rig:
+        rig.delivery.start(P0, "thread-0", 0)  # nobody reads it
+        rig.delivery.start(P1, "thread-1", 1000)  # nothing to read
+        wait_until(lambda: rig.delivery.partition_status()[P0].queued_chunks == 3, DEADLINE_S, "a full queue")
+        wait_polls(rig, P1, 1)
+        before = fetches_of(rig, P0)
+        wait_polls(rig, P1, 20)
+        assert fetches_of(rig, P0) == before
+        assert offsets(take(rig.streams[0], 200)) == list(range(200))
+
+
+def test_with_every_queue_full_no_request_is_sent_until_somebody_reads() -> None:
+    with rigged(ScriptedLog(100_000)) as rig:
+        rig.delivery.start(P0, "thread-0", 0)
+        wait_until(lambda: rig.delivery.partition_status()[P0].queued_chunks == 3, DEADLINE_S, "a full queue")
+        assert rig.broker.requests[FETCH] == 3
+        take(rig.streams[0], 10)
+        assert rig.broker.requests[FETCH] == 3
+        next(rig.streams[0])
+        wait_until(lambda: rig.broker.requests[FETCH] == 4, DEADLINE_S, "the next fetch")
+
+
+def test_the_long_poll_gets_long_again_beside_a_queue_that_stays_full() -> None:
+    with rigged(ScriptedLog(1000), streams=2) as rig:
+        rig.delivery.start(P0, "thread-0", 0)  # nobody reads it
+        rig.delivery.start(P1, "thread-1", 1000)  # nothing to read
+        wait_until(lambda: rig.delivery.partition_status()[P0].queued_chunks == 3, DEADLINE_S, "a full queue")
+        wait_until(lambda: rig.broker.fetches[-1] == (1, 100), DEADLINE_S, "a long poll again")
+
+
+def test_two_thousand_partitions_share_the_budget_and_all_get_on() -> None:
+    partitions = 2000
+    budget = 2 * 1024 * 1024
+    log = ScriptedLog(30, value_bytes=1000)
+    with rigged(log, partitions=partitions, queued_max_bytes=budget, fetch_message_max_bytes=1024 * 1024) as rig:
+        for partition in range(partitions):
+            rig.delivery.start(("t", partition), "thread-0", 0)
+        most = 0
+        seen: set[int | str] = set()
+        for message in rig.streams[0]:
+            seen.add(message.partition)
+            most = max(most, rig.delivery.queued_bytes()) if message.offset == 0 else most
+            if len(seen) == partitions:
+                break
+        assert most <= budget + 1024 * 1024
+        assert max(asked for *_, asked in rig.broker.fetched) <= 1024 * 1024
+
+
+def test_a_budget_eaten_up_by_one_stream_still_lets_the_other_have_a_chunk_at_a_time() -> None:
+    log = ScriptedLog(100_000, value_bytes=1000)
+    with rigged(log, streams=2, partitions=30, queued_max_bytes=64 * 1024) as rig:
+        for partition in range(20):
+            rig.delivery.start(("t", partition), "thread-0", 0)
+        wait_until(lambda: rig.delivery.queued_bytes() > 40 * 1024, DEADLINE_S, "the budget to be eaten up")
+        rig.delivery.start(("t", 25), "thread-1", 0)
+        assert offsets(take(rig.streams[1], 200)) == list(range(200))
+
+
+def test_a_partition_that_starts_beside_idle_ones_is_fetched_within_a_long_poll_or_two() -> None:
+    log = ScriptedLog(1000)
+    with rigged(log, fetch_wait_max_ms=50) as rig:
+        rig.delivery.start(P0, "thread-0", 1000)
+        wait_until(lambda: rig.broker.requests[FETCH] >= 2, DEADLINE_S, "the idle partition to be polled")
+        polls = rig.broker.requests[FETCH]
+        rig.delivery.start(P1, "thread-0", 0)
+        assert next(rig.streams[0]).offset == 0
+        assert rig.broker.requests[FETCH] - polls <= 6
+
+
+def test_a_fetcher_without_partitions_ends_and_a_new_one_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkconsumer.fetcher.IDLE_S", 0.05)
+    with rigged(ScriptedLog(1000)) as rig:
+        rig.delivery.start(P0, "thread-0", 0)
+        take(rig.streams[0], 1)
+        (fetcher,) = [thread for thread in threading.enumerate() if thread.name.startswith("fetcher-group-0")]
+        rig.delivery.abandon(P0)
+        fetcher.join(DEADLINE_S)
+        assert not fetcher.is_alive()
+        rig.delivery.start(P0, "thread-0", 7)
+        assert next(rig.streams[0]).offset == 7
+
+
+def test_several_fetchers_share_the_partitions_of_a_broker() -> None:
+    with rigged(ScriptedLog(1000), num_consumer_fetchers=2) as rig:
+        for partition in range(4):
+            rig.delivery.start(("t", partition), "thread-0", 0)
+        seen: set[int | str] = set()
+        while len(seen) < 4:
+            seen.add(next(rig.streams[0]).partition)
+        names = {thread.name for thread in threading.enumerate() if thread.name.startswith("fetcher-group-0")}
+        assert names == {"fetcher-group-0-0", "fetcher-group-0-1"}
+
+
+def test_a_started_partition_costs_one_metadata_request_and_names_its_topic() -> None:
+    with rigged(ScriptedLog(1000)) as rig:
+        rig.delivery.start(P0, "thread-0", 0)
+        take(rig.streams[0], 100)
+        assert rig.broker.requests[METADATA] == 1
+        assert rig.broker.metadata_topics == [["t"]]
+
+
+# -- real brokers ------------------------------------------------------------------------------------------------------
+
+
+class RealRig:
+    """A delivery over real brokers, with what the connector would read of ZooKeeper read by the test's client."""
+
+    def __init__(self, cluster: KafkaCluster, addresses: dict[int, Broker], **settings: object) -> None:
+        config = config_of(consumer_timeout_ms=int(DEADLINE_S * 1000), **settings)
+        lease = type("Lease", (), {"until": float("inf")})()
+        self.stream = KafkaStream("thread-0", config, lease, lease_clock)
+        directory = BrokerDirectory(
+            config,
+            lambda: list(addresses.values()),
+            lambda topic: cluster.client.exists(f"/brokers/topics/{topic}") is not None,
+            lambda topic, partition: cluster.leader(topic, partition),
+        )
+        self.delivery = Delivery(config, [self.stream], lambda *_: self.stream, directory, lease, lease_clock)
+
+    def __enter__(self) -> RealRig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.delivery.stop(None, lease_clock())
+        self.delivery.close(lease_clock() + DEADLINE_S)
+
+
+def addresses_of(cluster: KafkaCluster) -> dict[int, Broker]:
+    return {broker_id: Broker(broker_id, "127.0.0.1", cluster.port(broker_id)) for broker_id in (0, 1)}
+
+
+def produce(cluster: KafkaCluster, topic: str, values: list[bytes], codec: str = "none") -> None:
+    leader = cluster.leader(topic, 0)
+    assert leader is not None
+    messages = [Message(topic, 0, 0, 0, None, value) for value in values]
+    with SimpleConsumer("127.0.0.1", cluster.port(leader)) as consumer:
+        consumer.produce(topic, 0, messages, codec=codec)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy"])
+def test_real_brokers_serve_what_was_produced(
+    kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], codec: str
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, 1)
+    sent = [b"%d" % number for number in range(1000)]
+    produce(kafka_0822, topic, sent, codec)
+    with RealRig(kafka_0822, addresses_of(kafka_0822)) as rig:
+        rig.delivery.start((topic, 0), "thread-0", 500)
+        messages = take(rig.stream, 500)
+        assert [message.value for message in messages] == sent[500:]
+        produce(kafka_0822, topic, [b"later"], codec)
+        assert next(rig.stream).value == b"later"
+
+
+def test_a_real_leader_that_moves_is_followed(kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, 1, 2)
+    leader = kafka_0822.wait_leaders(topic, [0])[0]
+    with RealRig(kafka_0822, addresses_of(kafka_0822)) as rig:
+        rig.delivery.start((topic, 0), "thread-0", 0)
+        produce(kafka_0822, topic, [b"before"])
+        assert next(rig.stream).value == b"before"
+        kafka_0822.move_leader(topic, 0, 1 - leader)
+        wait_until(lambda: kafka_0822.leader(topic, 0) == 1 - leader, DEADLINE_S, "the new leader")
+        produce(kafka_0822, topic, [b"after"])
+        assert next(rig.stream).value == b"after"
+        assert rig.delivery.partition_status()[TopicPartition(topic, 0)].leader == addresses_of(kafka_0822)[1 - leader]
+
+
+def test_a_real_message_larger_than_the_fetch_size_comes_through(
+    kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, 1)
+    produce(kafka_0822, topic, [b"small", b"x" * 300_000, b"small again"])
+    with RealRig(kafka_0822, addresses_of(kafka_0822), fetch_message_max_bytes=1000) as rig:
+        rig.delivery.start((topic, 0), "thread-0", 0)
+        assert [len(message.value) for message in take(rig.stream, 3)] == [5, 300_000, 11]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("smallest", 0), ("largest", 5)])
+def test_a_real_broker_is_asked_before_a_reset(
+    kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], policy: str, expected: int
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, 1)
+    produce(kafka_0822, topic, [b"x"] * 5)
+    with RealRig(kafka_0822, addresses_of(kafka_0822), auto_offset_reset=policy) as rig:
+        rig.delivery.start((topic, 0), "thread-0", 1_000_000)
+        name = TopicPartition(topic, 0)
+        wait_until(lambda: rig.delivery.partition_status()[name].fetch_offset <= 5, DEADLINE_S, "the reset")
+        produce(kafka_0822, topic, [b"y"])
+        assert next(rig.stream).offset == expected
+
+
+def test_a_link_that_stalls_is_given_up_and_made_again(
+    kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, 1)
+    leader = kafka_0822.wait_leaders(topic, [0])[0]
+    with TcpProxy(("127.0.0.1", kafka_0822.port(leader))) as proxy:
+        host, _, port = proxy.address.rpartition(":")
+        addresses = addresses_of(kafka_0822) | {leader: Broker(leader, host, int(port))}
+        with RealRig(kafka_0822, addresses, socket_timeout_ms=500) as rig:
+            rig.delivery.start((topic, 0), "thread-0", 0)
+            produce(kafka_0822, topic, [b"one"])
+            assert next(rig.stream).value == b"one"
+            proxy.stall()
+            produce(kafka_0822, topic, [b"two"])
+            name = TopicPartition(topic, 0)
+            wait_until(lambda: rig.delivery.partition_status()[name].last_error, DEADLINE_S, "the time-out")
+            proxy.clear()
+            assert next(rig.stream).value == b"two"
+            proxy.drop()
+            produce(kafka_0822, topic, [b"three"])
+            assert next(rig.stream).value == b"three"

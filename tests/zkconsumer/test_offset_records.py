@@ -1,0 +1,75 @@
+"""What is known of one offset node: where to go on, and what may be written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.offset_records import OffsetRecord, Verdict, start_position, verdict
+
+
+def test_the_first_claim_starts_at_what_is_stored() -> None:
+    assert start_position(OffsetRecord(stored=10, version=3)) == (10, False)
+    assert start_position(OffsetRecord()) == (None, False)
+
+
+def test_zero_is_an_offset_like_any_other() -> None:
+    assert start_position(OffsetRecord(stored=0, version=0)) == (0, False)
+    assert start_position(OffsetRecord(stored=0, version=0, baseline=0, baseline_version=0, done=0)) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("stored", "version", "done", "expected"),
+    [
+        pytest.param(10, 3, 17, (17, False), id="my own uncommitted work counts"),
+        pytest.param(30, 5, 17, (30, False), id="somebody else has come further"),
+        pytest.param(12, 4, 17, (17, False), id="somebody else has not come as far as I have"),
+        pytest.param(4, 4, 17, (4, True), id="lowered by hand below what I last knew: obeyed"),
+        pytest.param(4, 3, 17, (17, False), id="the version did not move: nobody lowered anything"),
+        pytest.param(None, None, 17, (17, False), id="deleted: my own work is the best that is known"),
+    ],
+)
+def test_a_later_claim(
+    stored: int | None, version: int | None, done: int, expected: tuple[int | None, bool]
+) -> None:
+    record = OffsetRecord(stored, version, baseline=10, baseline_version=3, done=done)
+    assert start_position(record) == expected
+
+
+def test_an_offset_that_this_member_itself_set_back_is_obeyed_over_its_own_work() -> None:
+    record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3, done=17)
+    record.written(4, 4)
+    assert start_position(record) == (4, False)
+    record.written(20, 5)
+    record.done = 25
+    assert start_position(record) == (25, False)
+
+
+@pytest.mark.parametrize(
+    ("stored", "version", "value", "may_lower", "expected"),
+    [
+        (None, None, 5, False, Verdict.CREATE),
+        (None, 2, 5, False, Verdict.WRITE),
+        (4, 2, 5, False, Verdict.WRITE),
+        (5, 2, 5, False, Verdict.SKIP),
+        (6, 2, 5, False, Verdict.HOLD),
+        (6, 2, 5, True, Verdict.WRITE),
+        (0, 2, 0, True, Verdict.SKIP),
+        (2**63 - 2, 2, 2**63 - 1, False, Verdict.WRITE),
+    ],
+)
+def test_what_may_be_written(
+    stored: int | None, version: int | None, value: int, may_lower: bool, expected: Verdict
+) -> None:
+    assert verdict(OffsetRecord(stored, version), value, may_lower) is expected
+
+
+@given(st.integers(0, 100), st.lists(st.integers(0, 100), max_size=30))
+def test_without_leave_to_lower_what_is_stored_never_goes_back(first: int, values: list[int]) -> None:
+    record = OffsetRecord(first, 0)
+    for value in values:
+        before = record.stored or 0
+        if verdict(record, value, may_lower=False) is Verdict.WRITE:
+            record.written(value, (record.version or 0) + 1)
+        assert (record.stored or 0) >= before

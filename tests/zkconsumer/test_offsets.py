@@ -1,0 +1,398 @@
+"""Offset nodes of a real ZooKeeper: loaded after the claim, committed behind the fence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+from rebalance import znodes
+from rebalance.claims import Fence
+from rebalance.handover import Partition
+from rebalance.lease import lease_clock
+from rebalance.loop import Loop
+from rebalance.requests import Create, Multi, Reply, Request, SessionChange
+from rebalance.zookeeper import KazooPort, call
+from zkconsumer.offsets import MAX_OPERATIONS, ZooKeeperOffsets
+from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+TOPIC = "t"
+
+
+class Store:
+    """An offset store with a session, a registration and a loop of its own."""
+
+    def __init__(self, connect: str, group: str, session_s: float = 10.0) -> None:
+        self.group = group
+        self.loop = Loop(lease_clock)
+        self.port = KazooPort(connect, session_s)
+        self.sent: list[Request] = []
+        self.before_send: Callable[[Request], None] = lambda request: None
+        self.offsets = ZooKeeperOffsets(self._ask, self.loop, group)
+        self.changes: list[SessionChange] = []
+        self._thread = threading.Thread(target=self.loop.run, daemon=True)
+        self._thread.start()
+        self.port.start(self.changes.append)
+        wait_until(lambda: self.changes, 10.0, "a session")
+        self.register()
+
+    def _ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
+        self.before_send(request)
+        self.sent.append(request)
+        self.port.send(request, lambda reply: self.loop.post(handle, reply))
+
+    def register(self) -> None:
+        path = znodes.registration_path(self.group, "me")
+        for parent in (znodes.CONSUMERS, znodes.group_path(self.group), znodes.ids_path(self.group)):
+            call(self.port, Create(parent), 5.0)
+        reply = call(self.port, Create(path, b"{}", ephemeral=True), 5.0)
+        assert reply.fault is None, reply
+        self.fence = Fence(path, 0, self.changes[-1].session_id)
+        self.loop.post(self.offsets.session_opened, self.fence)
+
+    def begin(self, positions: Mapping[Partition, int], explicit: bool = False) -> Callable[[], dict[Partition, str]]:
+        """Start a commit; the returned call waits for its outcome."""
+        failed: list[Mapping[Partition, str]] = []
+        done = threading.Event()
+
+        def told(result: Mapping[Partition, str]) -> None:
+            assert not failed, "told twice"
+            failed.append(result)
+            done.set()
+
+        def outcome() -> dict[Partition, str]:
+            assert done.wait(20.0), "no word about the commit"
+            return dict(failed[0])
+
+        self.loop.post(self.offsets.commit, positions, told, explicit)
+        return outcome
+
+    def commit(self, positions: Mapping[Partition, int], explicit: bool = False) -> dict[Partition, str]:
+        return self.begin(positions, explicit)()
+
+    def load(self, partition: Partition) -> int | None:
+        found: list[int | None] = []
+        done = threading.Event()
+
+        def told(offset: int | None) -> None:
+            found.append(offset)
+            done.set()
+
+        self.loop.post(self.offsets.load, partition, told)
+        assert done.wait(10.0), "no offset"
+        return found[0]
+
+    def on_loop(self, call: Callable[[], Any]) -> None:
+        done = threading.Event()
+        self.loop.post(lambda: (call(), done.set()))
+        assert done.wait(10.0)
+
+    def close(self) -> None:
+        self.port.close(5.0)
+        self.loop.post(self.loop.stop)
+        self._thread.join(5.0)
+
+
+@pytest.fixture
+def client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
+    made = KazooClient(zookeeper.connect)
+    made.start()
+    yield made
+    made.stop()
+    made.close()
+
+
+@pytest.fixture
+def store(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[Store]:
+    made = Store(zookeeper.connect, fresh_group)
+    yield made
+    made.close()
+
+
+def node(store: Store, partition: int) -> str:
+    return znodes.offset_path(store.group, TOPIC, partition)
+
+
+def stored(client: KazooClient, store: Store, partition: int = 0) -> tuple[bytes, int]:
+    data, stat = client.get(node(store, partition))
+    return data, stat.version
+
+
+# -- load --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_absent_node_is_no_offset(store: Store) -> None:
+    assert store.load((TOPIC, 0)) is None
+
+
+@pytest.mark.parametrize("data", [b"0", b"1", b"2147483648", b"9223372036854775807"])
+def test_a_stored_offset_is_read_to_the_last_digit(client: KazooClient, store: Store, data: bytes) -> None:
+    client.create(node(store, 0), data, makepath=True)
+    assert store.load((TOPIC, 0)) == int(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"-1", b"abc", b"12x", b"9" * 20, b"\xff\xfe", b"1.5"])
+def test_garbage_counts_as_absent_and_is_written_over(client: KazooClient, store: Store, data: bytes) -> None:
+    client.create(node(store, 0), data, makepath=True)
+    assert store.load((TOPIC, 0)) is None
+    assert store.commit({(TOPIC, 0): 7}) == {}
+    assert stored(client, store) == (b"7", 1)
+
+
+def test_an_offset_that_may_not_be_read_is_asked_for_ever_more_rarely(client: KazooClient, store: Store) -> None:
+    client.ensure_path(znodes.offsets_path(store.group, TOPIC))
+    client.create(node(store, 0), b"5", acl=[make_acl("digest", "nobody:x", all=True)])
+    answers: list[int | None] = []
+    store.loop.post(store.offsets.load, (TOPIC, 0), answers.append)
+    wait_until(lambda: len(store.sent) >= 4, 10.0, "some tries")
+    assert answers == []
+    started = lease_clock()
+    wait_until(lambda: len(store.sent) >= 5, 10.0, "one more")
+    assert lease_clock() - started >= 0.5
+
+
+# -- commit ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_first_commit_creates_the_node_and_its_parents(client: KazooClient, store: Store) -> None:
+    assert store.commit({(TOPIC, 0): 5, (TOPIC, 1): 0}) == {}
+    assert stored(client, store, 0) == (b"5", 0)
+    assert stored(client, store, 1) == (b"0", 0)
+    assert client.exists(node(store, 0)).ephemeralOwner == 0
+
+
+def test_a_later_commit_moves_it_on_and_the_same_value_writes_nothing(client: KazooClient, store: Store) -> None:
+    store.commit({(TOPIC, 0): 5})
+    store.commit({(TOPIC, 0): 6})
+    assert stored(client, store) == (b"6", 1)
+    sent = len(store.sent)
+    assert store.commit({(TOPIC, 0): 6}) == {}
+    assert len(store.sent) == sent
+    assert store.offsets.committed() == {(TOPIC, 0): 6}
+
+
+def test_every_write_begins_with_the_check_and_is_at_most_two_hundred_operations(
+    client: KazooClient, store: Store
+) -> None:
+    positions: dict[Partition, int] = {(TOPIC, number): number + 1 for number in range(450)}
+    assert store.commit(positions) == {}
+    multis = [request for request in store.sent if isinstance(request, Multi)]
+    assert all(multi.operations[0] == store.fence.check() for multi in multis)
+    assert [len(multi.operations) - 1 for multi in multis] == [MAX_OPERATIONS - 1, MAX_OPERATIONS - 1, 52]
+    assert len(client.get_children(znodes.offsets_path(store.group, TOPIC))) == 450
+    assert stored(client, store, 449) == (b"450", 0)
+
+
+def test_commits_go_one_after_the_other_and_an_empty_one_waits_for_those_before(
+    client: KazooClient, store: Store
+) -> None:
+    order: list[str] = []
+
+    def ask() -> None:
+        store.offsets.commit({(TOPIC, 0): 1}, lambda failed: order.append("first"))
+        store.offsets.commit({(TOPIC, 0): 2}, lambda failed: order.append("second"))
+        store.offsets.commit({}, lambda failed: order.append("empty"))
+
+    store.on_loop(ask)
+    wait_until(lambda: len(order) == 3, 10.0, "all answers")
+    assert order == ["first", "second", "empty"]
+    assert stored(client, store) == (b"2", 1)
+
+
+def test_one_bad_node_holds_up_nobody(client: KazooClient, store: Store) -> None:
+    forbidden = [make_acl("world", "anyone", read=True)]
+    bad = {3, 50, 51, 120, 121, 122, 123, 124, 125, 126, 199}
+    client.ensure_path(znodes.offsets_path(store.group, TOPIC))
+    for number in bad:
+        client.create(node(store, number), b"1", acl=forbidden)
+    failed = store.commit({(TOPIC, number): 10 for number in range(220)})
+    assert set(failed) == {(TOPIC, number) for number in bad}
+    assert all("NoAuth" in reason for reason in failed.values())
+    assert [stored(client, store, number)[0] for number in (0, 52, 127, 219)] == [b"10"] * 4
+    assert [stored(client, store, number)[0] for number in bad] == [b"1"] * len(bad)
+
+
+def test_a_node_lowered_by_hand_under_a_live_owner_is_written_again(client: KazooClient, store: Store) -> None:
+    store.commit({(TOPIC, 0): 50})
+    client.set(node(store, 0), b"20")
+    assert store.commit({(TOPIC, 0): 60}) == {}
+    assert stored(client, store) == (b"60", 2)
+
+
+def test_a_node_raised_by_hand_is_left_alone_until_it_is_passed(client: KazooClient, store: Store) -> None:
+    store.commit({(TOPIC, 0): 50})
+    client.set(node(store, 0), b"100")
+    assert store.commit({(TOPIC, 0): 60, (TOPIC, 1): 5}) == {}
+    assert stored(client, store) == (b"100", 1)
+    assert stored(client, store, 1) == (b"5", 0), "the others are written"
+    assert store.commit({(TOPIC, 0): 99}) == {}
+    assert store.commit({(TOPIC, 0): 101}) == {}
+    assert stored(client, store) == (b"101", 2)
+
+
+def test_an_explicit_commit_may_lower_what_it_knows_but_not_what_was_raised_meanwhile(
+    client: KazooClient, store: Store
+) -> None:
+    store.commit({(TOPIC, 0): 50})
+    assert store.commit({(TOPIC, 0): 20}, explicit=True) == {}
+    assert stored(client, store) == (b"20", 1)
+    client.set(node(store, 0), b"100")
+    failed = store.commit({(TOPIC, 0): 10}, explicit=True)
+    assert "100 is stored" in failed[TOPIC, 0]
+    assert stored(client, store) == (b"100", 2)
+
+
+def test_without_leave_an_older_position_is_not_written_over_a_newer_one(client: KazooClient, store: Store) -> None:
+    store.commit({(TOPIC, 0): 50})
+    assert store.commit({(TOPIC, 0): 40}) == {}
+    assert stored(client, store) == (b"50", 0)
+
+
+def test_a_deleted_node_and_its_deleted_parents_are_made_again(client: KazooClient, store: Store) -> None:
+    store.commit({(TOPIC, 0): 5, (TOPIC, 1): 5})
+    client.delete(znodes.offsets_path(store.group, TOPIC), recursive=True)
+    assert store.commit({(TOPIC, 0): 6, (TOPIC, 1): 6}) == {}
+    assert stored(client, store, 0) == (b"6", 0)
+    assert stored(client, store, 1) == (b"6", 0)
+    client.delete(f"{znodes.group_path(store.group)}/offsets", recursive=True)
+    assert store.commit({(TOPIC, 0): 7}) == {}
+    assert stored(client, store, 0) == (b"7", 0)
+
+
+def test_a_node_turned_into_garbage_under_a_live_owner_is_written_again(client: KazooClient, store: Store) -> None:
+    store.commit({(TOPIC, 0): 5})
+    client.set(node(store, 0), b"oops")
+    assert store.commit({(TOPIC, 0): 6}) == {}
+    assert stored(client, store) == (b"6", 2)
+
+
+def test_a_node_that_somebody_created_first_is_compared_not_overwritten(client: KazooClient, store: Store) -> None:
+    assert store.load((TOPIC, 0)) is None
+    client.create(node(store, 0), b"90", makepath=True)
+    assert store.commit({(TOPIC, 0): 6}) == {}
+    assert stored(client, store) == (b"90", 0)
+
+
+# -- the fence ---------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_registration_nothing_is_written(client: KazooClient, store: Store) -> None:
+    store.commit({(TOPIC, 0): 5})
+    client.delete(store.fence.path)
+    failed = store.commit({(TOPIC, 0): 6, (TOPIC, 1): 6})
+    assert set(failed) == {(TOPIC, 0), (TOPIC, 1)}
+    assert stored(client, store) == (b"5", 0)
+    assert client.exists(node(store, 1)) is None
+
+
+def test_a_registration_of_another_version_is_not_mine(client: KazooClient, store: Store) -> None:
+    store.commit({(TOPIC, 0): 5})
+    client.set(store.fence.path, b"{}")
+    assert "no longer the registered one" in store.commit({(TOPIC, 0): 6})[TOPIC, 0]
+    assert stored(client, store) == (b"5", 0)
+
+
+def test_a_commit_under_way_fails_with_its_session_and_a_late_answer_changes_nothing(
+    client: KazooClient, store: Store
+) -> None:
+    store.commit({(TOPIC, 0): 5})
+    outcomes: list[Mapping[Partition, str]] = []
+
+    def end_in_the_middle() -> None:
+        store.offsets.commit({(TOPIC, 0): 6}, outcomes.append)
+        store.offsets.commit({(TOPIC, 0): 7}, outcomes.append)
+        store.offsets.session_over()
+
+    store.on_loop(end_in_the_middle)
+    assert [dict(outcome) for outcome in outcomes] == [{(TOPIC, 0): "the ZooKeeper session is over"}] * 2
+    assert "session is over" in store.commit({(TOPIC, 0): 8})[TOPIC, 0]
+
+
+def test_loading_survives_a_registration_made_anew_under_the_same_session(client: KazooClient, store: Store) -> None:
+    client.create(node(store, 0), b"5", makepath=True)
+    found: list[int | None] = []
+
+    def register_in_the_middle() -> None:
+        store.offsets.load((TOPIC, 0), found.append)
+        store.offsets.session_opened(Fence(store.fence.path, store.fence.version, store.fence.session_id))
+
+    store.on_loop(register_in_the_middle)
+    wait_until(lambda: found == [5], 5.0, "the offset")
+
+
+def test_loading_falls_silent_with_its_session(client: KazooClient, store: Store) -> None:
+    found: list[int | None] = []
+
+    def end_in_the_middle() -> None:
+        store.offsets.load((TOPIC, 0), found.append)
+        store.offsets.session_over()
+
+    store.on_loop(end_in_the_middle)
+    store.on_loop(lambda: store.offsets.session_opened(Fence(store.fence.path, 1, store.fence.session_id + 1)))
+    assert store.load((TOPIC, 1)) is None
+    assert found == []
+
+
+# -- connection lost ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed", "not landed"])
+def test_a_lost_reply_is_found_out_by_reading(
+    zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str, landed: bool
+) -> None:
+    with TcpProxy(zookeeper.connect) as proxy:
+        store = Store(proxy.address, fresh_group)
+        store.commit({(TOPIC, 0): 5, (TOPIC, 1): 5})
+        proxy.stall("down" if landed else "up")
+        outcome = store.begin({(TOPIC, 0): 6, (TOPIC, 1): 7, (TOPIC, 2): 8})
+        if landed:
+            # The third is read first, which the stall holds up as well: let that one pass.
+            proxy.clear()
+            assert outcome() == {}
+            proxy.stall("down")
+            outcome = store.begin({(TOPIC, 0): 16, (TOPIC, 1): 17, (TOPIC, 2): 18})
+            wait_until(lambda: client.get(node(store, 2))[0] == b"18", 10.0, "the write to land")
+        proxy.drop()
+        proxy.clear()
+        assert outcome() == {}
+        expected = [(b"16", 2), (b"17", 2), (b"18", 1)] if landed else [(b"6", 1), (b"7", 1), (b"8", 0)]
+        assert [stored(client, store, number) for number in range(3)] == expected, "written exactly once"
+        assert store.offsets.committed()[TOPIC, 2] == int(expected[2][0])
+        assert store.commit({(TOPIC, 0): 26}) == {}
+        store.close()
+
+
+def test_a_connection_that_breaks_at_every_step_only_delays(
+    zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str
+) -> None:
+    with TcpProxy(zookeeper.connect) as proxy:
+        store = Store(proxy.address, fresh_group)
+        for number in range(1, 12):
+            before = proxy.moved_bytes("up")
+            outcome = store.begin({(TOPIC, partition): number for partition in range(30)})
+            wait_until(lambda: proxy.moved_bytes("up") > before + 37 * number, 10.0, "requests")  # noqa: B023
+            proxy.drop()
+            assert outcome() == {}
+            assert {client.get(node(store, partition))[0] for partition in range(30)} == {str(number).encode()}
+        assert all(client.exists(node(store, partition)).version == 10 for partition in range(30))
+        store.close()
+
+
+# -- where a later claim goes on ---------------------------------------------------------------------------------------
+
+
+def test_own_work_counts_at_the_next_claim_unless_the_node_was_lowered_by_hand(
+    client: KazooClient, store: Store
+) -> None:
+    store.commit({(TOPIC, 0): 50, (TOPIC, 1): 50, (TOPIC, 2): 50})
+    for number in range(3):
+        store.on_loop(lambda: store.offsets.remember((TOPIC, number), 57))  # noqa: B023
+    client.set(node(store, 1), b"10")
+    client.set(node(store, 2), b"80")
+    assert [store.load((TOPIC, number)) for number in range(3)] == [57, 10, 80]

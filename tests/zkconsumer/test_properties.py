@@ -1,0 +1,79 @@
+"""Properties files are read as java.util.Properties reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.properties import format_properties, parse_properties, read_properties
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Truth = Beauty", {"Truth": "Beauty"}),
+        ("  Truth:Beauty", {"Truth": "Beauty"}),
+        ("Truth                    :Beauty", {"Truth": "Beauty"}),
+        ("Truth Beauty", {"Truth": "Beauty"}),
+        ("fruits                           apple, banana, pear, \\\n   cantaloupe, watermelon, \\\n   kiwi, mango",
+         {"fruits": "apple, banana, pear, cantaloupe, watermelon, kiwi, mango"}),
+        ("cheeses", {"cheeses": ""}),
+        ("", {}),
+        ("\n \t\f\n", {}),
+        ("# a = b\n  ! c = d\n\t#x", {}),
+        ("# ends in \\\na=b", {"a": "b"}),
+        ("a=b # c", {"a": "b # c"}),
+        ("a==b", {"a": "=b"}),
+        ("a= = b", {"a": "= b"}),
+        ("a : = b", {"a": "= b"}),
+        ("=b", {"": "b"}),
+        (r"a\=b\:c\ d=e", {"a=b:c d": "e"}),
+        (r"a=\t\n\r\f\\\z\"", {"a": "\t\n\r\f\\z\""}),
+        (r"a=\u00fc\uD83D\uDE00", {"a": "ü\U0001f600"}),
+        ("a=b  ", {"a": "b  "}),
+        ("a=b\\", {"a": "b"}),
+        ("a=b\\\n", {"a": "b"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a=b\\\\\\\nc=d", {"a": "b\\c=d"}),
+        ("a=\\\n\n c=d", {"a": "", "c": "d"}),
+        ("a=\\\n # b", {"a": "# b"}),
+        ("a=1\ra=2\r\nb=3", {"a": "2", "b": "3"}),
+        ("zookeeper.connect=zk1:2181,zk2:2181/kafka", {"zookeeper.connect": "zk1:2181,zk2:2181/kafka"}),
+    ],
+)  # fmt: skip
+def test_the_syntax_of_java(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+@pytest.mark.parametrize("text", [r"a=\u12", r"a=\u", r"\uxyzw=1", r"a=\u00g0"])
+def test_a_broken_escape_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="four hexadecimal digits"):
+        parse_properties(text)
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["a=grüße".encode(), "a=grüße".encode("latin-1"), b"\xef\xbb\xbf" + "a=grüße".encode(), b"a=gr\\u00fc\\u00dfe"],
+    ids=["UTF-8", "ISO 8859-1", "UTF-8 with mark", "ASCII"],
+)
+def test_encodings(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "p").write_bytes(data)
+    assert read_properties(tmp_path / "p") == {"a": "grüße"}
+
+
+def test_what_is_written_is_ascii_and_plain_where_it_can_be() -> None:
+    written = format_properties({"zookeeper.connect": "zk:2181/k", "a b": " x=ü\n"})
+    assert written == "zookeeper.connect=zk\\:2181/k\na\\ b=\\ x\\=\\u00fc\\n\n"
+
+
+text = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+@given(st.dictionaries(text, text, max_size=6))
+def test_what_is_written_reads_back_the_same(entries: dict[str, str]) -> None:
+    written = format_properties(entries)
+    assert written.isascii()
+    assert parse_properties(written) == entries

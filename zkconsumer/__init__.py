@@ -1,0 +1,67 @@
+"""The ZooKeeper-coordinated Kafka high-level consumer for Python: the public names."""
+
+from rebalance.errors import (
+    ConsumerIdInUse,
+    GroupRefused,
+    NamespaceMissing,
+    RebalanceError,
+    UnsupportedFilter,
+)
+from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, MessageError, SimpleConsumerError
+from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import (
+    CommitFailed,
+    ConcurrentStreamUse,
+    ConfigError,
+    ConnectorClosed,
+    ConsumerTimeout,
+    DecoderFailed,
+    MessageStreamsExist,
+    NotSupported,
+    PartitionStopped,
+    StreamFailed,
+    ZkConsumerError,
+    ZooKeeperUnavailable,
+)
+from zkconsumer.filters import Blacklist, Whitelist
+from zkconsumer.listening import RebalanceListener
+from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
+from zkconsumer.stream import KafkaStream
+
+__all__ = [
+    "Blacklist",
+    "BlockedClaim",
+    "BrokenFraming",
+    "BrokerError",
+    "CommitFailed",
+    "ConcurrentStreamUse",
+    "ConfigError",
+    "ConnectionFailed",
+    "ConnectorClosed",
+    "ConnectorStatus",
+    "ConsumerConfig",
+    "ConsumerConnector",
+    "ConsumerIdInUse",
+    "ConsumerTimeout",
+    "DecoderFailed",
+    "GroupRefused",
+    "KafkaStream",
+    "Message",
+    "MessageError",
+    "MessageStreamsExist",
+    "NamespaceMissing",
+    "NotSupported",
+    "OwnedPartition",
+    "PartitionStopped",
+    "RebalanceError",
+    "RebalanceListener",
+    "SimpleConsumerError",
+    "StreamFailed",
+    "TopicPartition",
+    "UnsupportedFilter",
+    "Whitelist",
+    "ZkConsumerError",
+    "ZooKeeperUnavailable",
+]

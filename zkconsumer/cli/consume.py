@@ -1,0 +1,279 @@
+"""`zkconsumer consume`: the messages of topics as lines.
+
+Source: kafka.tools.ConsoleConsumer (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from rebalance import znodes
+from rebalance.errors import RebalanceError
+from rebalance.subscription import Subscription, check_topic
+from zkconsumer.cli.consumption import Consumption, Outcome
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.group_nodes import delete_offsets, remove_group, stored_offsets
+from zkconsumer.cli.line_output import LineOutput
+from zkconsumer.cli.message_lines import LineShape, line_formatter
+from zkconsumer.cli.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.zookeeper_access import children, open_zookeeper, zookeeper_option
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.config_keys import find_key
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ConfigError, ZooKeeperUnavailable
+from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
+from zkconsumer.properties import read_properties
+from zkconsumer.stream import KafkaStream
+from zkconsumer.zookeeper_options import zookeeper_options
+
+__all__ = ["consume"]
+
+_FORMAT_KEYS = ("print.key", "key.separator", "line.separator")
+"""Properties of Kafka's own formatter, which `--property` takes beside the settings of a consumer."""
+
+_EPILOG = """\
+\b
+Ctrl-C and SIGTERM commit what was printed, leave the group at once and end with status 0. A message counts as
+consumed when its line has gone out. A bad message is reported on stderr and passed over; the status is 1 then.
+
+\b
+Example: the first ten messages of a topic, with their places
+  zkconsumer consume --zookeeper localhost:2181 --topic clicks --from-beginning \\
+      --max-messages 10 --partition --offset
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for.
+
+    Attributes:
+        config: the settings, without auto-commit.
+        auto_commit: commit what was printed from time to time.
+        generated_group: the group was made up for this run and goes with it.
+    """
+
+    config: ConsumerConfig
+    auto_commit: bool
+    topic: str | None
+    topic_filter: TopicFilter | None
+    streams: int
+    shape: LineShape
+    generated_group: bool
+
+    @property
+    def subscription(self) -> Subscription:
+        if self.topic_filter is not None:
+            return self.topic_filter.subscription(self.streams)
+        return Subscription.static({self.topic or "": self.streams})
+
+    def subscribe(self, connector: ConsumerConnector) -> Sequence[KafkaStream]:
+        """Make the streams."""
+        if self.topic_filter is not None:
+            return connector.create_message_streams_by_filter(self.topic_filter, self.streams)
+        topic = self.topic or ""
+        return connector.create_message_streams({topic: self.streams})[topic]
+
+
+@click.command(epilog=_EPILOG)
+@zookeeper_option(required=False)
+@click.option("--topic", metavar="TOPIC", help="Topic to read.")
+@click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
+@click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, now and later.")
+@click.option("--group", metavar="GROUP", help="Group to join; without it one of its own, removed at the end.")
+@click.option("--from-beginning", is_flag=True, help="Begin at the oldest message instead of the next new one.")
+@click.option("--delete-offsets", is_flag=True, help="First delete the offsets that the group has of these topics.")
+@click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after N messages.")
+@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message came for so long.")
+@click.option("--consumer-config", metavar="FILE", help="Properties file with settings of the consumer.")
+@click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
+              help="One setting, or print.key, key.separator, line.separator; may be repeated.")
+@click.option("--streams", metavar="N", type=click.IntRange(min=1), default=1, help="Streams to read with. [1]")
+@click.option("--partition", "with_partition", is_flag=True, help="Print the partition.")
+@click.option("--offset", "with_offset", is_flag=True, help="Print the offset.")
+@click.option("--timestamp", "with_timestamp", is_flag=True, help="Print the time in ms (null before Kafka 0.10).")
+@click.option("--key", "with_key", is_flag=True, help="Print the key.")
+@click.option("--key-separator", metavar="TEXT", help="What stands between the fields. [a tab]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def consume(**options: Any) -> None:
+    """Print the messages of topics, a line each, on stdout.
+
+    Fields come in the order partition, offset, timestamp, key, value. Bytes are printed as they are, and null as
+    'null'. With --json key and value are text, or base64 and so marked (key_encoding, value_encoding).
+    """
+    wanted = _wanted(options)
+    with LeaveSignals() as signals:
+        try:
+            _prepare(wanted, options["from_beginning"], options["delete_offsets"])
+            try:
+                outcome = _run(wanted, options["max_messages"], signals)
+            finally:
+                if wanted.generated_group:
+                    _remove(wanted)
+        except Interrupted:
+            click.echo("Consumed 0 messages", err=True)
+            raise click.exceptions.Exit(0) from None
+    _report(outcome)
+
+
+def _run(wanted: Wanted, max_messages: int | None, signals: LeaveSignals) -> Outcome:
+    if sys.stdout is None:
+        raise CliError("standard output is closed")
+    fd = sys.stdout.fileno()
+    output = LineOutput(fd, line_formatter(wanted.shape), max_messages, signals.wake)
+    interval_s = wanted.config.auto_commit_interval_ms / 1000 if wanted.auto_commit else None
+    return Consumption(wanted.config, interval_s, wanted.subscribe, signals, output, fd).run()
+
+
+def _report(outcome: Outcome) -> None:
+    bad = f", {outcome.unreadable} unreadable" if outcome.unreadable else ""
+    click.echo(f"Consumed {outcome.printed} messages{bad}", err=True)
+    if outcome.problem is not None:
+        raise outcome.problem
+    if outcome.unreadable:
+        raise click.exceptions.Exit(1)
+
+
+# -- what the command line says ----------------------------------------------------------------------------------------
+
+
+def _wanted(options: Mapping[str, Any]) -> Wanted:
+    given = [name for name in ("topic", "whitelist", "blacklist") if options[name] is not None]
+    if len(given) != 1:
+        raise click.UsageError("Give exactly one of --topic, --whitelist and --blacklist.")
+    topic: str | None = options["topic"]
+    topic_filter: TopicFilter | None = None
+    if topic is not None:
+        check_topic(topic)
+    elif options["whitelist"] is not None:
+        topic_filter = Whitelist(options["whitelist"])
+    else:
+        topic_filter = Blacklist(options["blacklist"])
+    properties = _properties(options["properties"])
+    formatting = {name: properties.pop(name) for name in _FORMAT_KEYS if name in properties}
+    config, auto_commit, generated = _config(options, properties)
+    ConsumerConnector(config)  # refuses what this release does not serve, before anybody is asked
+    return Wanted(config, auto_commit, topic, topic_filter, options["streams"], _shape(options, formatting), generated)
+
+
+def _properties(pairs: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{pair!r} is not key=value", param_hint="--property")
+        found[name.strip()] = value
+    return found
+
+
+def _shape(options: Mapping[str, Any], formatting: Mapping[str, str]) -> LineShape:
+    separator = options["key_separator"]
+    if separator is None:
+        separator = formatting.get("key.separator", "\t")
+    return LineShape(
+        partition=options["with_partition"],
+        offset=options["with_offset"],
+        timestamp=options["with_timestamp"],
+        key=options["with_key"] or formatting.get("print.key", "").strip().lower() == "true",
+        as_json=options["as_json"],
+        separator=separator.encode(),
+        terminator=formatting.get("line.separator", "\n").encode(),
+    )
+
+
+def _config(options: Mapping[str, Any], properties: Mapping[str, str]) -> tuple[ConsumerConfig, bool, bool]:
+    """The settings, whether to commit, and whether the group was made up."""
+    settings: dict[str, Any] = {}
+    if options["consumer_config"] is not None:
+        settings.update(_canonical(_read_config(options["consumer_config"])))
+    settings.update(_canonical(properties))
+    chosen = {"zookeeper.connect": options["zookeeper"], "group.id": options["group"],
+              "consumer.timeout.ms": options["timeout_ms"],
+              "auto.offset.reset": "smallest" if options["from_beginning"] else None}
+    settings.update({name: value for name, value in chosen.items() if value is not None})
+    if "zookeeper.connect" not in settings:
+        raise click.UsageError("Missing option '--zookeeper', and no consumer config names zookeeper.connect.")
+    generated = "group.id" not in settings
+    if generated:
+        settings["group.id"] = f"console-consumer-{random.randrange(100_000)}"
+    auto_commit = _take_auto_commit(settings)
+    return ConsumerConfig.from_properties(settings), auto_commit, generated
+
+
+def _take_auto_commit(settings: dict[str, Any]) -> bool:
+    """Turn the connector's own auto-commit off: what counts here is what was printed."""
+    key = find_key("auto.commit.enable")
+    try:
+        wanted = key is None or bool(key.kind.convert(settings.get("auto.commit.enable", "true")))
+    except ValueError:
+        return True  # ConsumerConfig says what is wrong with it
+    settings["auto.commit.enable"] = "false"
+    return wanted
+
+
+def _canonical(entries: Mapping[str, str]) -> dict[str, str]:
+    """The same settings by their 0.8 names, so that one given twice is overridden and not in conflict."""
+    keys = {name: find_key(name) for name in entries}
+    return {key.name if (key := keys[name]) is not None else name: value for name, value in entries.items()}
+
+
+def _read_config(path: str) -> dict[str, str]:
+    try:
+        return read_properties(path)
+    except OSError as error:
+        raise CliError(f"the consumer config {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(path, None, f"a properties file ({error})") from None
+
+
+# -- before and after --------------------------------------------------------------------------------------------------
+
+
+def _prepare(wanted: Wanted, from_beginning: bool, delete_first: bool) -> None:
+    """Look at ZooKeeper once, so that what cannot work is said before the group is joined."""
+    config, subscription = wanted.config, wanted.subscription
+    timeout_s = config.zookeeper_connection_timeout_ms / 1000
+    with open_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+        topics = children(port, znodes.TOPICS) or []
+        if not subscription.topics(set(topics)) or (wanted.topic is not None and wanted.topic not in topics):
+            click.echo(_nothing_there(wanted, topics), err=True)
+        if wanted.generated_group:
+            return
+
+        def is_read(topic: str) -> bool:
+            return subscription.matches(topic, config.exclude_internal_topics)
+
+        if delete_first:
+            deleted = delete_offsets(port, config.group_id, is_read)
+            click.echo(f"Deleted {deleted} offsets of group {config.group_id}", err=True)
+        elif from_beginning and (found := stored_offsets(port, config.group_id, is_read)):
+            raise CliError(
+                f"group {config.group_id!r} has offsets of {len(found)} partitions already, so it would not begin at "
+                "the beginning",
+                "give --delete-offsets too, another --group, or leave --from-beginning out",
+            )
+
+
+def _nothing_there(wanted: Wanted, topics: Sequence[str]) -> str:
+    if wanted.topic is not None:
+        near = difflib.get_close_matches(wanted.topic, topics, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        return f"there is no topic {wanted.topic!r}{hint}; going on, it may come"
+    return f"none of the {len(topics)} topics is let through by the filter; waiting for one"
+
+
+def _remove(wanted: Wanted) -> None:
+    """Take the made-up group out of ZooKeeper; that it cannot be must not hide how the run ended."""
+    config = wanted.config
+    try:
+        with open_zookeeper(config.zookeeper_connect, 2.0, **zookeeper_options(config)) as port:
+            remove_group(port, config.group_id)
+    except (ZooKeeperUnavailable, RebalanceError, CliError) as error:
+        click.echo(f"warning: group {config.group_id} stays in ZooKeeper: {error}", err=True)

@@ -1,0 +1,168 @@
+"""One run of `zkconsumer consume`: join the group, print, leave.
+
+One thread a stream reads and prints; the main thread waits for whatever ends the run, flushes lines that came
+slowly, and leaves the group in order.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from simpleconsumer.errors import MessageError
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.line_output import LineOutput
+from zkconsumer.cli.printed_offsets import PrintedOffsets
+from zkconsumer.cli.signals import Interrupted, LeaveSignals
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ConsumerTimeout, DecoderFailed, PartitionStopped
+from zkconsumer.stream import KafkaStream
+
+__all__ = ["Consumption", "Outcome"]
+
+_LAST_FLUSH_S = 1.0
+_JOIN_S = 0.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        printed: messages whose lines went out.
+        unreadable: messages that could not be printed.
+        problem: why it did not end well, `None` when it did.
+    """
+
+    printed: int
+    unreadable: int
+    problem: Exception | None
+
+
+class Consumption:
+    """Prints the messages of a group member.
+
+    Args:
+        config: settings, without auto-commit.
+        commit_interval_s: time between two commits of what was printed; `None`: never commit.
+        subscribe: makes the streams.
+        signals: wakes the main thread, and tells it to leave.
+        output: where the lines go; its `notify` is `signals.wake`.
+        output_fd: the descriptor behind it, watched for a reader that goes away.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        commit_interval_s: float | None,
+        subscribe: Callable[[ConsumerConnector], Sequence[KafkaStream]],
+        signals: LeaveSignals,
+        output: LineOutput,
+        output_fd: int,
+    ) -> None:
+        self._offsets = PrintedOffsets(output, commit_interval_s)
+        self._connector = ConsumerConnector(config, self._offsets)
+        self._subscribe = subscribe
+        self._signals = signals
+        self._output = output
+        self._output_fd = output_fd
+        self._threads: list[threading.Thread] = []
+        self._timed_out = False
+        self._unreadable = 0
+        self._error: Exception | None = None
+
+    def run(self) -> Outcome:
+        """Print until something ends it.
+
+        Raises:
+            Interrupted: a signal came before the group was joined.
+            What `ConsumerConnector.create_message_streams` raises.
+        """
+        self._offsets.attach(self._connector)
+        try:
+            streams = self._subscribe(self._connector)
+            self._threads = [
+                threading.Thread(target=self._read, args=(stream,), name=stream.thread_id, daemon=True)
+                for stream in streams
+            ]
+        except Interrupted:
+            self._connector.shutdown(0)
+            raise
+        self._signals.wait_quietly()
+        for thread in self._threads:
+            thread.start()
+        self._wait()
+        return self._leave()
+
+    # -- a stream's thread ---------------------------------------------------------------------------------------------
+
+    def _read(self, stream: KafkaStream) -> None:
+        try:
+            self._print(stream)
+        except Exception as error:  # noqa: BLE001 - top of a thread: the main thread raises it
+            self._error = error
+        finally:
+            self._signals.wake()
+
+    def _print(self, stream: KafkaStream) -> None:
+        put = self._output.put
+        taken = -1
+        while True:
+            try:
+                for message in stream:
+                    if not put(message):
+                        return
+                return
+            except ConsumerTimeout:
+                # The other streams may have had messages: only when none came to any of them it is over.
+                if taken == self._output.taken:
+                    self._timed_out = True
+                    return
+                taken = self._output.taken
+            except (MessageError, DecoderFailed, PartitionStopped) as error:
+                self._unreadable += 1
+                click.echo(f"zkconsumer: {error}", err=True)
+
+    # -- the main thread -----------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Wait for what ends the run, and flush meanwhile."""
+        poll = select.poll()
+        poll.register(self._signals.fd, select.POLLIN)
+        poll.register(self._output_fd, 0)  # 0: only that its reader is gone
+        while not self._is_over():
+            due_s = self._output.flush_if_due()
+            ready = dict(poll.poll(None if due_s is None else max(1, int(due_s * 1000))))
+            if self._signals.fd in ready:
+                self._signals.drain()
+            if ready.get(self._output_fd, 0) & (select.POLLERR | select.POLLHUP):
+                return
+
+    def _is_over(self) -> bool:
+        alive = any(thread.is_alive() for thread in self._threads)
+        return self._signals.came or self._output.is_closed or self._timed_out or self._error is not None or not alive
+
+    def _leave(self) -> Outcome:
+        """Flush, commit what was printed, leave the group."""
+        self._offsets.stop()
+        problem = self._error
+        self._output.flush(_LAST_FLUSH_S, close=True)
+        failed = self._offsets.commit()
+        if failed and problem is None:
+            (topic, partition), reason = next(iter(failed.items()))
+            problem = CliError(
+                f"the last positions of {len(failed)} partitions are not committed ({topic}-{partition}: {reason})",
+                "their last messages will come again",
+            )
+        self._connector.shutdown(0)
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+        if self._output.failure is not None and problem is None:
+            reason = self._output.failure.strerror or str(self._output.failure)
+            problem = CliError(f"standard output cannot be written: {reason}")
+        return Outcome(self._output.count, self._unreadable, problem)

@@ -1,0 +1,80 @@
+"""`zkconsumer describe`: a group's members, owners, offsets and lag, of Java members too.
+
+Source: kafka.tools.ConsumerOffsetChecker, VerifyConsumerRebalance (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from rebalance.subscription import check_group
+from zkconsumer.cli.group_reading import read_group, read_log_ends
+from zkconsumer.cli.group_report import GroupReport, MemberRow, PartitionRow, report
+from zkconsumer.cli.tables import count_of, print_problem, print_table
+from zkconsumer.cli.zookeeper_access import open_zookeeper, zookeeper_option
+
+__all__ = ["describe"]
+
+_EPILOG = """\
+\b
+Partitions that nobody owns and owners that are no registered thread are normal for the moment a rebalance takes, and
+a fault when they stay. Offsets are those in ZooKeeper; members with offsets.storage=kafka keep theirs elsewhere.
+
+\b
+Example:
+  zkconsumer describe billing --zookeeper localhost:2181
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("group")
+@zookeeper_option()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--check", is_flag=True, help="End with status 1 when something is wrong with the group.")
+def describe(group: str, zookeeper: str, as_json: bool, check: bool) -> None:
+    """Show the members of GROUP, who owns which partition, and how far behind it is."""
+    check_group(group)
+    with open_zookeeper(zookeeper) as port:
+        nodes = read_group(port, zookeeper, group)
+        found = report(read_log_ends(port, zookeeper, nodes))
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+    else:
+        _print(found)
+    if check and found.problems:
+        raise click.exceptions.Exit(1)
+
+
+def _print(found: GroupReport) -> None:
+    topics = len({row.topic for row in found.partitions})
+    click.echo(f"Group {found.group}: {count_of(len(found.members), 'member')}, "
+               f"{count_of(len(found.partitions), 'partition')} of {count_of(topics, 'topic')}\n")
+    if found.members:
+        print_table(["MEMBER", "SUBSCRIPTION"], [[row.consumer_id, _subscription(row)] for row in found.members])
+        click.echo()
+    if found.partitions:
+        headers = ["TOPIC", "PARTITION", "OFFSET", "LOG END", "LAG", "OWNER"]
+        marked = [number for number, row in enumerate(found.partitions) if row.problems]
+        print_table(headers, [_cells(row) for row in found.partitions], right=[1, 2, 3, 4], marked=marked)
+        unknown = f", unknown for {count_of(found.lag_unknown, 'partition')}" if found.lag_unknown else ""
+        click.echo(f"\nTotal lag: {found.lag}{unknown}")
+    for problem in found.problems:
+        print_problem(problem)
+    if found.members and not found.problems:
+        click.echo("Each partition of each subscribed topic is owned by a registered thread.")
+
+
+def _subscription(row: MemberRow) -> str:
+    if row.pattern is None:
+        return "?"
+    entries = ", ".join(f"{name} ({count_of(count, 'stream')})" for name, count in row.subscription.items())
+    return f"{row.pattern} {entries}" if row.pattern != "static" else entries or "nothing"
+
+
+def _cells(row: PartitionRow) -> list[str]:
+    numbers = [row.offset, row.log_end, row.lag]
+    mark = " !" if row.problems else ""
+    shown = ["-" if number is None else str(number) for number in numbers]
+    return [row.topic, str(row.partition), *shown, (row.owner or "none") + mark]

@@ -1,0 +1,98 @@
+"""What the command line says when something goes wrong: one sentence with its remedy, and no traceback.
+
+Rule: whatever the packages below raise on purpose becomes a sentence here; everything else is a fault of the program
+and says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from collections.abc import Callable, Sequence
+
+from rebalance.errors import ConsumerIdInUse, NamespaceMissing, RebalanceError
+from simpleconsumer.errors import SimpleConsumerError
+from zkconsumer.errors import ZkConsumerError, ZooKeeperUnavailable
+from zkconsumer.zookeeper_address import parse_zookeeper_address
+
+__all__ = ["CliError", "nearest", "sentence_of"]
+
+_PROBE_S = 1.0
+_SHOWN_NAMES = 10
+
+
+class CliError(Exception):
+    """Something the user can do something about.
+
+    Args:
+        sentence: what is wrong, with the value and the place.
+        remedy: what to do about it, a clause; empty when the sentence says it all.
+    """
+
+    def __init__(self, sentence: str, remedy: str = "") -> None:
+        super().__init__(sentence, remedy)
+        self.sentence = sentence
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence
+
+
+def nearest(name: str, known: Sequence[str], kind: str) -> str:
+    """The remedy for a name that is not there: the one that was meant, or those that there are.
+
+    >>> nearest("clikcs", ["clicks", "views"], "topic")
+    "did you mean 'clicks'?"
+    """
+    if not known:
+        return f"there are no {kind}s at all"
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"the {kind}s there are {', '.join(known[:_SHOWN_NAMES])}{', ...' if len(known) > _SHOWN_NAMES else ''}"
+
+
+def sentence_of(error: Exception) -> str | None:
+    """One sentence about an error that was raised on purpose, `None` for a fault of the program."""
+    if isinstance(error, CliError):
+        return str(error)
+    for kind, remedy in _REMEDIES:
+        if isinstance(error, kind):
+            return _joined(str(error), remedy(error))
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or error}"
+    if isinstance(error, ZkConsumerError | RebalanceError | SimpleConsumerError):
+        return str(error)
+    return None
+
+
+def _joined(sentence: str, remedy: str) -> str:
+    return f"{sentence}; {remedy}" if remedy else sentence
+
+
+def _no_zookeeper(error: Exception) -> str:
+    assert isinstance(error, ZooKeeperUnavailable)
+    return f"is it running there? ({'; '.join(probe_servers(error.hosts))})"
+
+
+def probe_servers(hosts: str) -> list[str]:
+    """What a plain connection to each server of a connection string comes to, a clause each; a second a server."""
+    found = []
+    for host, port in parse_zookeeper_address(hosts).hosts:
+        try:
+            with socket.create_connection((host, port), _PROBE_S):
+                found.append(f"{host}:{port} takes connections, but does not speak as ZooKeeper")
+        except socket.gaierror:
+            found.append(f"{host} is no known host name")
+        except TimeoutError:
+            found.append(f"{host}:{port} does not answer")
+        except OSError as error:
+            found.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
+    return found
+
+
+_REMEDIES: tuple[tuple[type[Exception], Callable[[Exception], str]], ...] = (
+    (ZooKeeperUnavailable, _no_zookeeper),
+    (NamespaceMissing, lambda error: "check the path behind the hosts given to --zookeeper"),
+    (ConsumerIdInUse, lambda error: "give another consumer.id, or wait until that session has ended"),
+)

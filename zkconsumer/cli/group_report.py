@@ -1,0 +1,216 @@
+"""A group as its nodes in ZooKeeper tell it: who is in it, who owns what, how far it is, and what is wrong.
+
+Pure. Rules, as Kafka's own check tool breaks them (KAFKA-3952):
+- A partition is orphaned when some member subscribes to its topic and nobody owns it.
+- An owner is good when it is one of the thread ids that the registered members have on that topic.
+- What cannot be read is named, and counts as unknown rather than wrong.
+
+Source: kafka.tools.VerifyConsumerRebalance, ConsumerOffsetChecker (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rebalance import znodes
+from rebalance.errors import UnreadableNode, UnsupportedFilter
+from rebalance.subscription import Subscription, consumer_id_of, thread_ids
+
+__all__ = ["GroupNodes", "GroupReport", "MemberRow", "PartitionRow", "concerned_topics", "report"]
+
+Name = tuple[str, str]
+"""Topic, and the name of a partition's node."""
+
+
+@dataclass(frozen=True)
+class GroupNodes:
+    """What was read.
+
+    Attributes:
+        registrations: consumer id -> data.
+        owners: (topic, partition's name) -> (data, session that holds the node, 0 for a persistent one).
+        offsets: (topic, partition's name) -> data.
+        known_topics: all topics of the cluster.
+        topics: topic -> data of its node, `None` without one; of `concerned_topics`.
+        log_ends: (topic, partition's name) -> offset behind the last message, or why it is not known.
+    """
+
+    group: str
+    registrations: Mapping[str, bytes | None]
+    owners: Mapping[Name, tuple[bytes | None, int]]
+    offsets: Mapping[Name, bytes | None]
+    known_topics: tuple[str, ...] = ()
+    topics: Mapping[str, bytes | None] = field(default_factory=dict)
+    log_ends: Mapping[Name, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MemberRow:
+    """A registered consumer. `pattern` is `static`, `white_list`, `black_list`, or `None` when unreadable."""
+
+    consumer_id: str
+    pattern: str | None
+    subscription: dict[str, int]
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class PartitionRow:
+    """A partition that the group owns, has read or subscribes to; `None` where there is nothing or it is unknown."""
+
+    topic: str
+    partition: int | str
+    offset: int | None
+    log_end: int | None
+    lag: int | None
+    owner: str | None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """All of it.
+
+    Attributes:
+        lag: sum of the known lags.
+        lag_unknown: partitions whose lag is not known.
+        problems: what is wrong, as sentences.
+    """
+
+    group: str
+    members: tuple[MemberRow, ...]
+    partitions: tuple[PartitionRow, ...]
+    lag: int
+    lag_unknown: int
+    problems: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts and lists with the same names."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Members:
+    """The members, understood as far as possible."""
+
+    rows: tuple[MemberRow, ...]
+    subscriptions: Mapping[str, Subscription]
+    unclear: frozenset[str]
+
+    def threads(self, topic: str) -> set[str]:
+        """The thread ids that may own partitions of a topic."""
+        return {
+            thread
+            for member, subscription in self.subscriptions.items()
+            if subscription.matches(topic)
+            for thread in thread_ids(member, subscription.streams_of(topic))
+        }
+
+
+def _members(nodes: GroupNodes) -> _Members:
+    rows: list[MemberRow] = []
+    subscriptions: dict[str, Subscription] = {}
+    for member, data in sorted(nodes.registrations.items()):
+        try:
+            registration = znodes.parse_registration(data, znodes.registration_path(nodes.group, member))
+        except UnreadableNode as error:
+            rows.append(MemberRow(member, None, {}, f"registration cannot be read: {error}"))
+            continue
+        problem = None
+        try:
+            subscriptions[member] = Subscription.from_registration(registration)
+        except UnsupportedFilter as error:
+            problem = f"its filter cannot be applied here: {error}"
+        rows.append(MemberRow(member, registration.pattern, dict(registration.subscription), problem))
+    return _Members(tuple(rows), subscriptions, frozenset(row.consumer_id for row in rows if row.problem))
+
+
+def concerned_topics(nodes: GroupNodes) -> list[str]:
+    """The topics that the group owns, has offsets of, or subscribes to."""
+    names = {topic for topic, _ in (*nodes.owners, *nodes.offsets)}
+    for subscription in _members(nodes).subscriptions.values():
+        names.update(subscription.topics(nodes.known_topics))
+    return sorted(names)
+
+
+def report(nodes: GroupNodes) -> GroupReport:
+    """What the nodes say."""
+    members = _members(nodes)
+    problems = [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
+    rows: list[PartitionRow] = []
+    for topic in concerned_topics(nodes):
+        known = _known_partitions(nodes, topic, problems)
+        threads = members.threads(topic)
+        rows.extend(_row(nodes, topic, name, known, threads, members.unclear) for name in _names(nodes, topic, known))
+    problems += [f"{row.topic}-{row.partition}: {problem}" for row in rows for problem in row.problems]
+    lags = [row.lag for row in rows if row.lag is not None]
+    return GroupReport(nodes.group, members.rows, tuple(rows), sum(lags), len(rows) - len(lags), tuple(problems))
+
+
+def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> tuple[int, ...] | None:
+    """The partitions that the topic's node lists, `None` when that is not known."""
+    data = nodes.topics.get(topic)
+    if topic not in nodes.known_topics:
+        problems.append(f"{topic}: there is no such topic")
+        return ()
+    try:
+        return znodes.parse_topic(topic, data)
+    except UnreadableNode as error:
+        problems.append(f"{topic}: {error}")
+        return None
+
+
+def _names(nodes: GroupNodes, topic: str, known: Iterable[int] | None) -> list[str]:
+    names = {name for at, name in (*nodes.owners, *nodes.offsets) if at == topic}
+    names.update(str(number) for number in known or ())
+    return sorted(names, key=lambda name: (0, int(name), name) if name.isdigit() else (1, 0, name))
+
+
+def _row(
+    nodes: GroupNodes, topic: str, name: str, known: tuple[int, ...] | None, threads: set[str], unclear: frozenset[str]
+) -> PartitionRow:
+    problems: list[str] = []
+    partition = int(name) if name.isdigit() else name
+    exists = known is None or partition in known
+    if not exists and known:
+        problems.append("the topic has no such partition")
+    owner = _owner(nodes, topic, name, threads, unclear, problems)
+    if owner is None and exists and threads:
+        problems.append("orphaned: a member subscribes to it, and nobody owns it")
+    offset = _offset(nodes, topic, name, problems)
+    end = nodes.log_ends.get((topic, name))
+    if isinstance(end, str):
+        problems.append(f"log end unknown: {end}")
+        end = None
+    lag = None if offset is None or end is None else end - offset
+    if lag is not None and lag < 0:
+        problems.append(f"the stored offset is {-lag} beyond the end of the log")
+        lag = 0
+    return PartitionRow(topic, partition, offset, end, lag, owner, tuple(problems))
+
+
+def _owner(
+    nodes: GroupNodes, topic: str, name: str, threads: set[str], unclear: frozenset[str], problems: list[str]
+) -> str | None:
+    if (topic, name) not in nodes.owners:
+        return None
+    data, session = nodes.owners[topic, name]
+    owner = znodes.parse_owner(data)
+    if owner not in threads and consumer_id_of(owner) not in unclear:
+        problems.append(f"its owner {owner!r} is no thread of a registered member on this topic")
+    if not session:
+        problems.append("its owner node is persistent: it stays until somebody deletes it by hand")
+    return owner
+
+
+def _offset(nodes: GroupNodes, topic: str, name: str, problems: list[str]) -> int | None:
+    if (topic, name) not in nodes.offsets:
+        return None
+    path = znodes.offset_path(nodes.group, topic, name)
+    try:
+        return znodes.parse_offset(path, nodes.offsets[topic, name])
+    except UnreadableNode as error:
+        problems.append(f"offset cannot be read: {error}")
+        return None

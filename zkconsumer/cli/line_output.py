@@ -1,0 +1,156 @@
+"""Lines on their way to a file descriptor, and which offsets have really gone out.
+
+Lines leave one by one while they come slowly and in blocks while they come fast. Rules:
+- A message counts as printed when the operating system has taken its line, not before; only then may its offset be
+  committed.
+- Whoever reads the lines may go away (`| head -1`) at any time. That is no error.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+
+from simpleconsumer.types import Message, TopicPartition
+
+__all__ = ["LineOutput"]
+
+BLOCK_BYTES = 64 * 1024
+LINGER_S = 0.05
+"""Longest time a line waits for others to leave together with it."""
+
+
+class LineOutput:
+    """The lines of messages, written to a file descriptor.
+
+    Args:
+        fd: where to.
+        format_line: message -> line.
+        max_messages: number after which no more are taken, `None` for no end.
+        notify: called when a line waits for `flush_if_due`, and once at the end; must return at once.
+
+    Attributes:
+        count: messages printed.
+        taken: messages taken, printed or waiting.
+        reader_gone: nobody reads the lines any more.
+        failure: why lines cannot be written, e.g. a full disk.
+
+    Threads: any.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        format_line: Callable[[Message], bytes],
+        max_messages: int | None,
+        notify: Callable[[], None],
+    ) -> None:
+        self.count = 0
+        self.taken = 0
+        self.reader_gone = False
+        self.failure: OSError | None = None
+        self._fd = fd
+        self._format = format_line
+        self._max_messages = max_messages
+        self._notify = notify
+        self._is_terminal = os.isatty(fd)
+        self._lock = threading.Lock()
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._last_flush = 0.0
+        self._pending: dict[TopicPartition, int] = {}
+        self._printed: dict[TopicPartition, int] = {}
+        self._closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more messages are taken."""
+        return self._closed
+
+    def put(self, message: Message) -> bool:
+        """Take a message; False when this one, and every later one, is not wanted any more."""
+        line = self._format(message)
+        with self._lock:
+            if self._closed:
+                return False
+            self._lines.append(line)
+            self._size += len(line)
+            self.taken += 1
+            self._pending[TopicPartition(message.topic, message.partition)] = message.next_offset
+            self._closed = self.taken == self._max_messages
+            now = time.monotonic()
+            if self._is_due(now):
+                self._flush(now)
+            elif len(self._lines) == 1:
+                self._notify()
+            if self._closed:
+                self._notify()
+        return True
+
+    def _is_due(self, now: float) -> bool:
+        return self._is_terminal or self._closed or self._size >= BLOCK_BYTES or now - self._last_flush >= LINGER_S
+
+    def _flush(self, now: float) -> None:
+        """Write what waits; the lock is held."""
+        try:
+            _write_all(self._fd, b"".join(self._lines))
+        except BrokenPipeError:
+            self.reader_gone = self._closed = True
+        except OSError as error:
+            self.failure, self._closed = error, True
+        else:
+            self.count += len(self._lines)
+            self._printed.update(self._pending)
+        self._lines.clear()
+        self._pending.clear()
+        self._size = 0
+        self._last_flush = now
+
+    def flush_if_due(self) -> float | None:
+        """Write what has waited long enough; seconds until something is due, `None` when nothing waits."""
+        if not self._lock.acquire(blocking=False):
+            return LINGER_S
+        try:
+            now = time.monotonic()
+            if not self._lines:
+                return None
+            if not self._is_due(now):
+                return max(0.0, self._last_flush + LINGER_S - now)
+            self._flush(now)
+            return None
+        finally:
+            self._lock.release()
+
+    def flush(self, timeout_s: float, close: bool = False) -> bool:
+        """Write what waits; with `close` take no more. False when the reader is too slow for that."""
+        if not self._lock.acquire(timeout=timeout_s):
+            self._closed = self._closed or close
+            return False
+        try:
+            self._closed = self._closed or close
+            if self._lines:
+                self._flush(time.monotonic())
+        finally:
+            self._lock.release()
+        return True
+
+    def printed(self) -> dict[TopicPartition, int]:
+        """Partition -> next offset behind the last message that went out."""
+        return dict(self._printed)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Another ownership of the partition begins."""
+        self._printed.pop(partition, None)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write all of it, to a descriptor that somebody made non-blocking, too."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view):]
+        except BlockingIOError:
+            select.select([], [fd], [])

@@ -1,0 +1,78 @@
+"""Messages as lines: the bytes as they are, with what else was asked for, or JSON.
+
+Pure. Source of the plain form: kafka.consumer.DefaultMessageFormatter (0.8.2.2), `null` for null included.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from simpleconsumer.types import Message
+
+__all__ = ["LineShape", "line_formatter"]
+
+Formatter = Callable[[Message], bytes]
+
+
+@dataclass(frozen=True)
+class LineShape:
+    """What stands in a line; fields come in the order partition, offset, timestamp, key, value.
+
+    Attributes:
+        separator: between the fields.
+        terminator: behind the line.
+    """
+
+    partition: bool = False
+    offset: bool = False
+    timestamp: bool = False
+    key: bool = False
+    as_json: bool = False
+    separator: bytes = b"\t"
+    terminator: bytes = b"\n"
+
+
+def line_formatter(shape: LineShape) -> Formatter:
+    """The function that makes a line of a message."""
+    if shape.as_json:
+        return json_line
+    end = shape.terminator
+    if not (shape.partition or shape.offset or shape.timestamp or shape.key):
+        return lambda message: (b"null" if message.value is None else message.value) + end
+    readers = _readers(shape)
+    return lambda message: shape.separator.join([read(message) for read in readers]) + end
+
+
+def _readers(shape: LineShape) -> list[Callable[[Message], bytes]]:
+    chosen: list[tuple[bool, Callable[[Message], bytes]]] = [
+        (shape.partition, lambda message: str(message.partition).encode()),
+        (shape.offset, lambda message: b"%d" % message.offset),
+        (shape.timestamp, lambda message: b"null" if message.timestamp_ms is None else b"%d" % message.timestamp_ms),
+        (shape.key, lambda message: b"null" if message.key is None else message.key),
+        (True, lambda message: b"null" if message.value is None else message.value),
+    ]
+    return [read for wanted, read in chosen if wanted]
+
+
+def json_line(message: Message) -> bytes:
+    """One object a line: topic, partition, offset, key, value, timestamp_ms.
+
+    Key and value are text when they are UTF-8. Otherwise they stand in base64, and `key_encoding` or
+    `value_encoding` is there and says `base64`.
+    """
+    entry: dict[str, Any] = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
+    for name, data in (("key", message.key), ("value", message.value)):
+        if data is None:
+            entry[name] = None
+            continue
+        try:
+            entry[name] = data.decode("utf-8")
+        except UnicodeDecodeError:
+            entry[name] = base64.b64encode(data).decode("ascii")
+            entry[f"{name}_encoding"] = "base64"
+    entry["timestamp_ms"] = message.timestamp_ms
+    return json.dumps(entry, ensure_ascii=False).encode() + b"\n"

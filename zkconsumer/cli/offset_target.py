@@ -1,0 +1,85 @@
+"""Where `zkconsumer offsets set --to` leads: the begin, the end, an offset, or a time; and whether the log has it.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from rebalance import znodes
+from simpleconsumer.consumer import EARLIEST, LATEST
+from zkconsumer.cli.log_offsets import LogOffsets
+
+__all__ = ["OffsetTarget", "parse_target"]
+
+
+class OffsetTarget(NamedTuple):
+    """What was asked for.
+
+    Attributes:
+        text: as it was given.
+        offset: a number that was given.
+        time_ms: milliseconds since 1970, `EARLIEST` or `LATEST`, when no number was given.
+    """
+
+    text: str
+    offset: int | None
+    time_ms: int | None
+
+    @property
+    def times_ms(self) -> list[int]:
+        """What the leaders have to be asked: the bounds of the log, and the time."""
+        return [EARLIEST, LATEST, *([] if self.time_ms is None else [self.time_ms])]
+
+    def resolve(self, found: LogOffsets, force: bool) -> int:
+        """The offset in one partition.
+
+        Args:
+            found: the answers to `times_ms`.
+            force: take a number as it is.
+
+        Raises:
+            ValueError: the log does not have it; a clause.
+        """
+        if self.offset is not None and force:
+            return self.offset
+        if isinstance(found, str):
+            raise ValueError(f"its log is not known ({found})")
+        earliest, latest = found[0], found[1]
+        if earliest is None or latest is None:
+            raise ValueError("its log is not known (the leader names no offsets)")
+        if self.offset is None:
+            at = found[2]
+            return earliest if at is None else at  # no segment file is that old: all messages are newer
+        if not earliest <= self.offset <= latest:
+            raise ValueError(f"its log has {earliest} to {latest}")
+        return self.offset
+
+
+def parse_target(text: str) -> OffsetTarget:
+    """What `--to` says.
+
+    >>> parse_target("42").offset, parse_target("2014-03-01T12:00:00Z").time_ms
+    (42, 1393675200000)
+
+    Raises:
+        ValueError: none of the four.
+    """
+    if text in ("earliest", "latest"):
+        return OffsetTarget(text, None, EARLIEST if text == "earliest" else LATEST)
+    if text.isascii() and text.isdigit():
+        if int(text[:20]) > znodes.MAX_OFFSET:
+            raise ValueError(f"{text} is larger than any offset, 2^63-1")
+        return OffsetTarget(text, int(text), None)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not earliest, latest, an offset, or a time like 2014-03-01T12:00:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    time_ms = round(moment.timestamp() * 1000)
+    if time_ms < 0:
+        raise ValueError(f"{text} is before 1970")
+    return OffsetTarget(text, None, time_ms)

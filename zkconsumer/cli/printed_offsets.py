@@ -1,0 +1,114 @@
+"""Commits what was printed: no message whose line has not gone out, and at a handover every one that has.
+
+The connector counts a message as done when the next one is asked for; its line may still wait in a buffer then. So
+the connector's own auto-commit is off, and this commits instead, as often as `auto.commit.interval.ms` says.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.cli.line_output import LineOutput
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import CommitFailed, ConnectorClosed
+
+__all__ = ["PrintedOffsets"]
+
+log = logging.getLogger(__name__)
+
+_FLUSH_S = 1.0
+"""Longest wait at a handover for a reader of the lines that is slow."""
+
+
+class PrintedOffsets:
+    """The rebalance listener of `zkconsumer consume`, and its commits.
+
+    Args:
+        output: knows what was printed.
+        interval_s: time between two commits; `None`: never commit.
+
+    Threads: any.
+    """
+
+    def __init__(self, output: LineOutput, interval_s: float | None) -> None:
+        self._output = output
+        self._interval_s = interval_s
+        self._connector: ConsumerConnector | None = None
+        self._lock = threading.Lock()
+        self._stored: dict[TopicPartition, int] = {}
+        self._stop = threading.Event()
+
+    def attach(self, connector: ConsumerConnector) -> None:
+        """Commit through this connector; before it creates streams."""
+        self._connector = connector
+        if self._interval_s is not None:
+            threading.Thread(target=self._run, args=(self._interval_s,), name="commit-printed", daemon=True).start()
+
+    def stop(self) -> None:
+        """Commit no more from time to time."""
+        self._stop.set()
+
+    def _run(self, interval_s: float) -> None:
+        while not self._stop.wait(interval_s):
+            for partition, reason in self.commit().items():
+                log.warning("offset of %s-%s is not committed: %s", *partition, reason)
+
+    # -- the listener ------------------------------------------------------------------------------------------------
+
+    def on_partitions_assigned(self, positions: dict[TopicPartition, int]) -> None:
+        """Note where the partitions begin, and store it: a successor must not choose a start of its own."""
+        self._output.flush(_FLUSH_S)
+        for partition in positions:
+            self._output.forget(partition)
+        with self._lock:
+            self._stored.update(positions)
+        if self._interval_s is not None and self._connector is not None:
+            try:
+                self._connector.commit_offsets(positions)
+            except (CommitFailed, ConnectorClosed) as error:
+                log.warning("first positions: %s", error)
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        """Print and commit what was delivered of them, so that the next owner goes on behind it."""
+        # Once closed it was flushed already, or its reader is stuck: do not wait for that a second time.
+        self._output.flush(0.0 if self._output.is_closed else _FLUSH_S)
+        for partition, reason in self.commit(partitions).items():
+            log.warning("offset of %s-%s is not committed, messages may come again: %s", *partition, reason)
+        self.on_partitions_lost(partitions)
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        """They are somebody else's now."""
+        with self._lock:
+            for partition in partitions:
+                self._stored.pop(partition, None)
+
+    # -- commits -----------------------------------------------------------------------------------------------------
+
+    def commit(self, partitions: list[TopicPartition] | None = None) -> dict[TopicPartition, object]:
+        """Commit what was printed, of some partitions or of all; what could not be, with the reasons."""
+        if self._connector is None or self._interval_s is None:
+            return {}
+        printed = self._output.printed()
+        with self._lock:
+            # A partition may have been lost and taken again: what was printed before that is behind its new start.
+            wanted = {
+                partition: printed[partition]
+                for partition, stored in self._stored.items()
+                if printed.get(partition, -1) > stored and (partitions is None or partition in partitions)
+            }
+        if not wanted:
+            return {}
+        failed: dict[TopicPartition, object] = {}
+        try:
+            self._connector.commit_offsets(wanted)
+        except CommitFailed as error:
+            failed = {TopicPartition(*partition): reason for partition, reason in error.reasons.items()}
+        except ConnectorClosed as error:
+            failed = dict.fromkeys(wanted, error)
+        with self._lock:
+            for partition, offset in wanted.items():
+                if partition in self._stored and partition not in failed:
+                    self._stored[partition] = offset
+            return {partition: reason for partition, reason in failed.items() if partition in self._stored}

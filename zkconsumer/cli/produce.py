@@ -1,0 +1,161 @@
+"""`zkconsumer produce`: lines of stdin as messages.
+
+Source: kafka.tools.ConsoleProducer, kafka.producer.DefaultPartitioner (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator
+
+import click
+
+from rebalance.subscription import check_topic
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.input_lines import KeyedLines, LineSplitter
+from zkconsumer.cli.partitioning import partition_of_key
+from zkconsumer.cli.sender import KeyValue, Sender, SendSettings
+from zkconsumer.cli.zookeeper_access import open_zookeeper, zookeeper_option
+
+__all__ = ["produce"]
+
+_PIECE_BYTES = 256 * 1024
+_BATCH_BYTES = 512 * 1024
+"""Most bytes in a batch: a compressed one counts as one message, and brokers take 1 MB (`message.max.bytes`)."""
+
+_EPILOG = """\
+\b
+A line goes to the partition of its key (abs(Arrays.hashCode(key)) % partitions, as Kafka 0.8.2 does), lines without
+a key to one partition after the other. Batches are sent when they are full or when the input pauses, and sent again
+when a leader changes.
+
+\b
+Example: three messages, two of them with the same key
+  printf 'ann:1\\nbob:2\\nann:3\\n' | zkconsumer produce --zookeeper localhost:2181 --topic clicks --key-separator :
+"""
+
+
+@click.command(epilog=_EPILOG)
+@zookeeper_option()
+@click.option("--topic", metavar="TOPIC", required=True, help="Topic to write to.")
+@click.option("--partition", metavar="P", type=click.IntRange(min=0), help="Write all to this partition.")
+@click.option("--key-separator", metavar="TEXT", help="Lines are key, this text, value.")
+@click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4"]), default="none",
+              help="Compression. [none]")
+@click.option("--batch-size", metavar="N", type=click.IntRange(min=1), default=200,
+              help="Most messages in a batch. [200]")
+@click.option("--acks", type=click.Choice(["1", "-1", "0"]), default="1",
+              help="Wait for the leader (1), all in-sync replicas (-1), nobody (0). [1]")
+def produce(
+    zookeeper: str, topic: str, partition: int | None, key_separator: str | None, codec: str, batch_size: int, acks: str
+) -> None:
+    """Write the lines of stdin as messages.
+
+    The brokers are found in ZooKeeper. A topic that does not exist is created only by brokers that do that on their
+    own (auto.create.topics.enable).
+    """
+    check_topic(topic)
+    if sys.stdin is None:
+        raise CliError("standard input is closed")
+    if key_separator == "":
+        raise click.BadParameter("is empty", param_hint="--key-separator")
+    lines = KeyedLines(None if key_separator is None else key_separator.encode())
+    with open_zookeeper(zookeeper) as port:
+        sender = Sender(port, zookeeper, topic, SendSettings(codec, int(acks)))
+        try:
+            sender.open()
+            batches = Batches(sender, partition, batch_size, topic)
+            try:
+                _send_input(batches, lines)
+            finally:
+                _report(sender)
+        finally:
+            sender.close()
+
+
+def _report(sender: Sender) -> None:
+    twice = f"; {sender.doubtful} were sent again after a lost connection and may be there twice"
+    click.echo(f"Produced {sender.sent} messages{twice if sender.doubtful else ''}", err=True)
+
+
+class Batches:
+    """Collects messages by partition and sends full batches.
+
+    Args:
+        fixed: the partition of all messages, `None` to choose one for each.
+        size: most messages in a batch.
+    """
+
+    def __init__(self, sender: Sender, fixed: int | None, size: int, topic: str) -> None:
+        if fixed is not None and fixed not in sender.partitions:
+            known = ", ".join(map(str, sorted(sender.partitions)))
+            raise CliError(f"topic {topic!r} has no partition {fixed}", f"it has {known}")
+        self._sender = sender
+        self._fixed = fixed
+        self._size = size
+        self._waiting: dict[int, list[KeyValue]] = {}
+        self._bytes: dict[int, int] = {}
+        leaderless = set(sender.leaderless())
+        # Without a key any partition will do, so those that nobody leads now are left out.
+        self._turn = [number for number in sorted(sender.partitions) if number not in leaderless] or [
+            *sorted(sender.partitions)
+        ]
+        self._count = 0
+
+    def add(self, key: bytes | None, value: bytes) -> None:
+        """Take a message, and send its batch when that is full."""
+        partition = self._partition(key)
+        size = len(key or b"") + len(value) + 26
+        if self._bytes.get(partition, 0) + size > _BATCH_BYTES:
+            self._send(partition)
+        batch = self._waiting.setdefault(partition, [])
+        batch.append((key, value))
+        self._bytes[partition] = self._bytes.get(partition, 0) + size
+        if len(batch) >= self._size:
+            self._send(partition)
+
+    def _partition(self, key: bytes | None) -> int:
+        if self._fixed is not None:
+            return self._fixed
+        if key is not None:
+            return partition_of_key(key, self._sender.partitions)
+        self._count += 1
+        return self._turn[(self._count - 1) % len(self._turn)]
+
+    def _send(self, partition: int) -> None:
+        batch = self._waiting.pop(partition, [])
+        self._bytes[partition] = 0
+        if batch:
+            self._sender.send(partition, batch)
+
+    def send_all(self) -> None:
+        """Send what waits."""
+        for partition in sorted(self._waiting):
+            self._send(partition)
+
+
+def _send_input(batches: Batches, lines: KeyedLines) -> None:
+    for line in _input_lines():
+        if line is None:
+            batches.send_all()
+            continue
+        try:
+            key, value = lines.split(line)
+        except CliError:
+            batches.send_all()  # the lines before it are good
+            raise
+        batches.add(key, value)
+    batches.send_all()
+
+
+def _input_lines() -> Iterator[bytes | None]:
+    """The lines of stdin, and `None` whenever none is there at the moment."""
+    splitter = LineSplitter()
+    fd = sys.stdin.fileno()
+    while piece := os.read(fd, _PIECE_BYTES):
+        yield from splitter.feed(piece)
+        if not select.select([fd], [], [], 0)[0]:
+            yield None
+    yield from splitter.finish()

@@ -1,0 +1,121 @@
+"""`zkconsumer`: the commands, what they share, and how they end.
+
+Exit status: 0 done (also after Ctrl-C or SIGTERM and a clean leave), 1 failed, 2 wrong usage, 130 interrupted before
+there was anything to leave in order. Errors are one sentence on stderr.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from zkconsumer.cli.cluster import cluster
+from zkconsumer.cli.completion import completion
+from zkconsumer.cli.consume import consume
+from zkconsumer.cli.describe import describe
+from zkconsumer.cli.failures import sentence_of
+from zkconsumer.cli.offsets import offsets
+from zkconsumer.cli.produce import produce
+from zkconsumer.cli.topics import topics
+from zkconsumer.cli.tryout import tryout
+
+__all__ = ["main", "program"]
+
+_OURS = ("zkconsumer", "rebalance", "simpleconsumer")
+_MAIN_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+class _Program(click.Group):
+    """Turns errors into one sentence and an exit status, for a shell and for `click.testing` alike."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        debug = bool(ctx.params.get("debug"))
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            ctx.exit(130)
+        except Exception as error:  # noqa: BLE001 - the end of the program: a sentence and a status
+            if debug:
+                traceback.print_exc()
+            click.echo(f"zkconsumer: {sentence_of(error) or _fault(error)}", err=True)
+            ctx.exit(1)
+
+
+def _fault(error: Exception) -> str:
+    return (
+        f"this is a fault of the program: {type(error).__name__}: {error}; "
+        "`zkconsumer --debug ...` shows where it happened"
+    )
+
+
+@click.group(cls=_Program, context_settings=_MAIN_HELP)
+@click.option("--debug", is_flag=True, help="Log everything, and show tracebacks.")
+@click.version_option(package_name="zkconsumer", prog_name="zkconsumer")
+def program(debug: bool) -> None:
+    """Consumer groups of ZooKeeper-coordinated Kafka (0.8 and later brokers).
+
+    \b
+    Where to begin, without any server of your own:
+      zkconsumer tryout
+    """
+    _set_up_logging(debug)
+
+
+program.add_command(consume)
+program.add_command(produce)
+program.add_command(describe)
+program.add_command(offsets)
+program.add_command(topics)
+program.add_command(cluster)
+program.add_command(tryout)
+program.add_command(completion)
+
+
+class _SaidByTheCommand(logging.Filter):
+    """Leaves out what a command says itself, as the error it ends with."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.name == "rebalance.coordinator" and record.levelno == logging.ERROR)
+
+
+class _Stderr(logging.Handler):
+    """Writes to the stderr of the moment, which tests and pipes may have replaced."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is None:  # closed by whoever started us; print() would take stdout instead
+            return
+        try:
+            print(self.format(record), file=sys.stderr)
+        except (OSError, ValueError):  # nobody reads stderr any more; that must not stop anything
+            pass
+
+
+def _set_up_logging(debug: bool) -> None:
+    """Our own warnings on stderr, a line each; the ZooKeeper library is silent, as we report what it tells."""
+    handler = _Stderr()
+    if debug:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))
+    else:
+        handler.setFormatter(_Short())
+        handler.addFilter(_SaidByTheCommand())
+    for name in (*_OURS, "kazoo"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
+        logger.setLevel(logging.DEBUG if debug else logging.WARNING if name in _OURS else logging.CRITICAL)
+
+
+class _Short(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{record.levelname.lower()}: {record.getMessage()}"
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    program(prog_name="zkconsumer")

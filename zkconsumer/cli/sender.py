@@ -1,0 +1,197 @@
+"""Sends batches of messages to the leaders of a topic's partitions, until they are there or a deadline passes.
+
+At least once: when a connection breaks nobody knows whether a batch was stored, so it is sent again, and `doubtful`
+counts it.
+
+Source: kafka.producer.async.DefaultEventHandler (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rebalance import znodes
+from rebalance.requests import GetData, ZooKeeperPort
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.brokers import BrokerDirectory
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all
+from zkconsumer.cluster import ClusterReader
+from zkconsumer.config import ConsumerConfig
+
+__all__ = ["Sender", "SendSettings"]
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+_CLIENT_ID = "zkconsumer-produce"
+_BACKOFF_S = 0.1
+_LONGEST_BACKOFF_S = 1.0
+_TOPIC_APPEARS_S = 10.0
+_LEADER_NOT_AVAILABLE = 5
+
+
+@dataclass(frozen=True)
+class SendSettings:
+    """How batches are sent.
+
+    Attributes:
+        codec: none, gzip, snappy or lz4.
+        acks: 1 the leader has it, -1 all in-sync replicas have it, 0 no answer.
+        request_timeout_s: deadline of one request.
+        give_up_s: how long one batch is tried.
+    """
+
+    codec: str = "none"
+    acks: int = 1
+    request_timeout_s: float = 10.0
+    give_up_s: float = 30.0
+
+
+class Sender:
+    """Sends to one topic.
+
+    Args:
+        port: a connected ZooKeeper port.
+        zookeeper: its address, for the sentences of errors.
+        topic: where to.
+
+    Attributes:
+        sent: messages that were acknowledged (with acks 0: written to the socket).
+        doubtful: messages sent again after a connection broke; they may be there twice.
+
+    Threads: one at a time.
+    """
+
+    def __init__(self, port: ZooKeeperPort, zookeeper: str, topic: str, settings: SendSettings) -> None:
+        self.sent = 0
+        self.doubtful = 0
+        self._topic = topic
+        self._settings = settings
+        self._port = port
+        self._zookeeper = zookeeper
+        self._cluster = ClusterReader(port, READ_TIMEOUT_S)
+        config = ConsumerConfig(zookeeper, "zkconsumer-produce", client_id=_CLIENT_ID)
+        self._directory = BrokerDirectory(
+            config, self._cluster.brokers, self._cluster.topic_exists, self._cluster.leader
+        )
+        self._leaders: dict[int, Broker] = {}
+        self._connections: dict[Broker, SimpleConsumer] = {}
+        self.partitions: tuple[int, ...] = ()
+
+    def open(self) -> None:
+        """Find the topic's partitions; a topic that is not there is made by the brokers, if they do that.
+
+        Raises:
+            CliError: no brokers, or no such topic.
+        """
+        brokers = self._cluster.brokers()
+        if not brokers:
+            raise CliError(
+                f"no broker is registered in ZooKeeper at {self._zookeeper}",
+                "is Kafka running, and does its zookeeper.connect end with the same chroot?",
+            )
+        is_new = not self._cluster.topic_exists(self._topic)
+        if is_new:
+            self._ask_for_topic(brokers)
+        node = ask_all(self._port, [GetData(znodes.topic_path(self._topic))])[0]
+        self.partitions = znodes.parse_topic(self._topic, node[0]) if node is not None else ()
+        if not self.partitions:
+            raise CliError(f"topic {self._topic!r} has no partitions")
+        deadline = time.monotonic() + _TOPIC_APPEARS_S
+        while is_new and self.leaderless() and time.monotonic() < deadline:
+            time.sleep(_BACKOFF_S)
+
+    def _ask_for_topic(self, brokers: Sequence[Broker]) -> None:
+        """Ask a broker about the topic, which makes it where `auto.create.topics.enable` is on."""
+        deadline = time.monotonic() + _TOPIC_APPEARS_S
+        code = self._metadata_code(brokers)
+        while not self._cluster.topic_exists(self._topic):
+            if code != _LEADER_NOT_AVAILABLE or time.monotonic() > deadline:
+                raise CliError(
+                    f"topic {self._topic!r} does not exist, and the brokers do not create it "
+                    "(auto.create.topics.enable is off)",
+                    "create it with kafka-topics.sh --create",
+                )
+            time.sleep(_BACKOFF_S)
+
+    def _metadata_code(self, brokers: Sequence[Broker]) -> int:
+        failures = []
+        for broker in brokers:
+            try:
+                with SimpleConsumer(broker.host, broker.port, self._settings.request_timeout_s, _CLIENT_ID) as asked:
+                    return asked.topic_metadata([self._topic]).topics[self._topic].error_code
+            except SimpleConsumerError as error:
+                failures.append(str(error))
+        raise CliError(f"none of the {len(brokers)} registered brokers answers ({'; '.join(failures[:3])})")
+
+    def leaderless(self) -> list[int]:
+        """The partitions that cannot be written to at the moment."""
+        self._find_leaders(self.partitions)
+        return [partition for partition in self.partitions if partition not in self._leaders]
+
+    def _find_leaders(self, partitions: Sequence[int], denied_by: int | None = None) -> None:
+        wanted = {TopicPartition(self._topic, partition): denied_by for partition in partitions}
+        for partition in partitions:
+            self._leaders.pop(partition, None)
+        for name, broker in self._directory.leaders(wanted).items():
+            self._leaders[int(name.partition)] = broker
+
+    def send(self, partition: int, messages: Sequence[KeyValue]) -> None:
+        """Send a batch; back when it is acknowledged.
+
+        Raises:
+            CliError: refused for good, or not taken within `give_up_s`.
+        """
+        deadline = time.monotonic() + self._settings.give_up_s
+        backoff_s = _BACKOFF_S
+        reason = "no broker leads it"
+        denied_by: int | None = None
+        while True:
+            leader = self._leaders.get(partition)
+            if leader is None:
+                self._find_leaders([partition], denied_by)
+                leader = self._leaders.get(partition)
+            if leader is not None:
+                failure = self._try(leader, partition, messages)
+                if failure is None:
+                    self.sent += len(messages)
+                    return
+                reason, denied_by = failure
+                del self._leaders[partition]
+            if time.monotonic() + backoff_s > deadline:
+                raise CliError(
+                    f"{len(messages)} messages for {self._topic}-{partition} were not taken within "
+                    f"{self._settings.give_up_s:g} s: {reason}"
+                )
+            time.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, _LONGEST_BACKOFF_S)
+
+    def _try(self, leader: Broker, partition: int, messages: Sequence[KeyValue]) -> tuple[str, int | None] | None:
+        """`None` when the batch was taken, else why not, and the broker that does not lead the partition."""
+        connection = self._connections.get(leader)
+        if connection is None:
+            timeout_s = self._settings.request_timeout_s
+            connection = SimpleConsumer(leader.host, leader.port, timeout_s, _CLIENT_ID)
+            self._connections[leader] = connection
+        try:
+            connection.produce(
+                self._topic, partition, messages, codec=self._settings.codec, acks=self._settings.acks,
+                timeout_ms=int(self._settings.request_timeout_s * 500),
+            )
+        except BrokerError as error:
+            if not error.retriable:
+                raise CliError(f"broker {leader.id} refused {len(messages)} messages: {error}") from error
+            return str(error), leader.id
+        except ConnectionFailed as error:
+            self.doubtful += len(messages)
+            return str(error), None
+        return None
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()

@@ -1,0 +1,83 @@
+"""Ctrl-C and SIGTERM: leave in order; a second time: at once.
+
+Python runs signal handlers between two steps of the main thread, also while it holds a lock. So once there is
+something to leave in order, a handler only wakes the main thread up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType, TracebackType
+
+__all__ = ["Interrupted", "LeaveSignals"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(BaseException):
+    """A signal came while there was nothing yet to leave in order; like KeyboardInterrupt, but for SIGTERM, too."""
+
+
+class LeaveSignals:
+    """While its block runs, signals to leave become a readable file descriptor.
+
+    Until `wait_quietly()` was called a signal raises `Interrupted`; afterwards the first one is told by `fd`, and the
+    second one ends the process with status 130. Signals that the parent had ignored (`nohup`, `&`) stay ignored.
+
+    Attributes:
+        fd: readable after a signal, or after `wake()`.
+        came: a signal came.
+
+    Threads: the main thread; `wake` from any.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._quiet = False
+        self.fd, self._write_fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._write_fd, False)
+        self._before: dict[int, object] = {}
+
+    def wait_quietly(self) -> None:
+        """From now on signals only make `fd` readable."""
+        self._quiet = True
+
+    def wake(self) -> None:
+        """Make `fd` readable."""
+        try:
+            os.write(self._write_fd, b".")
+        except (BlockingIOError, OSError):  # full: it is readable already; closed: nobody waits any more
+            pass
+
+    def drain(self) -> None:
+        """Take away what made `fd` readable."""
+        try:
+            while os.read(self.fd, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.came:
+            os._exit(130)
+        self.came = True
+        self.wake()
+        if not self._quiet:
+            raise Interrupted
+
+    def __enter__(self) -> LeaveSignals:
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        os.close(self.fd)
+        write_fd, self._write_fd = self._write_fd, -1
+        os.close(write_fd)

@@ -1,0 +1,64 @@
+"""Tables on stdout: drawn and coloured on a terminal, plain columns anywhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Sequence
+
+import click
+
+__all__ = ["count_of", "plain_table", "print_problem", "print_table"]
+
+
+def print_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Collection[int] = (),
+    marked: Collection[int] = (),
+) -> None:
+    """Print a table; `right` are the columns that hold numbers, `marked` the rows with something wrong."""
+    if not sys.stdout.isatty():
+        click.echo(plain_table(headers, rows, right))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, header in enumerate(headers):
+        table.add_column(header, justify="right" if number in right else "left", overflow="fold")
+    for number, row in enumerate(rows):
+        table.add_row(*row, style="red" if number in marked else None)
+    Console(markup=False, highlight=False).print(table)
+
+
+def print_problem(sentence: str) -> None:
+    """Print what is wrong as a line of its own that begins with `!`, in red on a terminal (unless NO_COLOR is set)."""
+    click.secho(f"! {sentence}", fg=None if os.environ.get("NO_COLOR") else "red")
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> count_of(1, "topic"), count_of(2, "topic")
+    ('1 topic', '2 topics')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
+    """The table as text: columns two blanks apart, nothing behind the last one.
+
+    >>> print(plain_table(["TOPIC", "LAG"], [["clicks", "7"]], right=[1]))
+    TOPIC   LAG
+    clicks    7
+    """
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    lines = []
+    for row in (headers, *rows):
+        cells = [
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

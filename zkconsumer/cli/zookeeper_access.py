@@ -1,0 +1,137 @@
+"""ZooKeeper for one command: connected with a deadline, looked at, closed.
+
+Threads: the command's own; every read blocks it, with a deadline.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from rebalance.errors import NamespaceMissing
+from rebalance.lease import lease_clock
+from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, Request, SessionChange, ZooKeeperPort
+from rebalance.zookeeper import KazooPort, call
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cluster import ZooKeeperSilent
+from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.zookeeper_address import parse_zookeeper_address
+
+__all__ = ["READ_TIMEOUT_S", "ask_all", "children", "open_zookeeper", "zookeeper_option"]
+
+READ_TIMEOUT_S = 10.0
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SESSION_S = 10.0
+_CLOSE_S = 2.0
+_PIPELINED = 500
+"""Requests on their way at the same time: enough to hide the round trips, and bounded."""
+
+
+def _checked_address(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            parse_zookeeper_address(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}; it looks like zk1:2181,zk2:2181/chroot") from None
+    return value
+
+
+def zookeeper_option(required: bool = True) -> Callable[[Command], Command]:
+    """The option `--zookeeper` of every command that needs one."""
+    return click.option(
+        "--zookeeper", metavar="HOSTS", required=required, callback=_checked_address,
+        help="ZooKeeper of the cluster: host:port,host:port/chroot.",
+    )
+
+
+@contextmanager
+def open_zookeeper(hosts: str, timeout_s: float = 6.0, **options: Any) -> Iterator[ZooKeeperPort]:
+    """A connected port inside the chroot, closed at the end of the block.
+
+    Args:
+        hosts: `host:port,host:port/chroot`.
+        timeout_s: longest wait for the connection.
+        options: as for `KazooPort`.
+
+    Raises:
+        ZooKeeperUnavailable: no server in time.
+        NamespaceMissing: the chroot does not exist.
+        CliError: the credentials were refused.
+    """
+    address = parse_zookeeper_address(hosts)
+    port = KazooPort(str(address), _SESSION_S, **options)
+    heard = threading.Event()
+    changes: list[SessionChange] = []
+
+    def changed(change: SessionChange) -> None:
+        if change.what in ("connected", "refused"):
+            changes.append(change)
+            heard.set()
+
+    try:
+        port.start(changed)
+        if not heard.wait(timeout_s):
+            raise ZooKeeperUnavailable(str(address), timeout_s)
+        if changes[0].what == "refused":
+            raise CliError(f"{changes[0].reason} ({address})", "check the zookeeper.* settings")
+        if _value(call(port, Exists("/"), READ_TIMEOUT_S), "/") is None:
+            raise NamespaceMissing(address.chroot or "/")
+        yield port
+    finally:
+        port.close(_CLOSE_S)
+
+
+def _value(reply: Reply, path: str) -> Any:
+    """The value of a reply, `None` without such a node."""
+    if reply.fault not in (None, Fault.NO_NODE):
+        raise ZooKeeperSilent(f"{path} cannot be read: {reply.reason or reply.fault.value}")
+    return reply.value
+
+
+def children(port: ZooKeeperPort, path: str) -> list[str] | None:
+    """The sorted names below a node, `None` without that node.
+
+    Raises:
+        ZooKeeperSilent: no answer in time, or not allowed.
+    """
+    value = _value(call(port, GetChildren(path), READ_TIMEOUT_S), path)
+    return None if value is None else sorted(value[0])
+
+
+def ask_all(port: ZooKeeperPort, requests: Sequence[Request]) -> list[Any]:
+    """The values of many reads, in their order, `None` for nodes that are not there.
+
+    Raises:
+        ZooKeeperSilent: no answer in time, or not allowed.
+    """
+    values: list[Any] = []
+    for first in range(0, len(requests), _PIPELINED):
+        values.extend(_ask_some(port, requests[first:first + _PIPELINED]))
+    return values
+
+
+def _ask_some(port: ZooKeeperPort, requests: Sequence[Request]) -> list[Any]:
+    replies: dict[int, Reply] = {}
+    complete = threading.Event()
+
+    def take(number: int, reply: Reply) -> None:
+        replies[number] = reply
+        if len(replies) == len(requests):
+            complete.set()
+
+    deadline = lease_clock() + READ_TIMEOUT_S
+    for number, request in enumerate(requests):
+        port.send(request, lambda reply, number=number: take(number, reply))  # type: ignore[misc]
+    if requests and not complete.wait(deadline - lease_clock()):
+        raise ZooKeeperSilent(f"{len(requests) - len(replies)} of {len(requests)} reads were not answered within "
+                              f"{READ_TIMEOUT_S:g} s")
+    return [_value(replies[number], _path(request)) for number, request in enumerate(requests)]
+
+
+def _path(request: Request) -> str:
+    return request.path if isinstance(request, GetData | GetChildren | Exists) else str(request)

@@ -1,0 +1,206 @@
+"""ConsumerConfig: all settings of a consumer as one frozen value.
+
+Names are those of Kafka 0.8.2, with underscores in Python and dots in properties files; the names of 0.7 work
+too. Values keep Kafka's units, as the names say. The table of all settings is `zkconsumer.config_keys`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from zkconsumer.config_checks import check_settings, warnings_about
+from zkconsumer.config_keys import KEYS, Key, find_key, known_names
+from zkconsumer.config_kinds import ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.errors import ConfigError
+from zkconsumer.properties import read_properties
+from zkconsumer.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
+
+logger = logging.getLogger("zkconsumer.config")
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class ConsumerConfig:
+    """The settings of a consumer; see docs/CONFIGURATION.md for each of them.
+
+    Text is converted to the type of the setting (`"true"`, `"30000"`). A name that nobody knows is logged
+    with the nearest known one, and ignored, as Kafka does.
+
+    Raises:
+        ConfigError: A setting is missing, has a value that is not allowed, contradicts another, or is
+            given in two spellings with different values.
+    """
+
+    zookeeper_connect: str
+    group_id: str
+    consumer_id: str | None
+    client_id: str
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int
+    zookeeper_sync_time_ms: int
+
+    auto_offset_reset: str
+    fetch_message_max_bytes: int
+    fetch_min_bytes: int
+    fetch_wait_max_ms: int
+    socket_timeout_ms: int
+    socket_receive_buffer_bytes: int
+    num_consumer_fetchers: int
+    queued_max_message_chunks: int
+    refresh_leader_backoff_ms: int
+    consumer_timeout_ms: int
+    exclude_internal_topics: bool
+
+    auto_commit_enable: bool
+    auto_commit_interval_ms: int
+    offsets_storage: str
+    dual_commit_enabled: bool
+    offsets_channel_backoff_ms: int
+    offsets_channel_socket_timeout_ms: int
+    offsets_commit_max_retries: int
+
+    partition_assignment_strategy: str
+    rebalance_max_retries: int
+    rebalance_backoff_ms: int
+
+    fetcher_backoff_ms: int
+    shallowiterator_enable: bool
+
+    rebalance_drain_timeout_ms: int
+    rebalance_quiet_ms: int
+    rebalance_quiet_max_ms: int
+    queued_max_bytes: int
+    decoded_max_bytes: int
+    on_message_error: str
+    roundrobin_order: str
+    max_processing_interval_ms: int | None
+    kafka_generation: str
+
+    zookeeper_auth: tuple[ZooKeeperAuth, ...]
+    zookeeper_acl: tuple[ZooKeeperAcl, ...]
+    zookeeper_use_ssl: bool
+    zookeeper_ssl_cafile: str | None
+    zookeeper_ssl_certfile: str | None
+    zookeeper_ssl_keyfile: str | None
+    zookeeper_ssl_keyfile_password: str | None
+    zookeeper_ssl_verify_certs: bool
+    zookeeper_sasl_mechanism: str | None
+    zookeeper_sasl_username: str | None
+    zookeeper_sasl_password: str | None
+
+    _given: Mapping[str, object] = field(compare=False)
+
+    def __init__(
+        self, zookeeper_connect: str | None = None, group_id: str | None = None, **settings: object
+    ) -> None:
+        named = {"zookeeper_connect": zookeeper_connect, "group_id": group_id, **settings}
+        given = _typed(named)
+        values = _completed(given)
+        check_settings(values)
+        for key in KEYS:
+            object.__setattr__(self, key.attribute, values[key.name])
+        object.__setattr__(self, "_given", given)
+        for warning in warnings_about(values):
+            logger.warning(warning)
+
+    @classmethod
+    def from_properties(
+        cls, source: str | os.PathLike[str] | Mapping[str, object], **settings: object
+    ) -> ConsumerConfig:
+        """Return the configuration of a Java properties file, or of a mapping with its keys.
+
+        Args:
+            source: Path of a file in UTF-8 or ISO 8859-1, or key -> value.
+            **settings: Settings that override those of `source`.
+
+        Raises:
+            ConfigError: As the constructor.
+            OSError: The file cannot be read.
+            ValueError: The file holds a broken `\\u` escape.
+        """
+        entries = source if isinstance(source, Mapping) else read_properties(source)
+        overridden = {find_key(name) for name in settings} - {None}
+        kept = {name: value for name, value in entries.items() if find_key(name) not in overridden}
+        return cls(**cast(dict[str, Any], {**kept, **settings}))
+
+    def to_properties(self) -> dict[str, str]:
+        """Return every setting that has a value, by its 0.8 name, as text; secrets are among them.
+
+        `ConsumerConfig.from_properties(config.to_properties())` equals `config`.
+        """
+        values = {key: getattr(self, key.attribute) for key in KEYS}
+        return {key.name: key.kind.format(value) for key, value in values.items() if value is not None}
+
+    @property
+    def zookeeper_address(self) -> ZooKeeperAddress:
+        """The parts of `zookeeper_connect`: (hosts, chroot)."""
+        return parse_zookeeper_address(self.zookeeper_connect)
+
+    def __repr__(self) -> str:
+        """Return what was given; secrets are replaced by `***`."""
+        shown = (
+            f"{key.attribute}={'***' if key.secret else self._given[key.name]!r}"
+            for key in KEYS
+            if key.name in self._given
+        )
+        return f"ConsumerConfig({', '.join(shown)})"
+
+
+def _typed(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return 0.8 name -> converted value of what was given; None counts as not given."""
+    typed: dict[str, object] = {}
+    for name, value in settings.items():
+        key = find_key(name)
+        if key is None:
+            _warn_unknown(name)
+        elif value is not None:
+            converted = _convert(key, value, "0.7" if _says_07(settings) else "0.8")
+            if typed.setdefault(key.name, converted) != converted:
+                shown = "***" if key.secret else value
+                raise ConfigError(key.name, shown, "given once; it stands under two names with different values")
+    return typed
+
+
+def _convert(key: Key, value: object, generation: str) -> object:
+    try:
+        return key.kind.convert(value)
+    except ValueError as error:
+        # In 0.7 any other word than the two makes the fetcher raise instead of reset.
+        if key.name == "auto.offset.reset" and generation == "0.7" and isinstance(value, str):
+            return value
+        reason = f"{key.kind.allowed} ({error})" if str(error) else key.kind.allowed
+        raise ConfigError(key.name, "***" if key.secret else value, reason) from None
+
+
+def _says_07(settings: Mapping[str, object]) -> bool:
+    return any(str(value).strip() == "0.7" for name, value in settings.items() if _is(name, "kafka.generation"))
+
+
+def _is(name: str, wanted: str) -> bool:
+    key = find_key(name)
+    return key is not None and key.name == wanted
+
+
+def _completed(given: Mapping[str, object]) -> dict[str, Any]:
+    """Return every setting's value: given, or the default, or derived from the others."""
+    generation = str(given.get("kafka.generation", "auto"))
+    values: dict[str, Any] = {}
+    for key in KEYS:
+        if key.required and key.name not in given:
+            raise ConfigError(key.name, None, key.kind.allowed)
+        values[key.name] = given.get(key.name, key.default_for(generation))
+    for key in KEYS:
+        if key.derive is not None and key.name not in given:
+            values[key.name] = key.derive(values)
+    return values
+
+
+def _warn_unknown(name: str) -> None:
+    dotted = name.replace("_", ".")
+    nearest = difflib.get_close_matches(dotted, known_names(), n=1)
+    hint = f"; the nearest known one is {nearest[0]!r}" if nearest else ""
+    logger.warning("unknown setting %r is ignored%s", name, hint)

@@ -1,0 +1,65 @@
+"""Settings that contradict each other, and settings that are legal but ask for trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from zkconsumer.errors import ConfigError
+
+_JAVA_REBALANCE_BUDGET_MS = 4000
+
+
+def check_settings(values: Mapping[str, Any]) -> None:
+    """Check every setting's value, by its 0.8 name, against the others.
+
+    Raises:
+        ConfigError: Two of them contradict each other.
+    """
+    _check_at_least(values, "socket.timeout.ms", "fetch.wait.max.ms")
+    _check_at_least(values, "rebalance.quiet.max.ms", "rebalance.quiet.ms")
+    _check_tls(values)
+    _check_sasl(values)
+
+
+def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for every combination that is legal and will hurt."""
+    patience_ms = values["rebalance.max.retries"] * values["rebalance.backoff.ms"]
+    if patience_ms < values["zookeeper.session.timeout.ms"]:
+        yield (
+            f"rebalance.max.retries x rebalance.backoff.ms = {patience_ms} ms is less than "
+            f"zookeeper.session.timeout.ms = {values['zookeeper.session.timeout.ms']}: a partition of a member "
+            "that died is reported as blocked before its session can expire"
+        )
+    if values["rebalance.drain.timeout.ms"] >= _JAVA_REBALANCE_BUDGET_MS:
+        yield (
+            f"rebalance.drain.timeout.ms = {values['rebalance.drain.timeout.ms']} is {_JAVA_REBALANCE_BUDGET_MS} or "
+            "more: Java members of the group may use up their rebalance tries before a partition is released"
+        )
+    if values["zookeeper.use.ssl"] and not values["zookeeper.ssl.verify.certs"]:
+        yield "zookeeper.ssl.verify.certs is false: any server is taken for ZooKeeper"
+
+
+def _check_at_least(values: Mapping[str, Any], larger: str, smaller: str) -> None:
+    if values[larger] < values[smaller]:
+        raise ConfigError(larger, values[larger], f"at least {smaller}, which is {values[smaller]}")
+
+
+def _check_tls(values: Mapping[str, Any]) -> None:
+    for name in ("zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile"):
+        # Without this a forgotten switch would send credentials in the clear.
+        if values[name] is not None and not values["zookeeper.use.ssl"]:
+            raise ConfigError("zookeeper.use.ssl", False, f"true, since {name} is given")
+    if values["zookeeper.ssl.keyfile"] is not None and values["zookeeper.ssl.certfile"] is None:
+        raise ConfigError("zookeeper.ssl.certfile", None, "given, since zookeeper.ssl.keyfile is")
+    if values["zookeeper.ssl.keyfile.password"] is not None and values["zookeeper.ssl.keyfile"] is None:
+        raise ConfigError("zookeeper.ssl.keyfile", None, "given, since zookeeper.ssl.keyfile.password is")
+
+
+def _check_sasl(values: Mapping[str, Any]) -> None:
+    mechanism = values["zookeeper.sasl.mechanism"]
+    for name in ("zookeeper.sasl.username", "zookeeper.sasl.password"):
+        if mechanism is None and values[name] is not None:
+            raise ConfigError("zookeeper.sasl.mechanism", None, f"given, since {name} is")
+        if mechanism in ("DIGEST-MD5", "PLAIN") and values[name] is None:
+            raise ConfigError(name, None, f"given, since zookeeper.sasl.mechanism is {mechanism}")

@@ -1,0 +1,207 @@
+"""The one table of all settings: names, types, defaults, ranges, meanings.
+
+`ConsumerConfig` has one attribute for each row, and docs/CONFIGURATION.md is printed from it.
+
+Source: kafka/consumer/ConsumerConfig.scala (0.7.2, 0.8.2.2, 0.9.0.1); keys of our own are marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rebalance.subscription import check_client_id, check_group
+from zkconsumer.config_kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Kind, Text
+from zkconsumer.zookeeper_address import parse_zookeeper_address
+
+_MIB = 1024 * 1024
+_INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Key:
+    """One setting.
+
+    Attributes:
+        name: Its name in Kafka 0.8.2, or ours.
+        kind: Type, range and conversion.
+        default: Value when it is not given; None when there is none, or when `derive` makes it.
+        meaning: One sentence for the documentation.
+        name_07: Its name in Kafka 0.7, where that differs.
+        default_07: The default under `kafka.generation=0.7`, where that differs.
+        derive: Makes the default from the other settings, by their names.
+        default_text: The default in words, for the documentation, where its value does not say it.
+        required: True when there is no default and none is possible.
+        secret: True when the value must not be shown.
+        section: Where it comes from: "kafka", "0.7", "own", "zookeeper".
+    """
+
+    name: str
+    kind: Kind
+    default: object
+    meaning: str
+    name_07: str | None = None
+    default_07: object = None
+    derive: Callable[[Mapping[str, Any]], object] | None = None
+    default_text: str | None = None
+    required: bool = False
+    secret: bool = False
+    section: str = "kafka"
+
+    @property
+    def attribute(self) -> str:
+        """The name as an attribute of `ConsumerConfig`: underscores for dots."""
+        return self.name.replace(".", "_")
+
+    def default_for(self, generation: str) -> object:
+        """Return the default of a Kafka generation: "0.7", or any other word."""
+        return self.default_07 if generation == "0.7" and self.default_07 is not None else self.default
+
+
+def _as(name: str) -> dict[str, Any]:
+    """Return the fields of a key whose default is the value of another."""
+    return {"default": None, "derive": lambda settings: settings[name], "default_text": f"as `{name}`"}
+
+
+
+
+_CONNECTION = (
+    Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
+        "ZooKeeper's servers and the chroot of the cluster, once, behind the last server.",
+        name_07="zk.connect", required=True),
+    Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
+        "Name of the consumer group.", name_07="groupid", required=True),
+    Key("consumer.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
+        "Fixed name of this consumer inside the group; two live consumers must not share one.",
+        name_07="consumerid", default_text="generated"),
+    Key("client.id", Text("up to 255 of [a-zA-Z0-9._-]", check_client_id),
+        meaning="Name under which requests are sent to brokers.", **_as("group.id")),
+    Key("zookeeper.session.timeout.ms", Integer(1), 6000,
+        "ZooKeeper session time-out asked for; the server may answer with another, and that one counts.",
+        name_07="zk.sessiontimeout.ms"),
+    Key("zookeeper.connection.timeout.ms", Integer(1),
+        meaning="Longest wait for the first connection to ZooKeeper.",
+        name_07="zk.connectiontimeout.ms", **_as("zookeeper.session.timeout.ms")),
+    Key("zookeeper.sync.time.ms", Integer(0), 2000,
+        "How far a ZooKeeper follower may lag; used as the default of `rebalance.backoff.ms` only.",
+        name_07="zk.synctime.ms"),
+)
+
+_FETCHING = (
+    Key("auto.offset.reset", Choice(("smallest", "largest")), "largest",
+        "Where to start without a usable stored offset.", name_07="autooffset.reset", default_07="smallest"),
+    Key("fetch.message.max.bytes", Integer(1), _MIB,
+        "Most bytes fetched of one partition at a time; must hold the largest message.", name_07="fetch.size"),
+    Key("fetch.min.bytes", Integer(0), 1, "A broker waits until it has this many bytes to answer."),
+    Key("fetch.wait.max.ms", Integer(0), 100, "Longest wait of a broker for `fetch.min.bytes`."),
+    Key("socket.timeout.ms", Integer(1), 30_000,
+        "Longest wait for a broker's answer; at least `fetch.wait.max.ms`."),
+    Key("socket.receive.buffer.bytes", Integer(1), 65_536, "Receive buffer of a broker connection.",
+        name_07="socket.buffersize"),
+    Key("num.consumer.fetchers", Integer(1), 1, "Connections for fetching to each broker."),
+    Key("queued.max.message.chunks", Integer(1), 2, "Most fetched chunks that wait in one stream.",
+        name_07="queuedchunks.max", default_07=10),
+    Key("refresh.leader.backoff.ms", Integer(0), 200, "Wait before a lost leader is looked for again."),
+    Key("consumer.timeout.ms", Integer(-INT32_MAX - 1), -1,
+        "How long a stream waits for a message before it raises `ConsumerTimeout`; negative: for ever."),
+    Key("exclude.internal.topics", Boolean(), True, "Filters leave `__consumer_offsets` out."),
+)
+
+_COMMITTING = (
+    Key("auto.commit.enable", Boolean(), True, "Commit the done messages from time to time.",
+        name_07="autocommit.enable"),
+    Key("auto.commit.interval.ms", Integer(1), 60_000, "Time between two automatic commits.",
+        name_07="autocommit.interval.ms", default_07=10_000),
+    Key("offsets.storage", Choice(("zookeeper", "kafka"), any_case=True), "zookeeper",
+        "Where offsets are kept."),
+    Key("dual.commit.enabled", Boolean(), None, "With `offsets.storage=kafka`, commit to ZooKeeper as well.",
+        derive=lambda settings: settings["offsets.storage"] == "kafka",
+        default_text="`true` if `offsets.storage` is `kafka`"),
+    Key("offsets.channel.backoff.ms", Integer(0), 1000, "Wait before the offset coordinator is asked again."),
+    Key("offsets.channel.socket.timeout.ms", Integer(1), 10_000,
+        "Longest wait for the offset coordinator's answer."),
+    Key("offsets.commit.max.retries", Integer(0), 5, "Tries again of a failed offset commit to Kafka."),
+)
+
+_REBALANCING = (
+    Key("partition.assignment.strategy", Choice(("range", "roundrobin")), "range",
+        "How partitions are dealt; the whole group must use the same."),
+    Key("rebalance.max.retries", Integer(1), 4,
+        "After this many waits for one partition the listener and the log are told; waiting goes on.",
+        name_07="rebalance.retries.max"),
+    Key("rebalance.backoff.ms", Integer(0), meaning="Wait between two tries of a rebalance.",
+        **_as("zookeeper.sync.time.ms")),
+)
+
+_KAFKA_07 = (
+    Key("fetcher.backoff.ms", Integer(0), 1000, "Sleep after a round of fetches that brought nothing.",
+        section="0.7"),
+    Key("shallowiterator.enable", Boolean(), False, "Deliver compressed entries as they are.", section="0.7"),
+)
+
+_OWN = (
+    Key("rebalance.drain.timeout.ms", Integer(0), 3000,
+        "Longest wait for the message in hand when a partition is revoked.", section="own"),
+    Key("rebalance.quiet.ms", Integer(0), 100,
+        "Time that a change in the group may settle, jittered, before partitions are claimed.", section="own"),
+    Key("rebalance.quiet.max.ms", Integer(0), 1000, "Longest such time while changes keep coming.",
+        section="own"),
+    Key("queued.max.bytes", Integer(1, _INT64_MAX), 64 * _MIB,
+        "Most fetched bytes that wait in all streams of a connector together.", section="own"),
+    Key("decoded.max.bytes", Integer(1, _INT64_MAX), 64 * _MIB,
+        "Largest inflated size of one compressed wrapper.", section="own"),
+    Key("on.message.error", Choice(("raise", "skip", "stop")), "raise",
+        "What a stream does with a message that cannot be decoded.", section="own"),
+    Key("roundrobin.order", Choice(("0.8", "1.0")), "0.8",
+        "Order of roundrobin: `0.8` beside Java 0.8.2 to 0.11 members, `1.0` beside Java 1.0 and 1.1 members.",
+        section="own"),
+    Key("max.processing.interval.ms", Integer(1, off=True), None,
+        "Hand the partitions of a stream to others when it has not asked for a message for so long.",
+        default_text="`off`", section="own"),
+    Key("kafka.generation", Choice(("auto", "0.7", "0.8")), "auto",
+        "Which Kafka to speak to; `auto` finds it in ZooKeeper. `0.7` brings the defaults of 0.7.",
+        section="own"),
+)
+
+_ZOOKEEPER = (
+    Key("zookeeper.auth", AuthList(), (), "Credentials added to the session.", default_text="none",
+        secret=True, section="zookeeper"),
+    Key("zookeeper.acl", AclList(), (OPEN_ACL,),
+        "Who may do what with the nodes we create: `open` as Java members, `creator` for our credentials alone "
+        "(members without them are locked out), or entries like `world:anyone:r`.",
+        default_text="`open`", section="zookeeper"),
+    Key("zookeeper.use.ssl", Boolean(), False, "Speak TLS to ZooKeeper (3.5 and later).", section="zookeeper"),
+    Key("zookeeper.ssl.cafile", Text("a path"), None, "Certificates of the authorities to trust, PEM.",
+        default_text="the system's", section="zookeeper"),
+    Key("zookeeper.ssl.certfile", Text("a path"), None, "Our certificate, PEM.", default_text="none",
+        section="zookeeper"),
+    Key("zookeeper.ssl.keyfile", Text("a path"), None, "The key of our certificate, PEM.",
+        default_text="none", section="zookeeper"),
+    Key("zookeeper.ssl.keyfile.password", Text(), None, "The password of that key.", default_text="none",
+        secret=True, section="zookeeper"),
+    Key("zookeeper.ssl.verify.certs", Boolean(), True, "Refuse a server whose certificate is not trusted.",
+        section="zookeeper"),
+    Key("zookeeper.sasl.mechanism", Choice(("DIGEST-MD5", "PLAIN", "GSSAPI")), None,
+        "SASL mechanism (needs the package `pure-sasl`).", default_text="none", section="zookeeper"),
+    Key("zookeeper.sasl.username", Text(), None, "User name, for DIGEST-MD5 and PLAIN.", default_text="none",
+        section="zookeeper"),
+    Key("zookeeper.sasl.password", Text(), None, "Password, for DIGEST-MD5 and PLAIN.", default_text="none",
+        secret=True, section="zookeeper"),
+)
+
+KEYS: tuple[Key, ...] = (
+    *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_KAFKA_07, *_OWN, *_ZOOKEEPER,
+)
+
+_BY_NAME = {name: key for key in KEYS for name in (key.name, key.name_07) if name}
+
+
+def find_key(name: str) -> Key | None:
+    """Return the setting of a name of 0.8, 0.7 or ours, written with dots or underscores; None if unknown."""
+    return _BY_NAME.get(name.replace("_", "."))
+
+
+def known_names() -> list[str]:
+    """Return every name that `find_key` knows, with dots."""
+    return list(_BY_NAME)

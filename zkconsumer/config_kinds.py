@@ -1,0 +1,228 @@
+"""The kinds of values that settings have: each converts text, or a Python value, to one type, and back.
+
+`convert` raises a bare ValueError; who knows the key makes a ConfigError of it. `allowed` says in words
+what is right, for that error and for the documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+INT32_MAX = 2**31 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_ITEM = re.compile(r"(?:\\.|[^\\,])+", re.DOTALL)
+_LIST = re.compile(rf"(?:{_ITEM.pattern}(?:,{_ITEM.pattern})*)?", re.DOTALL)
+
+
+class Kind(Protocol):
+    """A type of setting."""
+
+    @property
+    def allowed(self) -> str:
+        """The values that are right, in words."""
+
+    @property
+    def python_type(self) -> object:
+        """The type of a converted value."""
+
+    def convert(self, value: object) -> object:
+        """Return the typed value; ValueError when it is not allowed."""
+
+    def format(self, value: object) -> str:
+        """Return the text of a converted value, which converts back to it."""
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number in a range; with `off`, also the word off, which is None."""
+
+    least: int
+    most: int = INT32_MAX
+    off: bool = False
+
+    @property
+    def allowed(self) -> str:
+        span = f"from {self.least} to {self.most}" if self.least > -INT32_MAX else f"up to {self.most}"
+        return f"an integer {span}" + (" or off" if self.off else "")
+
+    @property
+    def python_type(self) -> object:
+        return int | None if self.off else int
+
+    def convert(self, value: object) -> int | None:
+        if isinstance(value, str):
+            value = value.strip()
+            if self.off and value == "off":
+                return None
+            if not _INTEGER.fullmatch(value):
+                raise ValueError
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= self.most:
+            raise ValueError
+        return value
+
+    def format(self, value: object) -> str:
+        return "off" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """true or false, in lower case as Kafka demands, or Python's own."""
+
+    allowed: str = "true or false"
+    python_type: object = bool
+
+    def convert(self, value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        words = {"true": True, "false": False}
+        if not isinstance(value, str) or value.strip() not in words:
+            raise ValueError
+        return words[value.strip()]
+
+    def format(self, value: object) -> str:
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words; with `any_case`, in any case, and then stored in lower case."""
+
+    words: tuple[str, ...]
+    any_case: bool = False
+    python_type: object = str
+
+    @property
+    def allowed(self) -> str:
+        return ", ".join(self.words[:-1]) + f" or {self.words[-1]}"
+
+    def convert(self, value: object) -> str:
+        word = str(value).strip() if isinstance(value, str | int | float) else ""
+        word = word.lower() if self.any_case else word
+        if word not in self.words:
+            raise ValueError
+        return word
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text that a check accepts; the check raises ValueError with the reason, or returns."""
+
+    allowed: str = "text"
+    check: Callable[[str], object] | None = None
+    python_type: object = str
+
+    def convert(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        if self.check is not None:
+            self.check(value)
+        return value
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+class ZooKeeperAuth(NamedTuple):
+    """A credential to add to the session, as ZooKeeper's `addauth` takes it; not shown in a repr."""
+
+    scheme: str
+    credential: str
+
+    def __repr__(self) -> str:
+        return f"ZooKeeperAuth(scheme={self.scheme!r}, credential='***')"
+
+
+class ZooKeeperAcl(NamedTuple):
+    """One entry of the access control list of nodes we create; permissions are letters of `cdrwa`."""
+
+    scheme: str
+    id: str
+    permissions: str
+
+
+OPEN_ACL = ZooKeeperAcl("world", "anyone", "cdrwa")
+CREATOR_ACL = ZooKeeperAcl("auth", "", "cdrwa")
+_ACL_WORDS = {"open": OPEN_ACL, "creator": CREATOR_ACL}
+
+
+@dataclass(frozen=True)
+class AuthList:
+    r"""`scheme:credential` items between commas; a comma or backslash inside one has a backslash before it."""
+
+    allowed: str = r"scheme:credential, several between commas (a comma inside is written \,)"
+    python_type: object = tuple[ZooKeeperAuth, ...]
+
+    def convert(self, value: object) -> tuple[ZooKeeperAuth, ...]:
+        return tuple(self._item(item) for item in _items(value))
+
+    def _item(self, item: object) -> ZooKeeperAuth:
+        scheme, credential = item.split(":", 1) if isinstance(item, str) and ":" in item else _pair(item)
+        if not scheme.isalnum() or not credential:
+            raise ValueError
+        return ZooKeeperAuth(scheme, credential)
+
+    def format(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return ",".join(_escape_item(f"{scheme}:{credential}") for scheme, credential in value)
+
+
+@dataclass(frozen=True)
+class AclList:
+    """`scheme:id:permissions` items between commas, or the words open and creator for the usual ones."""
+
+    allowed: str = "open, creator, or scheme:id:permissions (letters of cdrwa), several between commas"
+    python_type: object = tuple[ZooKeeperAcl, ...]
+
+    def convert(self, value: object) -> tuple[ZooKeeperAcl, ...]:
+        entries = tuple(self._item(item) for item in _items(value))
+        if not entries:
+            raise ValueError
+        return entries
+
+    def _item(self, item: object) -> ZooKeeperAcl:
+        if isinstance(item, str) and item in _ACL_WORDS:
+            return _ACL_WORDS[item]
+        if isinstance(item, str):
+            scheme, separator, rest = item.partition(":")
+            identity, last, permissions = rest.rpartition(":")
+            if not separator or not last:
+                raise ValueError
+        elif isinstance(item, tuple) and len(item) == 3 and all(isinstance(part, str) for part in item):
+            scheme, identity, permissions = item
+        else:
+            raise ValueError
+        if not scheme.isalnum() or not permissions or set(permissions) - set("cdrwa"):
+            raise ValueError
+        return ZooKeeperAcl(scheme, identity, permissions)
+
+    def format(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return ",".join(_escape_item(":".join(entry)) for entry in value)
+
+
+def _items(value: object) -> Iterable[object]:
+    if not isinstance(value, str):
+        if isinstance(value, list | tuple):
+            return value
+        raise ValueError
+    if not _LIST.fullmatch(value):
+        raise ValueError
+    return [re.sub(r"\\(.)", r"\1", item, flags=re.DOTALL).lstrip() for item in _ITEM.findall(value)]
+
+
+def _pair(item: object) -> tuple[str, str]:
+    if isinstance(item, tuple) and len(item) == 2 and all(isinstance(part, str) for part in item):
+        return item
+    raise ValueError
+
+
+def _escape_item(text: str) -> str:
+    return text.replace("\\", "\\\\").replace(",", "\\,")

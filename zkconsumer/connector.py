@@ -1,0 +1,239 @@
+"""ConsumerConnector: a member of a consumer group, as applications see it.
+
+Wires the coordinator (who owns what), the delivery (fetchers and streams) and the offsets together and owns their
+lifecycle; it decides nothing. Rule: every call ends, and nothing is left behind by `shutdown`.
+
+Source: kafka.consumer.ZookeeperConsumerConnector, 0.8.2.2; docs/SEMANTICS.md.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from rebalance.lease import Lease, lease_clock
+from rebalance.subscription import Subscription, check_topic, thread_ids
+from simpleconsumer.types import TopicPartition
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import CommitFailed, ConnectorClosed, MessageStreamsExist, NotSupported
+from zkconsumer.filters import TopicFilter
+from zkconsumer.membership import Membership
+from zkconsumer.status import ConnectorStatus
+from zkconsumer.stream import KafkaStream
+
+__all__ = ["ConsumerConnector", "new_consumer_id"]
+
+Decoder = Callable[[bytes], Any]
+_CLOSE_S = 5.0
+"""Longest wait for threads and for ZooKeeper's goodbye, beyond the time-out that the caller gives."""
+
+
+def new_consumer_id(config: ConsumerConfig) -> str:
+    """The id of a member: `<group>_<consumer.id>`, or `<group>_<host>-<millis>-<8 hex>` without a configured one."""
+    name = config.consumer_id or f"{socket.gethostname()}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"
+    return f"{config.group_id}_{name}"
+
+
+class ConsumerConnector:
+    """A member of a consumer group.
+
+    Args:
+        config: settings.
+        listener: any object with some of the methods of `RebalanceListener`; called on a thread of its own.
+
+    Nothing is connected before streams are created. As a context manager it shuts down at the end of the block: a
+    clean end counts the message in hand as done, an exception does not.
+
+    Threads: every method may be called from any thread, `shutdown` from signal handlers and from the loop over a
+        stream too.
+    """
+
+    def __init__(self, config: ConsumerConfig, listener: object | None = None) -> None:
+        if not isinstance(config, ConsumerConfig):
+            raise TypeError(f"config is {config!r}; it must be a ConsumerConfig(zookeeper_connect, group_id, ...)")
+        _refuse_unsupported(config)
+        self.config = config
+        self.consumer_id = new_consumer_id(config)
+        self._listener = listener
+        self._state = threading.RLock()
+        self._created = False
+        self._closing = False
+        self._closed = threading.Event()
+        self._member: Membership | None = None
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def create_message_streams(
+        self,
+        topic_counts: Mapping[str, int],
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> dict[str, list[KafkaStream]]:
+        """Streams of each topic, as many as asked for; back when each assigned partition is positioned or blocked.
+
+        Args:
+            topic_counts: topic -> number of streams (at least 1). Empty is fine: a member that owns nothing.
+            key_decoder, value_decoder: bytes -> object, for keys and values that are there.
+
+        Raises:
+            MessageStreamsExist: streams were created before.
+            ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`.
+            RebalanceError: the group cannot be joined (missing chroot, foreign generation; a consumer id that another
+                session still has after one and a half session time-outs, 5 s at least).
+        """
+        if not isinstance(topic_counts, Mapping):
+            raise TypeError(
+                f"topic_counts is {topic_counts!r}; it must map topics to numbers of streams, as {{'clicks': 2}}"
+            )
+        for topic in topic_counts:
+            check_topic(topic)
+        subscription = Subscription.static(topic_counts)
+
+        def build(lease: Lease) -> dict[tuple[str, str], KafkaStream]:
+            return {
+                (topic, thread_id): self._stream(thread_id, lease, key_decoder, value_decoder)
+                for topic, count in topic_counts.items()
+                for thread_id in thread_ids(self.consumer_id, count)
+            }
+
+        streams = self._join(subscription, build)
+        return {
+            topic: [streams[topic, thread_id] for thread_id in thread_ids(self.consumer_id, count)]
+            for topic, count in topic_counts.items()
+        }
+
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        num_streams: int = 1,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> list[KafkaStream]:
+        """Streams that share all topics the filter lets through, now and later.
+
+        Args and Raises as for `create_message_streams`.
+        """
+        if not isinstance(topic_filter, TopicFilter):
+            raise TypeError(f"topic_filter is {topic_filter!r}; it must be a Whitelist or a Blacklist")
+        ids = thread_ids(self.consumer_id, num_streams)
+
+        def build(lease: Lease) -> dict[tuple[str, str], KafkaStream]:
+            return {("", thread_id): self._stream(thread_id, lease, key_decoder, value_decoder) for thread_id in ids}
+
+        streams = self._join(topic_filter.subscription(num_streams), build)
+        return [streams["", thread_id] for thread_id in ids]
+
+    def _stream(
+        self, thread_id: str, lease: Lease, key_decoder: Decoder | None, value_decoder: Decoder | None
+    ) -> KafkaStream:
+        return KafkaStream(thread_id, self.config, lease, lease_clock, key_decoder, value_decoder)
+
+    def _join(
+        self, subscription: Subscription, build: Callable[[Lease], dict[tuple[str, str], KafkaStream]]
+    ) -> dict[tuple[str, str], KafkaStream]:
+        with self._state:
+            if self._closing:
+                raise ConnectorClosed
+            if self._created:
+                raise MessageStreamsExist
+            self._created = True
+        lease = Lease()
+        streams = build(lease)
+        member = Membership(self.config, self.consumer_id, subscription, lease, streams, self._listener)
+        self._member = member
+        try:
+            member.join_group()
+        except BaseException:
+            self._shutdown(0.0, is_hand_done=False)
+            raise
+        return streams
+
+    # -- offsets -----------------------------------------------------------------------------------------------------
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Store positions and wait for the result, at most as long as a session lasts.
+
+        Args:
+            offsets: partition -> next offset to consume, owned partitions only; may set an offset back. Without it
+                everything done, and the message in hand of streams that this thread was the last to read.
+
+        Raises:
+            CommitFailed: names each partition that was not stored, and why.
+            ValueError: an offset that is no integer from 0 to 2^63-1.
+            ConnectorClosed: after shutdown.
+        """
+        member = self._member
+        # Until shutdown is over the listener may still commit what it is told to be revoked.
+        if self._closed.is_set() or (self._closing and not (member and member.listening.is_current_thread)):
+            raise ConnectorClosed
+        if member is not None:
+            member.commit(offsets, threading.get_ident())
+        elif offsets:
+            raise CommitFailed(dict.fromkeys(offsets, "this member has not joined the group; create its streams first"))
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def status(self) -> ConnectorStatus:
+        """What this member is doing, as a frozen value."""
+        member = self._member
+        if member is None or self._closed.is_set():
+            state = "closed" if self._closing else "created"
+            error = str(member.coordinator.error) if member is not None and member.coordinator.error else None
+            return ConnectorStatus(self.consumer_id, state, 0.0, 0, (), (), (), None, 0.0, (), error)
+        return member.status()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Leave the group: finish, commit (with auto-commit on), give everything back.
+
+        Waits for the messages in hand of other threads' streams; what is still in hand at the time-out stays
+        uncommitted and comes again elsewhere. The message in hand of a stream that this thread was the last to read
+        counts as done. A second call waits for the first and does nothing more.
+
+        Args:
+            timeout: seconds; by default `rebalance.drain.timeout.ms`.
+        """
+        wait_s = self.config.rebalance_drain_timeout_ms / 1000 if timeout is None else max(0.0, timeout)
+        self._shutdown(wait_s)
+
+    def _shutdown(self, wait_s: float, *, is_hand_done: bool = True) -> None:
+        with self._state:
+            first, self._closing = not self._closing, True
+        if first:
+            try:
+                if self._member is not None:
+                    self._member.leave_group(wait_s, threading.get_ident(), is_hand_done)
+            finally:
+                self._closed.set()
+        elif threading.current_thread() is not threading.main_thread():
+            # A signal handler that interrupts the first call runs on its thread: waiting there would be for ever.
+            self._closed.wait(wait_s + _CLOSE_S)
+
+    def __enter__(self) -> ConsumerConnector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        wait_s = self.config.rebalance_drain_timeout_ms / 1000
+        self._shutdown(wait_s, is_hand_done=kind is None)
+
+    # The spellings of the JVM.
+    createMessageStreams = create_message_streams  # noqa: N815
+    createMessageStreamsByFilter = create_message_streams_by_filter  # noqa: N815
+    commitOffsets = commit_offsets  # noqa: N815
+
+
+def _refuse_unsupported(config: ConsumerConfig) -> None:
+    if config.kafka_generation == "0.7":
+        raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")
+    if config.offsets_storage == "kafka":
+        raise NotSupported("offsets.storage=kafka", "offsets are kept in ZooKeeper in this release")
+    if config.dual_commit_enabled:
+        raise NotSupported("dual.commit.enabled=true", "offsets are kept in ZooKeeper alone in this release")

@@ -1,0 +1,323 @@
+"""From a claimed partition to messages in its stream, and back: what the coordinator commands.
+
+The coordinator decides who owns what; this starts and ends the flows, finds leaders, runs the fetchers and knows how
+far the application is. Rules:
+- No call but `stop` and `close` waits for anything; what takes time reports through a callback.
+- Each ownership has a flow of its own. Ending it is final: no answer, chunk or message of it reaches anybody later.
+- A position that was told as final never counts again.
+
+Source: docs/SEMANTICS.md; kafka.consumer.ConsumerFetcherManager (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from rebalance.assignment import java_string_hash
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.brokers import BrokerDirectory, LeaderFinder
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.fetch_state import FetchState, Need
+from zkconsumer.fetcher import Fetcher, FetchTask
+from zkconsumer.flow import ByteBudget, Flow, Wakeup
+from zkconsumer.stream import KafkaStream, LeaseView
+
+__all__ = ["Delivery", "PartitionStatus"]
+
+log = logging.getLogger(__name__)
+
+Partition = tuple[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """How one partition stands.
+
+    Attributes:
+        position: Next offset that is not done.
+        fetch_offset: Next offset to fetch.
+        high_watermark: Log end as the leader last told it, None before.
+        queued_chunks, queued_bytes: On their way to the stream, the chunk being read included.
+        leader: Broker it is fetched from; None while that is being found out.
+        last_error: What holds it up, None when nothing does.
+        answer_age_s: Seconds since the last good answer of a leader, None before the first.
+    """
+
+    position: int
+    fetch_offset: int
+    high_watermark: int | None
+    queued_chunks: int
+    queued_bytes: int
+    leader: Broker | None
+    last_error: str | None
+    answer_age_s: float | None
+
+
+class Delivery:
+    """Fetches what the coordinator started, and delivers it to the streams.
+
+    Args:
+        streams: All streams of the connector.
+        stream_of: The stream of (topic, thread id).
+        lease: Unused here but by the streams; kept for the status.
+        clock: Seconds; the clock of the lease.
+        out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
+
+    Threads: `resolve`, `start`, `drain`, `expire_drain` and `abandon` belong to the coordinator; the rest may be
+        called from any thread. `done` callbacks come from any thread and must return at once.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        streams: Collection[KafkaStream],
+        stream_of: Callable[[str, str], KafkaStream],
+        brokers: BrokerDirectory,
+        lease: LeaseView,
+        clock: Callable[[], float],
+        out_of_range: Callable[[TopicPartition], None] = lambda partition: None,
+    ) -> None:
+        self._config = config
+        self._out_of_range = out_of_range
+        self._streams = tuple(streams)
+        self._stream_of = stream_of
+        self._lease = lease
+        self._clock = clock
+        self._budget = ByteBudget(config.queued_max_bytes)
+        self._tasks: dict[TopicPartition, FetchTask] = {}
+        self._finder = LeaderFinder(
+            brokers, self._leader_found, config.refresh_leader_backoff_ms, clock, config.client_id
+        )
+        # Reentrant: a signal handler may close while the same thread is closing.
+        self._lock = threading.RLock()
+        self._fetchers: dict[tuple[Broker, int], Fetcher] = {}
+        self._is_stopping = False
+        self._is_closed = False
+        self._held_since: dict[str, tuple[object, float]] = {}
+
+    # -- the coordinator's commands ------------------------------------------------------------------------------------
+
+    def resolve(self, partition: Partition, policy: str, done: Callable[[int], None]) -> None:
+        """Ask the leader where the log begins (`smallest`) or ends (`largest`), until it answers or `abandon`."""
+        name = TopicPartition(*partition)
+        state = FetchState(name, 0, self._config.fetch_message_max_bytes, Need.RESOLVE)
+        self._put(FetchTask(state, None, policy, done))
+
+    def start(self, partition: Partition, thread_id: str, offset: int) -> None:
+        """Fetch from an offset and deliver to the stream of a thread."""
+        name = TopicPartition(*partition)
+        flow = Flow(name, offset, self._stream_of(name.topic, thread_id), self._budget)
+        state = FetchState(name, offset, self._config.fetch_message_max_bytes)
+        self._put(FetchTask(state, flow, self._config.auto_offset_reset))
+        if self._is_stopping:  # said by another thread meanwhile
+            flow.end()
+
+    def drain(self, partition: Partition, done: Callable[[int], None]) -> None:
+        """Stop a partition after the message in hand; `done` hears its final position, once, perhaps before return."""
+        self._finder.forget(TopicPartition(*partition))
+        self._flow(partition).end(done)
+
+    def expire_drain(self, partition: Partition) -> int:
+        """Wait no longer for the message in hand; return the final position, without that message."""
+        return self._flow(partition).cancel()
+
+    def abandon(self, partition: Partition) -> int | None:
+        """Deliver nothing more at once; return the position up to which all is done, None when it was not started."""
+        task = self._tasks.pop(TopicPartition(*partition), None)
+        self._finder.forget(TopicPartition(*partition))
+        if task is None:
+            return None
+        task.is_cancelled = True
+        return None if task.flow is None else task.flow.cancel()
+
+    def fail(self, error: Exception) -> None:
+        """Raise this on every stream from now on, and deliver nothing more."""
+        for stream in self._streams:
+            stream.fail(error)
+        self._is_stopping = True
+        for flow in self._flows().values():
+            flow.end()
+
+    def _put(self, task: FetchTask) -> None:
+        before = self._tasks.get(task.state.partition)
+        if before is not None:
+            before.is_cancelled = True
+            if before.flow is not None:
+                before.flow.cancel()
+        self._tasks[task.state.partition] = task
+        self._finder.look_for(task.state.partition, is_new=True)
+
+    def _flow(self, partition: Partition) -> Flow:
+        task = self._tasks.get(TopicPartition(*partition))
+        if task is None or task.flow is None:
+            raise KeyError(f"{partition[0]}/{partition[1]} was not started")
+        return task.flow
+
+    def _flows(self) -> dict[TopicPartition, Flow]:
+        """Return the flows that count: started and not told as final."""
+        tasks = list(self._tasks.items())
+        return {name: task.flow for name, task in tasks if task.flow is not None and not task.flow.is_settled}
+
+    # -- positions -----------------------------------------------------------------------------------------------------
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return partition -> next offset that is not done, of all that was started and not ended."""
+        return {name: flow.done_position() for name, flow in self._flows().items()}
+
+    def explicit_positions(self, reader: int) -> dict[TopicPartition, int]:
+        """Return `positions()`, counting what the thread `reader` has in hand as done."""
+        return {name: _explicit_position(flow, reader) for name, flow in self._flows().items()}
+
+    def mark_committed(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Take note of what the application committed: it is done, for a drain that waits, too."""
+        flows = self._flows()
+        for name, position in positions.items():
+            flow = flows.get(TopicPartition(*name))
+            if flow is not None:
+                flow.committed = position
+                flow.settle_if_done()
+
+    def partition_status(self) -> dict[TopicPartition, PartitionStatus]:
+        """Return how each started partition stands."""
+        now = self._clock()
+        return {
+            name: _status(task.state, task.flow, task.is_placed, now)
+            for name, task in list(self._tasks.items())
+            if task.flow is not None and not task.flow.is_settled
+        }
+
+    def queued_bytes(self) -> int:
+        """Return what all queued chunks take, against `queued.max.bytes`."""
+        return self._budget.charged_bytes()
+
+    def stuck_streams(self, now: float) -> list[str]:
+        """Return the thread ids whose application has had one message for more than `max.processing.interval.ms`.
+
+        The time runs from the first call that saw the message, so call it from time to time.
+        """
+        limit_ms = self._config.max_processing_interval_ms
+        stuck = []
+        for stream in self._streams:
+            message = stream.handed
+            seen, since = self._held_since.get(stream.thread_id, (None, now))
+            if message is None or message is not seen:
+                self._held_since[stream.thread_id] = (message, now)
+            elif limit_ms is not None and now - since > limit_ms / 1000:
+                stuck.append(stream.thread_id)
+        return stuck
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def stop(self, reader: int | None, deadline: float, is_hand_done: bool = True) -> dict[TopicPartition, int]:
+        """End all streams and return the final positions.
+
+        What the thread `reader` has in hand counts as done if `is_hand_done`, and is not waited for either way: it is
+        the thread that calls. For what others have in hand this waits until the deadline, and leaves out what is in
+        hand then.
+        """
+        for stream in self._streams:
+            stream.end()
+        self._is_stopping = True
+        self._finder.stop()
+        flows = self._flows()
+        finished = Wakeup()
+        for flow in flows.values():
+            flow.committed = max(flow.committed, _explicit_position(flow, reader if is_hand_done else None))
+            flow.end(lambda _: finished.wake())
+        while any(_is_in_hand(flow, reader) for flow in flows.values()):
+            if not finished.wait(deadline - self._clock()):
+                break
+        return {name: flow.cancel() for name, flow in flows.items()}
+
+    def close(self, deadline: float) -> None:
+        """End all threads and connections; those that do not end by the deadline are left to end by themselves."""
+        self._finder.stop()
+        with self._lock:
+            self._is_closed = True
+            fetchers = list(self._fetchers.values())
+            self._fetchers.clear()
+        for task in list(self._tasks.values()):
+            task.is_cancelled = True
+        for fetcher in fetchers:
+            fetcher.stop()
+        for fetcher in fetchers:
+            if not fetcher.join(deadline - self._clock()):
+                log.warning("the fetcher of broker %d is still busy after the time for closing", fetcher.broker.id)
+        self._finder.join(deadline - self._clock())
+
+    # -- leaders and fetchers ------------------------------------------------------------------------------------------
+
+    def _leader_found(self, partition: TopicPartition, broker: Broker) -> None:
+        """Give a partition to the fetcher of its leader (on the finder's thread)."""
+        task = self._tasks.get(partition)
+        if task is None or not task.is_wanted:
+            return
+        count = self._config.num_consumer_fetchers
+        number = abs(31 * java_string_hash(partition.topic) + int(partition.partition)) % count
+        with self._lock:
+            if self._is_closed or task.is_placed:
+                return
+            task.is_placed = True
+            fetcher = self._fetchers.get((broker, number))
+            if fetcher is None:
+                fetcher = self._fetchers[broker, number] = self._new_fetcher(broker, number)
+                fetcher.start()
+            fetcher.add(task)
+
+    def _new_fetcher(self, broker: Broker, number: int) -> Fetcher:
+        name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"
+        return Fetcher(
+            broker, self._config, self._budget, self._clock, name,
+            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range,
+        )
+
+    def _count_fetchers(self) -> int:
+        return len(self._fetchers)
+
+    def _leader_lost(self, task: FetchTask, denied_by: int | None) -> None:
+        if task.is_wanted and self._tasks.get(task.state.partition) is task:
+            self._finder.look_for(task.state.partition, denied_by)
+
+    def _is_idle(self, fetcher: Fetcher) -> bool:
+        """Return True, and forget the fetcher, if it still has nothing to do."""
+        with self._lock:
+            if fetcher.tasks():
+                return False
+            for key, known in list(self._fetchers.items()):
+                if known is fetcher:
+                    del self._fetchers[key]
+        return True
+
+
+def _explicit_position(flow: Flow, reader: int | None) -> int:
+    """Return the done position, counting what the thread has in hand, if it was really handed over."""
+    hand = flow.in_hand
+    if hand is not None and flow.stream.reader == reader and flow.stream.handed is hand:
+        return hand.next_offset
+    return flow.done_position()
+
+
+def _is_in_hand(flow: Flow, reader: int | None) -> bool:
+    """Return True while an application thread other than `reader`, and one that lives, works on a message."""
+    hand = flow.in_hand
+    if hand is None or hand.next_offset <= flow.committed or flow.stream.reader == reader:
+        return False
+    return flow.stream.reader in sys._current_frames()
+
+
+def _status(state: FetchState, flow: Flow, is_placed: bool, now: float) -> PartitionStatus:
+    chunks = list(flow.chunks)
+    return PartitionStatus(
+        position=flow.done_position(),
+        fetch_offset=state.offset,
+        high_watermark=state.high_watermark if state.high_watermark >= 0 else None,
+        queued_chunks=len(chunks),
+        queued_bytes=sum(chunk.size_bytes for chunk in chunks),
+        leader=state.leader if is_placed else None,
+        last_error=flow.failure or state.error,
+        answer_age_s=None if state.answered_at is None else now - state.answered_at,
+    )

@@ -1,0 +1,172 @@
+"""What users of the consumer may have to catch.
+
+    ZkConsumerError
+    ├── ConfigError          a setting with a value that is not allowed (a ValueError)
+    ├── NotSupported         a legal setting, or a cluster, that this release does not serve
+    ├── ZooKeeperUnavailable no ZooKeeper within zookeeper.connection.timeout.ms
+    ├── ConsumerTimeout      no message within consumer.timeout.ms; iterating again goes on
+    ├── MessageStreamsExist  streams were created once already
+    ├── ConcurrentStreamUse  two threads read one stream at the same time
+    ├── DecoderFailed        the application's decoder raised on one message; iterating again goes on
+    ├── PartitionStopped     one partition cannot be read further; iterating again goes on with the others
+    ├── StreamFailed         the stream has ended by a fault; the same error stands in status()
+    ├── CommitFailed         some partitions could not be committed; the others were
+    └── ConnectorClosed      the call came after shutdown
+
+The packages below raise through: `simpleconsumer.errors.MessageError` for one bad message,
+`rebalance.errors.RebalanceError` for the group.
+"""
+
+# The names say what happened; an "Error" behind each would only repeat the tree above.
+# ruff: noqa: N818
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_SHOWN_PARTITIONS = 5
+
+
+class ZkConsumerError(Exception):
+    """Root of everything this package raises of its own."""
+
+
+class ConfigError(ZkConsumerError, ValueError):
+    """A setting that is missing, given twice, or has a value that is not allowed.
+
+    Attributes:
+        key: Name of the setting, as in Kafka 0.8.
+        value: What was given; None when nothing was; `***` in place of a secret.
+        allowed: What would have been right, such as `an integer from 1 to 65535`.
+    """
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        super().__init__(key, value, allowed)
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.key} is not set; it must be {self.allowed}"
+        return f"{self.key} is {self.value!r}; it must be {self.allowed}"
+
+
+class NotSupported(ZkConsumerError):
+    """Something that is legal in Kafka and that this release does not do."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.what} is not supported: {self.reason}"
+
+
+class ZooKeeperUnavailable(ZkConsumerError):
+    """No server of the ensemble could be reached in time.
+
+    Attributes:
+        hosts: The connection string.
+        timeout_s: How long was waited.
+    """
+
+    def __init__(self, hosts: str, timeout_s: float) -> None:
+        super().__init__(hosts, timeout_s)
+        self.hosts = hosts
+        self.timeout_s = timeout_s
+
+    def __str__(self) -> str:
+        return f"no ZooKeeper server answered at {self.hosts} within {self.timeout_s:g} s"
+
+
+class ConsumerTimeout(ZkConsumerError):
+    """No message came within `consumer.timeout.ms`; the stream is intact and can be iterated again."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        super().__init__(timeout_ms)
+        self.timeout_ms = timeout_ms
+
+    def __str__(self) -> str:
+        return f"no message within consumer.timeout.ms = {self.timeout_ms}"
+
+
+class MessageStreamsExist(ZkConsumerError):
+    """A connector creates its streams once."""
+
+    def __str__(self) -> str:
+        return "this connector has created its streams already; another set needs another connector"
+
+
+class ConcurrentStreamUse(ZkConsumerError):
+    """One stream belongs to one thread at a time."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.stream = stream
+
+    def __str__(self) -> str:
+        return f"stream {self.stream} is being read by another thread"
+
+
+class DecoderFailed(ZkConsumerError):
+    """A key or value decoder raised on one message; what it raised is the `__cause__`."""
+
+    def __init__(self, topic: str, partition: int | str, offset: int) -> None:
+        super().__init__(topic, partition, offset)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+    def __str__(self) -> str:
+        cause = "" if self.__cause__ is None else f": {type(self.__cause__).__name__}: {self.__cause__}"
+        return f"{self.topic}/{self.partition} at {self.offset}: the decoder failed{cause}"
+
+
+class PartitionStopped(ZkConsumerError):
+    """One partition that cannot be read further; raised once, and then named by status()."""
+
+    def __init__(self, topic: str, partition: int | str, offset: int, reason: str) -> None:
+        super().__init__(topic, partition, offset, reason)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition} at {self.offset}: stopped: {self.reason}"
+
+
+class StreamFailed(ZkConsumerError):
+    """A stream that has ended by a fault; what caused it is its `__cause__`, too."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the stream has ended: {self.reason}"
+
+
+class CommitFailed(ZkConsumerError):
+    """Partitions whose offset could not be committed; those not named were committed.
+
+    Attributes:
+        reasons: (topic, partition) -> why, a clause or the error itself.
+    """
+
+    def __init__(self, reasons: Mapping[tuple[str, int | str], object]) -> None:
+        self.reasons = dict(reasons)
+        super().__init__(self.reasons)
+
+    def __str__(self) -> str:
+        rows = [f"{topic}/{part}: {why}" for (topic, part), why in list(self.reasons.items())[:_SHOWN_PARTITIONS]]
+        more = len(self.reasons) - len(rows)
+        return f"not committed: {'; '.join(rows)}" + (f"; and {more} more" if more > 0 else "")
+
+
+class ConnectorClosed(ZkConsumerError):
+    """The connector was shut down before, or during, the call."""
+
+    def __str__(self) -> str:
+        return "the connector is shut down"

@@ -1,0 +1,287 @@
+"""Where the fetching of each partition stands, what to ask next, and what each answer means.
+
+Pure: time comes in as `now`; nothing is sent from here. Rules, and which failure each prevents:
+- An answer counts only for the very position that was asked for: a late one is dropped, not delivered twice.
+- One partition's error touches that partition: it is asked again later, the others at once.
+- No answer moves a position but a message set, or a range that the leader confirmed. "Out of range" alone does not:
+  a broker that has just become leader, or one that is restarting, says so of positions that are good.
+- A message that does not fit is asked for with its own size; bounded by the byte budget of the connector.
+
+Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple
+
+from simpleconsumer.errors import BrokenFraming, broker_error
+from simpleconsumer.message_set import shallow_end
+from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
+
+__all__ = [
+    "BROKEN_TRIES",
+    "SMALLEST_SHARE_BYTES",
+    "Candidate",
+    "FetchState",
+    "Need",
+    "Outcome",
+    "RangeCheck",
+    "Verdict",
+    "check_range",
+    "judge",
+    "poll_wait_ms",
+    "share_out",
+]
+
+BROKEN_TRIES: Final = 3
+"""How often a set with impossible sizes is fetched again before the partition is given up."""
+SMALLEST_SHARE_BYTES: Final = 16 * 1024
+"""Least that a partition is asked for when many share the byte budget; a larger message is asked for by itself."""
+LONGEST_BACKOFF_S: Final = 10.0
+_SHORTEST_POLL_MS: Final = 5
+_ENTRY = Struct(">qi")
+
+
+class Need(enum.Enum):
+    """What a partition has to ask its leader next."""
+
+    RESOLVE = "start position"
+    END_CHECK = "log end after a leader change"
+    RANGE_CHECK = "range after out-of-range"
+    FETCH = "messages"
+    NOTHING = "stopped"
+
+
+class Outcome(enum.Enum):
+    """What an answer about one partition comes to."""
+
+    CHUNK = "messages"
+    NOTHING = "no messages yet"
+    GROW = "the next message does not fit, ask with a larger size"
+    TOO_LARGE = "the next message is larger than the limit"
+    BROKEN = "impossible sizes"
+    CHECK_RANGE = "the broker calls the position out of range"
+    FIND_LEADER = "another broker leads"
+    BACK_OFF = "ask again later"
+
+
+class Verdict(NamedTuple):
+    """What to do with an answer.
+
+    Attributes:
+        valid_bytes: CHUNK: length of the whole entries.
+        next_offset: CHUNK, TOO_LARGE: offset behind what the answer is about.
+        offset: TOO_LARGE: offset of the message.
+        size_bytes: GROW: what to ask for; TOO_LARGE: what the message takes.
+        reason: A clause for the log and the status, for every outcome that is no progress.
+    """
+
+    outcome: Outcome
+    valid_bytes: int = 0
+    next_offset: int = -1
+    offset: int = -1
+    size_bytes: int = 0
+    reason: str = ""
+
+
+def judge(answer: FetchedPartition, asked_bytes: int, largest_bytes: int) -> Verdict:
+    """Return what the answer to a fetch of one partition means.
+
+    Args:
+        asked_bytes: The size that was asked for.
+        largest_bytes: The largest size that may ever be asked for.
+    """
+    code = answer.error_code
+    if code:
+        row = broker_error(code)
+        reason = f"{row.name} (code {code}): {row.meaning}"
+        if code == 1:
+            return Verdict(Outcome.CHECK_RANGE, reason=reason)
+        return Verdict(Outcome.FIND_LEADER if code in (3, 5, 6) else Outcome.BACK_OFF, reason=reason)
+    if not answer.message_set:
+        return Verdict(Outcome.NOTHING)
+    try:
+        valid_bytes, next_offset, _ = shallow_end(answer.message_set)
+    except BrokenFraming as error:
+        return Verdict(Outcome.BROKEN, reason=str(error))
+    if next_offset is None:
+        return _does_not_fit(answer, asked_bytes, largest_bytes)
+    return Verdict(Outcome.CHUNK, valid_bytes, next_offset)
+
+
+def _does_not_fit(answer: FetchedPartition, asked_bytes: int, largest_bytes: int) -> Verdict:
+    """Return the verdict on a set that holds not even one whole entry."""
+    if len(answer.message_set) < _ENTRY.size:
+        offset, needed = -1, asked_bytes * 2
+        size = f"its size is not within the {len(answer.message_set)} bytes that came"
+    else:
+        offset, value_bytes = _ENTRY.unpack_from(answer.message_set)
+        needed = value_bytes + _ENTRY.size
+        size = f"it takes {needed} bytes"
+    if needed <= asked_bytes:
+        # The broker sent less than it was asked for, and less than one entry: its log ends in a cut-off message.
+        return Verdict(Outcome.BROKEN, reason=f"{len(answer.message_set)} bytes came of an entry of {needed}")
+    reason = f"the message at {offset} does not fit into {asked_bytes} bytes: {size}"
+    if needed > largest_bytes and (offset >= 0 or asked_bytes >= largest_bytes):
+        reason += f", and the limit is {largest_bytes}"
+        return Verdict(Outcome.TOO_LARGE, next_offset=offset + 1, offset=offset, size_bytes=needed, reason=reason)
+    return Verdict(Outcome.GROW, size_bytes=min(needed, largest_bytes), reason=reason)
+
+
+class RangeCheck(NamedTuple):
+    """What the range of a log says about a position.
+
+    Attributes:
+        offset: Where to go on.
+        is_reset: True when that is another place than the position.
+    """
+
+    offset: int
+    is_reset: bool
+
+
+def check_range(position: int, earliest: int, latest: int, policy: str) -> RangeCheck:
+    """Return where to go on after a broker called the position out of range.
+
+    Inside the range that the leader itself states, the position is kept: the error was passing.
+
+    Args:
+        policy: `smallest` or `largest` (auto.offset.reset).
+    """
+    if earliest <= position <= latest:
+        return RangeCheck(position, False)
+    return RangeCheck(earliest if policy == "smallest" else latest, True)
+
+
+@dataclass(slots=True)
+class FetchState:
+    """What is known of one partition's fetching, in one ownership.
+
+    Attributes:
+        offset: Next offset to ask for; in Need.RESOLVE meaningless.
+        size_bytes: Size to ask for; larger than the configured one while a larger message is ahead.
+        is_single: True while the next message is known not to fit into a share of the budget.
+        leader: Who was last believed to lead it; None at first.
+        high_watermark: Log end as the last answer told it, -1 when never told.
+        retry_at: Ask nothing before that time.
+        failures: How often in a row it went wrong; sets the back-off.
+        broken: How often in a row the framing was wrong.
+        full_since: Since when its queue is full, None while it has room.
+        error: What went wrong last, None after a good answer.
+        answered_at: When the last good answer came, None before.
+
+    Threads: changed by the one thread that has the partition at the moment (leader finder or a fetcher); others
+        may read single attributes.
+    """
+
+    partition: TopicPartition
+    offset: int
+    configured_bytes: int
+    need: Need = Need.FETCH
+    size_bytes: int = 0
+    is_single: bool = False
+    leader: Broker | None = None
+    high_watermark: int = -1
+    retry_at: float = 0.0
+    failures: int = 0
+    broken: int = 0
+    full_since: float | None = None
+    error: str | None = None
+    answered_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self.size_bytes = self.size_bytes or self.configured_bytes
+
+    def answered(self, now: float, high_watermark: int | None = None) -> None:
+        """Take note of a good answer."""
+        self.answered_at = now
+        self.error = None
+        self.failures = self.broken = 0
+        if high_watermark is not None:
+            self.high_watermark = high_watermark
+
+    def moved_on(self, next_offset: int) -> None:
+        """Go on at an offset; a size that was grown for one message is given back."""
+        self.offset = next_offset
+        self.size_bytes = self.configured_bytes
+        self.is_single = False
+
+    def grow(self, size_bytes: int) -> None:
+        """Ask for the next message with a size in which it fits."""
+        self.size_bytes = max(self.configured_bytes, size_bytes)
+        self.is_single = True
+
+    def failed(self, reason: str, now: float, backoff_s: float) -> bool:
+        """Ask later, the longer the more often it failed in a row; return whether this failure is a new one."""
+        is_new = self.error != reason
+        self.error = reason
+        self.retry_at = now + min(backoff_s * 2 ** min(self.failures, 10), LONGEST_BACKOFF_S)
+        self.failures += 1
+        return is_new
+
+    def led_by(self, broker: Broker) -> None:
+        """Take note of a leader; a position from before is checked against its log first."""
+        if self.leader is not None and self.need is Need.FETCH:
+            self.need = Need.END_CHECK
+        self.leader = broker
+        self.retry_at = 0.0
+
+
+class Candidate(NamedTuple):
+    """One partition that could be asked for now, for `share_out`.
+
+    Attributes:
+        size_bytes: What it would like to ask for.
+        is_single: True when a smaller size is no use (a large message is ahead).
+        stream: Identity of its stream.
+        stream_is_idle: True when that stream holds no chunk, of whatever partition.
+    """
+
+    size_bytes: int
+    is_single: bool
+    stream: int
+    stream_is_idle: bool
+
+
+def share_out(candidates: Sequence[Candidate], available_bytes: int) -> list[int]:
+    """Return how many bytes to ask for of each candidate, in their order; 0 leaves one out of this request.
+
+    When not all fit, each gets an equal share, but at least SMALLEST_SHARE_BYTES. A stream that holds nothing gets
+    one chunk even when nothing is available, so that a budget eaten up by slow streams stops no other.
+    The caller rotates the order from request to request, so that nobody is last for ever.
+    """
+    if not candidates:
+        return []
+    share = max(SMALLEST_SHARE_BYTES, available_bytes // len(candidates))
+    fits = sum(candidate.size_bytes for candidate in candidates) <= available_bytes
+    granted: list[int] = []
+    served: set[int] = set()
+    for candidate in candidates:
+        wanted = candidate.size_bytes if fits or candidate.is_single else min(candidate.size_bytes, share)
+        entitled = candidate.stream_is_idle and candidate.stream not in served
+        if wanted > available_bytes and not entitled:
+            granted.append(0)
+            continue
+        served.add(candidate.stream)
+        available_bytes -= wanted
+        granted.append(wanted)
+    return granted
+
+
+def poll_wait_ms(longest_ms: int, filled_for_s: float | None) -> int:
+    """Return how long the broker may hold back an answer when there is no data.
+
+    A partition that has just run full is left out of the request and is likely to have room again soon, so the
+    others' long poll must not keep it waiting: it starts short and doubles with the time the queue stays full.
+
+    Args:
+        longest_ms: `fetch.wait.max.ms`.
+        filled_for_s: Since when the partition that ran full last is full; None when none is.
+    """
+    if filled_for_s is None:
+        return longest_ms
+    return min(longest_ms, max(_SHORTEST_POLL_MS, int(filled_for_s * 1000)))

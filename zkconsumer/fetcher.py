@@ -1,0 +1,424 @@
+"""The threads that fetch: one for each broker that leads partitions of ours.
+
+A fetcher asks for all its partitions that have room in one request, queues what comes, and hands a partition back to
+the leader finder when its broker does not lead it any more. Rules, and which failure each prevents:
+- It never waits for a reader: a partition whose queue is full is left out of the next request (in the reference one
+  full queue stops all partitions of its broker).
+- It never ends by an error: a fetcher that dies silently leaves its partitions to nobody (KAFKA-1178).
+- Whatever it cannot ask now, it asks after a pause; with nothing to ask it sleeps.
+
+What an answer means is decided in `zkconsumer.fetch_state`.
+
+Source: kafka.server.AbstractFetcherThread, kafka.consumer.ConsumerFetcherThread (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.errors import BrokenFraming, BrokerError, MessageTooLarge, SimpleConsumerError
+from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.fetch_state import (
+    BROKEN_TRIES,
+    Candidate,
+    FetchState,
+    Need,
+    Outcome,
+    Verdict,
+    check_range,
+    judge,
+    poll_wait_ms,
+    share_out,
+)
+from zkconsumer.flow import ByteBudget, Chunk, Flow, Wakeup
+
+__all__ = ["IDLE_S", "FetchTask", "Fetcher"]
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 10.0
+"""How long a fetcher without partitions keeps its thread and connection."""
+_END_OF_OFFSETS: Final = 2**63 - 1
+_LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
+_QUESTIONS_A_ROUND: Final = 50
+_LONGEST_SLEEP_S: Final = 1.0
+_BUDGET_POLL_S: Final = 0.05
+_SHORTEST_BACKOFF_S: Final = 0.02
+
+
+class FetchTask:
+    """One partition to fetch, or to find the start of.
+
+    Attributes:
+        flow: Where the messages go; None while only the start is looked for.
+        policy: `smallest` or `largest`: which end to look for.
+        resolved: Called with the start.
+        is_cancelled: True when nobody waits for the start any more.
+        is_placed: True while a fetcher has it.
+    """
+
+    __slots__ = ("flow", "is_cancelled", "is_placed", "policy", "resolved", "state")
+
+    def __init__(
+        self,
+        state: FetchState,
+        flow: Flow | None,
+        policy: str,
+        resolved: Callable[[int], None] | None = None,
+    ) -> None:
+        self.state = state
+        self.flow = flow
+        self.policy = policy
+        self.resolved = resolved
+        self.is_cancelled = False
+        self.is_placed = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """False once the ownership has ended, or the partition was given up."""
+        return not self.is_cancelled and (self.flow is None or (self.flow.is_live and self.flow.failure is None))
+
+
+class _Asked(NamedTuple):
+    task: FetchTask
+    offset: int
+    size_bytes: int
+
+
+class Fetcher:
+    """One thread and one connection that fetch the partitions of one broker.
+
+    Args:
+        name: Of the thread.
+        askers: How many fetchers share the byte budget now.
+        lost: Called with a task whose leader must be looked for, and the broker id if that one denied leading it.
+        is_idle: Called after a while without work; True ends the thread.
+        out_of_range: Called with each partition whose position turns out to be outside its log.
+
+    Threads: `add`, `stop`, `join` and `tasks` from any thread.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        config: ConsumerConfig,
+        budget: ByteBudget,
+        clock: Callable[[], float],
+        name: str,
+        askers: Callable[[], int],
+        lost: Callable[[FetchTask, int | None], None],
+        is_idle: Callable[[Fetcher], bool],
+        out_of_range: Callable[[TopicPartition], None],
+    ) -> None:
+        self.broker = broker
+        self._config = config
+        self._budget = budget
+        self._clock = clock
+        self._askers = askers
+        self._lost = lost
+        self._is_idle = is_idle
+        self._out_of_range = out_of_range
+        self._backoff_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
+        self._largest_bytes = min(max(config.queued_max_bytes, config.fetch_message_max_bytes), _LARGEST_ANSWER_BYTES)
+        # Kafka allows both times to be equal, but then every empty answer comes after the deadline.
+        self._longest_poll_ms = min(config.fetch_wait_max_ms, config.socket_timeout_ms - 1)
+        self._consumer = SimpleConsumer(
+            broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id,
+            config.socket_receive_buffer_bytes, max_frame_bytes=2 * _LARGEST_ANSWER_BYTES,
+            reuse_answers=True,  # chunks are copies
+        )
+        # Reentrant: a signal handler may shut down on a thread that is inside.
+        self._lock = threading.RLock()
+        self._tasks: dict[TopicPartition, FetchTask] = {}
+        self._turn = 0
+        self._fault: str | None = None
+        self._wakeup = Wakeup()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def add(self, task: FetchTask) -> None:
+        """Fetch a partition from now on, until it is unwanted or the broker loses it."""
+        task.state.led_by(self.broker)
+        if task.flow is not None:
+            task.flow.on_room(self._wakeup.wake)
+        with self._lock:
+            self._tasks[task.state.partition] = task
+        self._wakeup.wake()
+
+    def tasks(self) -> list[FetchTask]:
+        """Return what it fetches."""
+        with self._lock:
+            return list(self._tasks.values())
+
+    def stop(self) -> None:
+        """End the thread, in the middle of a request if there is one."""
+        self._is_stopped = True
+        self._wakeup.wake()
+        self._consumer.close()
+
+    def join(self, timeout_s: float) -> bool:
+        """Return whether the thread has ended within the time."""
+        self._thread.join(max(0.0, timeout_s))
+        return not self._thread.is_alive()
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        try:
+            while not self._is_stopped:
+                try:
+                    if self._step():
+                        return
+                    failures = 0
+                except Exception:
+                    failures += 1
+                    log.exception("the fetcher of broker %d failed; going on after a pause", self.broker.id)
+                    self._wakeup.wait(min(self._backoff_s * 2**failures, _LONGEST_SLEEP_S))
+        finally:
+            self._budget.reserve(self, 0)
+            self._consumer.close()
+
+    def _step(self) -> bool:
+        """Do one round: questions about offsets, then one fetch, or sleep. True: idle for long, end."""
+        tasks = self._wanted()
+        if not tasks:
+            return not self._wakeup.wait(IDLE_S) and self._is_idle(self)
+        try:
+            self._ask_offsets(tasks)
+            asked, wait_ms = self._plan([task for task in tasks if task.is_placed])
+            if asked:
+                self._fetch(asked, wait_ms)
+            else:
+                self._sleep()
+        except SimpleConsumerError as error:
+            self._lose_all(error)
+        return False
+
+    def _wanted(self) -> list[FetchTask]:
+        """Return the tasks that are still wanted; the others are forgotten."""
+        with self._lock:
+            for partition, task in list(self._tasks.items()):
+                if not task.is_wanted:
+                    del self._tasks[partition]
+            return list(self._tasks.values())
+
+    def _sleep(self) -> None:
+        """Wait for room, for something new, or until something is due."""
+        now = self._clock()
+        tasks = self.tasks()
+        due = [task.state.retry_at - now for task in tasks if task.state.retry_at > now]
+        if any(task.state.retry_at <= now and task.state.full_since is None and task.state.need is Need.FETCH
+               for task in tasks):
+            due.append(_BUDGET_POLL_S)
+        self._wakeup.wait(min([*due, _LONGEST_SLEEP_S]))
+
+    # -- fetching ------------------------------------------------------------------------------------------------------
+
+    def _plan(self, tasks: list[FetchTask]) -> tuple[list[_Asked], int]:
+        """Return what to ask for now, and how long the broker may wait for data."""
+        now = self._clock()
+        ready: list[tuple[FetchTask, Flow]] = []
+        filled_for_s: float | None = None
+        for task in tasks:
+            state, flow = task.state, task.flow
+            if flow is None or state.need is not Need.FETCH or state.retry_at > now:
+                continue
+            # One more than are to be queued: the chunk that is being read counts, too.
+            if len(flow.chunks) <= self._config.queued_max_message_chunks:
+                state.full_since = None
+                ready.append((task, flow))
+            else:
+                state.full_since = now if state.full_since is None else state.full_since
+                full_s = now - state.full_since
+                filled_for_s = full_s if filled_for_s is None else min(full_s, filled_for_s)
+        if not ready:
+            return [], 0
+        first = self._turn % len(ready)
+        ready = ready[first:] + ready[:first]
+        candidates = [
+            Candidate(task.state.size_bytes, task.state.is_single, id(flow.stream), not flow.stream.ready)
+            for task, flow in ready
+        ]
+        sizes = share_out(candidates, self._budget.available_bytes(self, self._askers()))
+        asked: list[_Asked] = []
+        total = 0
+        for (task, _), size in zip(ready, sizes, strict=True):
+            total += size
+            if size and (total <= _LARGEST_ANSWER_BYTES or not asked):
+                asked.append(_Asked(task, task.state.offset, size))
+        self._turn = first + (len(asked) if len(asked) < len(ready) else 1)
+        return asked, poll_wait_ms(self._longest_poll_ms, filled_for_s)
+
+    def _fetch(self, asked: list[_Asked], wait_ms: int) -> None:
+        requests = [
+            FetchRequest(one.task.state.partition.topic, int(one.task.state.partition.partition), one.offset,
+                         one.size_bytes)
+            for one in asked
+        ]
+        self._budget.reserve(self, sum(one.size_bytes for one in asked))
+        try:
+            answers = self._consumer.multifetch(
+                requests, max_wait_ms=wait_ms, min_bytes=self._config.fetch_min_bytes,
+                version=self.broker.fetch_version,
+            )
+            self._fault = None
+            told = {TopicPartition(answer.topic, answer.partition): answer for answer in answers}
+            for one in asked:
+                answer = told.get(one.task.state.partition)
+                if answer is None:
+                    self._fail(one.task, "the answer leaves this partition out")
+                elif one.task.is_wanted and one.task.state.offset == one.offset:
+                    self._take(one, answer)
+        finally:
+            self._budget.reserve(self, 0)
+
+    def _take(self, one: _Asked, answer: FetchedPartition) -> None:
+        """Do what one partition's answer comes to."""
+        task, flow, state = one.task, one.task.flow, one.task.state
+        verdict = judge(answer, one.size_bytes, self._largest_bytes)
+        if flow is None:
+            return
+        match verdict.outcome:
+            case Outcome.CHUNK if verdict.next_offset <= one.offset:
+                self._fail(task, f"offset {one.offset} was asked for, and messages below {verdict.next_offset} came")
+            case Outcome.CHUNK:
+                # A copy: the answer holds all partitions, and would live as long as the slowest of them.
+                flow.push(Chunk(bytes(answer.message_set[: verdict.valid_bytes]), verdict.next_offset))
+                state.moved_on(verdict.next_offset)
+                state.answered(self._clock(), answer.high_watermark)
+            case Outcome.NOTHING:
+                state.answered(self._clock(), answer.high_watermark)
+            case Outcome.GROW:
+                state.grow(verdict.size_bytes)
+            case Outcome.TOO_LARGE:
+                self._give_up_message(one, flow, verdict)
+            case Outcome.BROKEN:
+                self._broken(task, flow, answer, verdict.reason)
+            case Outcome.CHECK_RANGE:
+                state.need = Need.RANGE_CHECK
+                state.error = verdict.reason
+            case Outcome.FIND_LEADER:
+                self._lose(task, verdict.reason, self.broker.id)
+            case Outcome.BACK_OFF:
+                self._fail(task, verdict.reason)
+
+    def _give_up_message(self, one: _Asked, flow: Flow, verdict: Verdict) -> None:
+        """Queue the error about a message that is too large, and fetch on behind it."""
+        topic, partition = one.task.state.partition
+        offset = verdict.offset if verdict.offset >= 0 else one.offset
+        error = MessageTooLarge(topic, partition, offset, offset + 1, verdict.reason)
+        flow.push(Chunk(b"", offset + 1, error=error))
+        one.task.state.moved_on(offset + 1)
+        one.task.state.answered(self._clock())
+
+    def _broken(self, task: FetchTask, flow: Flow, answer: FetchedPartition, reason: str) -> None:
+        """Fetch again, as it may have been passing; at last hand on what can be read of it, and the error."""
+        task.state.broken += 1
+        broken = task.state.broken
+        self._fail(task, f"broken message set at offset {task.state.offset}: {reason}")
+        if broken > BROKEN_TRIES:
+            task.state.need = Need.NOTHING
+            flow.push(Chunk(bytes(answer.message_set), _END_OF_OFFSETS, error=BrokenFraming(reason)))
+
+    # -- questions about offsets ---------------------------------------------------------------------------------------
+
+    def _ask_offsets(self, tasks: list[FetchTask]) -> None:
+        now = self._clock()
+        asking = (Need.RESOLVE, Need.END_CHECK, Need.RANGE_CHECK)
+        due = [task for task in tasks if task.state.need in asking and task.state.retry_at <= now]
+        for task in due[:_QUESTIONS_A_ROUND]:
+            if self._is_stopped:
+                return
+            if not task.is_wanted:
+                continue
+            try:
+                self._ask_about(task)
+            except BrokerError as error:
+                if error.code in (3, 5, 6):
+                    self._lose(task, str(error), self.broker.id)
+                else:
+                    self._fail(task, str(error))
+
+    def _ask_about(self, task: FetchTask) -> None:
+        state = task.state
+        if state.need is Need.RESOLVE:
+            start = self._offset_at(task, EARLIEST if task.policy == "smallest" else LATEST)
+            if start is not None and task.resolved is not None and not task.is_cancelled:
+                task.is_cancelled = True
+                task.resolved(start)
+        elif state.need is Need.END_CHECK:
+            end = self._offset_at(task, LATEST)
+            if end is not None:
+                state.need = Need.FETCH
+                if end < state.offset:
+                    log.warning(
+                        "%s/%s: its log ends at %d on broker %d, its leader now, below our position %d: messages were "
+                        "lost with the former leader, unless this one is still catching up",
+                        *state.partition, end, self.broker.id, state.offset,
+                    )
+        else:
+            earliest, latest = self._offset_at(task, EARLIEST), self._offset_at(task, LATEST)
+            if earliest is not None and latest is not None:
+                self._decide_range(task, earliest, latest)
+
+    def _offset_at(self, task: FetchTask, time_ms: int) -> int | None:
+        topic, partition = task.state.partition
+        offsets = self._consumer.get_offsets_before(topic, int(partition), time_ms, 1)
+        if not offsets:
+            self._fail(task, "the broker names no offset")
+            return None
+        return offsets[0]
+
+    def _decide_range(self, task: FetchTask, earliest: int, latest: int) -> None:
+        state, flow = task.state, task.flow
+        state.need = Need.FETCH
+        checked = check_range(state.offset, earliest, latest, task.policy)
+        if not checked.is_reset or flow is None:
+            reason = f"offset {state.offset} is called out of range, and the log reaches from {earliest} to {latest}"
+            self._fail(task, reason)
+            return
+        log.warning(
+            "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d (auto.offset.reset=%s)",
+            *state.partition, state.offset, earliest, latest, checked.offset, task.policy,
+        )
+        self._out_of_range(state.partition)
+        flow.push(Chunk(b"", checked.offset, reset_to=checked.offset))
+        state.moved_on(checked.offset)
+        state.answered(self._clock())
+
+    # -- trouble -------------------------------------------------------------------------------------------------------
+
+    def _fail(self, task: FetchTask, reason: str) -> None:
+        """Ask for this partition again after a pause."""
+        if task.state.failed(reason, self._clock(), self._backoff_s):
+            log.warning("%s/%s on broker %d: %s", *task.state.partition, self.broker.id, reason)
+
+    def _lose(self, task: FetchTask, reason: str, denied_by: int | None) -> None:
+        """Hand a partition back to the leader finder."""
+        with self._lock:
+            if self._tasks.get(task.state.partition) is task:
+                del self._tasks[task.state.partition]
+        if task.state.failed(reason, self._clock(), self._backoff_s):
+            log.info("%s/%s on broker %d: %s; looking for its leader", *task.state.partition, self.broker.id, reason)
+        task.is_placed = False
+        self._lost(task, denied_by)
+
+    def _lose_all(self, error: SimpleConsumerError) -> None:
+        """The connection failed, or what came over it made no sense; the next call connects anew."""
+        if self._is_stopped:
+            return
+        if str(error) != self._fault:
+            self._fault = str(error)
+            log.warning("broker %d: %s", self.broker.id, error)
+        for task in self.tasks():
+            self._lose(task, str(error), None)

@@ -1,0 +1,63 @@
+"""Topic filters: `Whitelist("clicks,logs.*")` and `Blacklist("test-.*")`.
+
+The text is cleaned and matched as Kafka does: commas are alternatives, spaces and outer quotes go, the
+rest is a regular expression of Java that must match the whole name of a topic.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from rebalance.subscription import Subscription
+
+
+@dataclass(frozen=True)
+class TopicFilter(ABC):
+    """What `Whitelist` and `Blacklist` share; use one of them.
+
+    Attributes:
+        text: The filter, cleaned as Kafka stores it.
+    """
+
+    text: str
+    _subscription: Subscription = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        subscription = self.subscription(1)
+        object.__setattr__(self, "text", subscription.entries[0][0])
+        object.__setattr__(self, "_subscription", subscription)
+
+    @abstractmethod
+    def subscription(self, streams: int) -> Subscription:
+        """Return the subscription of this filter with a number of streams.
+
+        Raises:
+            UnsupportedFilter: The text is no regular expression of Java, or none that can be translated.
+        """
+
+    def allows(self, topic: str, exclude_internal_topics: bool = True) -> bool:
+        """Return whether the filter lets the topic through."""
+        return self._subscription.matches(topic, exclude_internal_topics)
+
+
+class Whitelist(TopicFilter):
+    """Lets through the topics whose whole name matches.
+
+    Raises:
+        UnsupportedFilter: The text is no regular expression of Java, or none that can be translated.
+    """
+
+    def subscription(self, streams: int) -> Subscription:
+        return Subscription.white_list(self.text, streams)
+
+
+class Blacklist(TopicFilter):
+    """Lets through the topics whose whole name does not match.
+
+    Raises:
+        UnsupportedFilter: The text is no regular expression of Java, or none that can be translated.
+    """
+
+    def subscription(self, streams: int) -> Subscription:
+        return Subscription.black_list(self.text, streams)

@@ -1,0 +1,281 @@
+"""What passes between a fetcher and a stream: chunks, the flow of one partition, and the byte budget over all flows.
+
+No lock is held anywhere on the reader's side, because a reader may be interrupted at any point by a signal handler
+that shuts the connector down. It rests on three rules instead:
+
+1. *Say it, then look.* The reader stores `in_hand` before it looks at `is_live`; the coordinator clears `is_live`
+   before it looks at `in_hand`. So either the reader sees the revocation and delivers nothing, or the coordinator
+   sees the message in hand and waits for it. CPython runs the stores of a thread in their order for all the others.
+2. *Look, use, then take away.* The reader works on the chunk at the head of the queue and removes it when it is read
+   to its end. An interrupt in between (KeyboardInterrupt can strike anywhere) loses no chunk.
+3. *Whoever takes it out settles it.* `deque.pop` and `deque.remove` succeed for one thread only; that one gives the
+   bytes back to the budget, or calls the callback.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from simpleconsumer.types import Message, TopicPartition
+
+__all__ = ["ByteBudget", "Chunk", "Flow", "Wakeup"]
+
+
+class Wakeup:
+    """A flag to sleep on, for one sleeper. `wake` takes no lock that anybody holds: signal handlers may call it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        # A lock as binary semaphore: releasing it is the flag, acquiring it is the sleep. Unlike a Condition it needs
+        # no second lock, and unlike a queue it cannot pile up.
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wake(self) -> None:
+        """End the sleep, the present one or the next one."""
+        if self._lock.locked():
+            try:
+                self._lock.release()
+            except RuntimeError:  # another waker was faster
+                pass
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Return True when woken, False at the time-out; None waits without end and is interruptible by signals."""
+        if timeout_s is None:
+            return self._lock.acquire()
+        return self._lock.acquire(timeout=min(max(timeout_s, 0.0), threading.TIMEOUT_MAX))
+
+
+class Chunk:
+    """A piece of one partition on its way to the stream.
+
+    Attributes:
+        data: Whole entries of a message set, a copy of our own.
+        next_offset: Position once the chunk is read.
+        size_bytes: What it is charged to the budget.
+        reset_to: Not None: no data, the position jumps there (`auto.offset.reset`).
+        error: Not None: no data (or data that ends in this error), raised when the reader gets there.
+    """
+
+    __slots__ = ("data", "error", "next_offset", "reset_to", "size_bytes")
+
+    def __init__(
+        self, data: bytes, next_offset: int, *, reset_to: int | None = None, error: Exception | None = None
+    ) -> None:
+        self.data = data
+        self.next_offset = next_offset
+        self.size_bytes = len(data)
+        self.reset_to = reset_to
+        self.error = error
+
+
+class Reader(Protocol):
+    """What a flow knows of its stream."""
+
+    ready: deque[Flow]
+    reader: int | None
+    handed: Message | None
+
+    def wake(self) -> None: ...
+
+
+class ByteBudget:
+    """How many bytes of chunks are on their way to all streams of a connector, against `queued.max.bytes`.
+
+    Threads: `release` from any thread, without a lock; everything else under the fetchers' own lock.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._charged_bytes = 0
+        self._reserved: dict[object, int] = {}
+        self._released: deque[int] = deque()
+
+    def release(self, size_bytes: int) -> None:
+        """Give back what a chunk was charged."""
+        self._released.append(size_bytes)
+
+    def charged_bytes(self) -> int:
+        """Return what all chunks take now."""
+        with self._lock:
+            return self._settle()
+
+    def available_bytes(self, asker: object, askers: int) -> int:
+        """Return what one of `askers` fetchers may ask for: what is left, at most its equal part of the whole."""
+        with self._lock:
+            others = sum(size for key, size in self._reserved.items() if key is not asker)
+            return max(0, min(self.limit_bytes - self._settle() - others, self.limit_bytes // max(askers, 1)))
+
+    def reserve(self, asker: object, size_bytes: int) -> None:
+        """Set aside what a request asks for; 0 when its answer has been charged, or will not come."""
+        with self._lock:
+            if size_bytes:
+                self._reserved[asker] = size_bytes
+            else:
+                self._reserved.pop(asker, None)
+
+    def charge(self, size_bytes: int) -> None:
+        """Charge a chunk that is about to be queued."""
+        with self._lock:
+            self._charged_bytes += size_bytes
+
+    def _settle(self) -> int:
+        while self._released:
+            self._charged_bytes -= self._released.popleft()
+        return self._charged_bytes
+
+
+class Flow:
+    """One partition on its way to one stream, during one ownership.
+
+    A partition that is revoked and comes back is another flow: what belongs to the old one can reach nobody.
+
+    Attributes:
+        is_live: Cleared by the coordinator when the partition is revoked, lost, or the consumer stops.
+        in_hand: The message that the application works on; None between messages.
+        position: Offset behind the last done message, up to date whenever nothing is in hand.
+        committed: What the application committed explicitly: done, even while it is in hand.
+        is_settled: True once the final position was told: then it counts no more.
+        failure: What ended the partition (`on.message.error=stop`, broken framing), else None.
+        chunks: What is queued, the chunk being read included.
+
+    Threads: `in_hand`, `position` by the reader; `is_live`, `committed` by the coordinator; chunks come in from a
+        fetcher and are taken out by the reader, or by whoever drops them.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_on_room",
+        "_waiting",
+        "chunks",
+        "committed",
+        "failure",
+        "in_hand",
+        "is_live",
+        "is_settled",
+        "partition",
+        "position",
+        "stream",
+    )
+
+    def __init__(self, partition: TopicPartition, position: int, stream: Reader, budget: ByteBudget) -> None:
+        self.partition = partition
+        self.position = position
+        self.stream = stream
+        self.is_live = True
+        self.is_settled = False
+        self.in_hand: Message | None = None
+        self.committed = -1
+        self.failure: str | None = None
+        self.chunks: deque[Chunk] = deque()
+        self._budget = budget
+        self._waiting: deque[Callable[[int], None]] = deque()
+        self._on_room: Callable[[], None] | None = None
+
+    # -- the fetcher's side --------------------------------------------------------------------------------------------
+
+    def on_room(self, call: Callable[[], None] | None) -> None:
+        """Have `call` called (by the reader, so it must be quick) whenever a chunk was read."""
+        self._on_room = call
+
+    def push(self, chunk: Chunk) -> None:
+        """Queue a chunk; if the flow ends at this very moment, it is dropped again."""
+        self._budget.charge(chunk.size_bytes)
+        self.chunks.append(chunk)
+        self.stream.ready.append(self)
+        if not self.is_live or self.failure is not None:
+            self.drop()
+        self.stream.wake()
+
+    # -- the reader's side ---------------------------------------------------------------------------------------------
+
+    def take_out(self, chunk: Chunk) -> None:
+        """Remove a chunk that was read, if nobody dropped it meanwhile."""
+        try:
+            self.chunks.remove(chunk)
+        except ValueError:
+            return
+        self._budget.release(chunk.size_bytes)
+        self.forget_entry()
+        if self._on_room is not None:
+            self._on_room()
+
+    def forget_entry(self) -> None:
+        """Remove one entry of the stream's list, for a chunk that is gone."""
+        try:
+            self.stream.ready.remove(self)
+        except ValueError:  # the coordinator was faster
+            pass
+
+    def put_down(self, position: int) -> None:
+        """Have nothing in hand from now on, everything below `position` being done; completes a drain."""
+        self.position = position
+        self.in_hand = None
+        if not self.is_live:
+            self.settle(position)
+
+    def halt(self, reason: str) -> None:
+        """Deliver no more of this partition in this ownership; it stays owned, and its position where it is."""
+        self.failure = reason
+        self.drop()
+
+    # -- the coordinator's side ----------------------------------------------------------------------------------------
+
+    def done_position(self) -> int:
+        """Return the offset behind the last done message; one in hand is not done unless it was committed."""
+        hand = self.in_hand
+        if hand is None:
+            return self.position
+        return hand.next_offset if hand.next_offset <= self.committed else hand.offset
+
+    def end(self, done: Callable[[int], None] | None = None) -> None:
+        """Deliver nothing more, and drop what is queued; `done` hears the final position once nothing is in hand."""
+        if done is not None:
+            self._waiting.append(done)
+        self.is_live = False
+        self.drop()
+        self.settle_if_done()
+        self.stream.wake()
+
+    def settle_if_done(self) -> None:
+        """Complete a drain when nothing is in hand, or only what was committed."""
+        hand = self.in_hand
+        if not self.is_live and (hand is None or hand.next_offset <= self.committed):
+            self.settle(self.done_position())
+
+    def cancel(self) -> int:
+        """Count no more: whatever is in hand is not waited for. Return the final position."""
+        self.is_live = False
+        self._waiting.clear()
+        self.is_settled = True
+        self.drop()
+        return self.done_position()
+
+    def settle(self, position: int) -> None:
+        """Tell the final position to whoever waits for it, each once."""
+        while self._waiting:
+            try:
+                done = self._waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self.is_settled = True
+            done(position)
+
+    def drop(self) -> None:
+        """Empty the queue and take the flow off the list of its stream."""
+        while True:
+            try:
+                chunk = self.chunks.pop()
+            except IndexError:
+                break
+            self._budget.release(chunk.size_bytes)
+        while True:
+            try:
+                self.stream.ready.remove(self)
+            except ValueError:
+                break

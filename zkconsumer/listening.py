@@ -1,0 +1,134 @@
+"""The rebalance listener, on a thread of its own.
+
+User code may commit, block or fail in a callback; none of that may stop the coordinator. Rules:
+- The coordinator hands over a call and goes on; it is told when the callback has returned.
+- Calls come in pairs: what was assigned is revoked or lost once, and nothing else is. Listeners open and close by
+  them, and a partition can go before its assignment was told.
+
+Source: docs/SEMANTICS.md, "The rebalance listener".
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rebalance.handover import Partition
+from simpleconsumer.types import TopicPartition
+
+__all__ = ["ListenerThread", "RebalanceListener"]
+
+log = logging.getLogger(__name__)
+
+
+class RebalanceListener:
+    """Who wants to know what a rebalance does; every method is optional.
+
+    Threads: called on the connector's listener thread, one call at a time.
+    """
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        """These are about to be released, at shutdown too: nothing more of them is delivered, commits still count."""
+
+    def on_partitions_assigned(self, positions: dict[TopicPartition, int]) -> None:
+        """These are owned now; each will be delivered from the offset given, after this returns."""
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        """These are gone with the session; a commit is no longer possible."""
+
+    def on_partitions_blocked(self, partitions: list[TopicPartition]) -> None:
+        """These have been held by somebody else for long; for information, the claim goes on waiting."""
+
+
+def _name(partition: Partition) -> TopicPartition:
+    return TopicPartition(*partition)
+
+
+class ListenerThread:
+    """Calls a listener, which may be any object with some of the methods of `RebalanceListener`.
+
+    Threads: the methods are the coordinator's and return at once.
+    """
+
+    def __init__(self, listener: object | None) -> None:
+        self._listener = listener
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._told: set[Partition] = set()
+        self._is_leaving = False
+        if listener is not None:
+            self._thread = threading.Thread(target=self._run, name="zkconsumer-listener", daemon=True)
+            self._thread.start()
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller is inside a callback."""
+        return self._thread is threading.current_thread()
+
+    def assigned(self, positions: Mapping[Partition, int], done: Callable[[], None]) -> None:
+        """Call `on_partitions_assigned`, then `done`; after `leave` only `done`."""
+        if self._is_leaving:
+            done()
+            return
+        self._told.update(positions)
+        self._tell("on_partitions_assigned", {_name(partition): at for partition, at in positions.items()}, done)
+
+    def revoked(self, partitions: Iterable[Partition], done: Callable[[], None]) -> None:
+        """Call `on_partitions_revoked` with those that the listener was told of, then `done`."""
+        known = self._forget(partitions)
+        if known:
+            self._tell("on_partitions_revoked", known, done)
+        else:
+            done()
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Call `on_partitions_revoked` with all that the listener has, then `done`; nothing is assigned any more."""
+        self._is_leaving = True
+        self.revoked(list(self._told), done)
+
+    def lost(self, partitions: Iterable[Partition]) -> None:
+        """Call `on_partitions_lost` with those that the listener was told of."""
+        known = self._forget(partitions)
+        if known:
+            self._tell("on_partitions_lost", known)
+
+    def _forget(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
+        known = self._told.intersection(partitions)
+        self._told -= known
+        return [_name(partition) for partition in sorted(known, key=str)]
+
+    def blocked(self, partitions: list[Partition]) -> None:
+        """Call `on_partitions_blocked`."""
+        self._tell("on_partitions_blocked", [_name(partition) for partition in sorted(partitions, key=str)])
+
+    def _tell(self, name: str, argument: Any, done: Callable[[], None] | None = None) -> None:
+        method = getattr(self._listener, name, None)
+        if method is None:
+            if done is not None:
+                done()
+            return
+
+        def call() -> None:
+            try:
+                method(argument)
+            except Exception:
+                log.exception("%s of the rebalance listener failed; going on", name)
+            finally:
+                if done is not None:
+                    done()
+
+        self._calls.put(call)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def close(self, timeout_s: float) -> None:
+        """Make no further call; back when the present one returns, or after `timeout_s`."""
+        self._calls.put(None)
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(max(0.0, timeout_s))

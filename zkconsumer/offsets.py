@@ -1,0 +1,405 @@
+"""Offsets in ZooKeeper: loaded after the claim, committed behind the fence.
+
+Each commit is a multi that begins with a check of the registration and sets every offset at the version last seen,
+so neither a zombie of ours nor a lost race can put an offset back. Batches go one after the other: when the last one
+is answered, the result of every commit before it is known, which is what a release waits for.
+
+Source: docs/SEMANTICS.md, "Fenced commits"; node format as kafka.utils.ZkUtils, 0.8.2.2.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from rebalance import znodes
+from rebalance.claims import Ask, Fence, create_parents
+from rebalance.errors import UnreadableNode
+from rebalance.handover import Partition
+from rebalance.loop import Loop
+from rebalance.requests import Create, Fault, GetData, Multi, Reply, SetData, Sync
+from zkconsumer.offset_records import OffsetRecord, Verdict, start_position, verdict
+
+__all__ = ["MAX_BYTES", "MAX_OPERATIONS", "ZooKeeperOffsets"]
+
+log = logging.getLogger(__name__)
+
+MAX_OPERATIONS = 200
+"""Operations in one multi, the check included."""
+
+MAX_BYTES = 256 * 1024
+"""Bytes of paths and data in one multi; ZooKeeper refuses requests above 1 MiB."""
+
+_ROUNDS = 8
+_RETRY_S = 0.2
+_LONGEST_RETRY_S = 10.0
+_SESSION_OVER = "the ZooKeeper session is over"
+
+Failed = dict[Partition, str]
+Done = Callable[[Mapping[Partition, str]], None]
+
+
+class ZooKeeperOffsets:
+    """The offset nodes of one group for one member.
+
+    Args:
+        ask: sends requests.
+        loop: for retries while the connection is away.
+        group: whose `/offsets`.
+
+    Threads: the coordinator's alone; `committed` may be read from any thread.
+    """
+
+    def __init__(self, ask: Ask, loop: Loop, group: str) -> None:
+        self._ask = ask
+        self._loop = loop
+        self._group = group
+        self._fence: Fence | None = None
+        self._records: dict[Partition, OffsetRecord] = {}
+        self._waiting: deque[_Batch] = deque()
+        self._running: _Batch | None = None
+        self._starting = False
+        self._parents: set[str] = set()
+
+    # -- session ------------------------------------------------------------------------------------------------
+
+    def session_opened(self, fence: Fence) -> None:
+        """From now on writes are fenced with this registration."""
+        self._fence = fence
+
+    def session_over(self) -> None:
+        """Nothing may be written any more: what waits fails, and says so."""
+        self._fence = None
+        waiting, self._waiting = self._waiting, deque()
+        running, self._running = self._running, None
+        for batch in ([running] if running is not None else []) + list(waiting):
+            batch.fail_rest(_SESSION_OVER)
+
+    def committed(self) -> dict[Partition, int]:
+        """The stored offsets as last seen."""
+        return {partition: record.stored for partition, record in list(self._records.items())
+                if record.stored is not None}
+
+    def remember(self, partition: Partition, position: int) -> None:
+        """Keep the done position of an ownership that ends, for the next claim by this member."""
+        self._record(partition).done = position
+
+    def out_of_range(self, partition: Partition) -> None:
+        """The position of a partition was outside its log and is reset: what is stored may be lowered."""
+        self._record(partition).out_of_range()
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was created anew: what was done of its earlier life says nothing any more."""
+        for partition, record in self._records.items():
+            if partition[0] == topic:
+                record.done = None
+
+    def _record(self, partition: Partition) -> OffsetRecord:
+        return self._records.setdefault(partition, OffsetRecord())
+
+    # -- load ---------------------------------------------------------------------------------------------------
+
+    def load(self, partition: Partition, done: Callable[[int | None], None], born_zxid: int = 0) -> None:
+        """Read the offset of a partition that was just claimed; `done(None)` when there is none to go on from.
+
+        An offset that was written before `born_zxid`, the creation of its topic, is none.
+        Silent when the session ends before the answer: the claim ended with it.
+        """
+        self._load(partition, done, born_zxid, self._fence, _RETRY_S)
+
+    def _load(
+        self,
+        partition: Partition,
+        done: Callable[[int | None], None],
+        born_zxid: int,
+        fence: Fence | None,
+        retry_s: float,
+    ) -> None:
+        def read(outcome: Reply) -> None:
+            # By value: the same session may have registered anew.
+            if self._fence != fence:
+                return
+            if not self._take(partition, outcome):
+                # A node that may not be read stays so; the others are not to suffer from the asking.
+                is_away = outcome.fault is not None and outcome.fault.is_unknown
+                longer_s = _RETRY_S if is_away else min(2 * retry_s, _LONGEST_RETRY_S)
+                self._loop.call_later(retry_s, self._load, partition, done, born_zxid, fence, longer_s)
+                return
+            record = self._record(partition)
+            if record.is_of_an_earlier_life(born_zxid):
+                log.warning("offset %s of %s-%s was stored before the topic was created anew; beginning at its start",
+                            record.stored, *partition)
+                record.baseline, record.baseline_version = record.stored, record.version
+                record.void_version = record.version
+                done(None)
+                return
+            position, obeyed = start_position(record)
+            if obeyed:
+                log.warning("offset of %s-%s was set to %s by somebody else, below %s; going on from there",
+                            *partition, record.stored, record.baseline)
+            elif record.stored is not None and position is not None and position > record.stored:
+                log.info("offset of %s-%s: going on from %s, done here before; stored is %s",
+                         *partition, position, record.stored)
+            record.baseline, record.baseline_version = record.stored, record.version
+            if obeyed:
+                record.done = None
+            done(position)
+
+        self._read(partition, read)
+
+    def _read(self, partition: Partition, handle: Callable[[Reply], None]) -> None:
+        self._ask(GetData(znodes.offset_path(self._group, *partition)), handle)
+
+    def _take(self, partition: Partition, reply: Reply) -> bool:
+        """Whether the read said anything; what it said is noted."""
+        if reply.fault is Fault.NO_NODE:
+            self._record(partition).seen(None, None)
+            return True
+        if reply.fault is not None:
+            if not reply.fault.is_unknown:
+                log.warning("offset of %s-%s cannot be read: %s", *partition, reply.reason or reply.fault.value)
+            return False
+        data, stat = reply.value
+        try:
+            offset = znodes.parse_offset(znodes.offset_path(self._group, *partition), data)
+        except UnreadableNode as error:
+            log.warning("%s; treated as absent", error)
+            self._record(partition).seen(None, stat.version, stat.mzxid)
+        else:
+            self._record(partition).seen(offset, stat.version, stat.mzxid)
+        return True
+
+    # -- commit -------------------------------------------------------------------------------------------------
+
+    def commit(self, positions: Mapping[Partition, int], done: Done, explicit: bool = False) -> None:
+        """Write positions; `done(failed)` when the result of each is known. `explicit` may lower what is stored."""
+        self._waiting.append(_Batch(self, positions, done, explicit))
+        self._next()
+
+    def _next(self) -> None:
+        if self._starting:
+            return
+        self._starting = True
+        try:
+            while self._running is None and self._waiting:
+                self._running = self._waiting.popleft()
+                self._running.start()
+        finally:
+            self._starting = False
+
+    def _finished(self, batch: _Batch) -> None:
+        if self._running is batch:
+            self._running = None
+        self._next()
+
+
+class _Batch:
+    """One call of `commit`, in as many multis as it takes."""
+
+    def __init__(self, store: ZooKeeperOffsets, positions: Mapping[Partition, int], done: Done, explicit: bool) -> None:
+        self._store = store
+        self._left = dict(positions)
+        self._done = done
+        self._explicit = explicit
+        self._raised: set[Partition] = set()
+        self._failed: Failed = {}
+        self._tries: dict[Partition, int] = {}
+        self._over = False
+
+    def start(self) -> None:
+        unknown = [partition for partition in self._left if partition not in self._store._records]
+        if unknown:
+            self._reread(unknown)
+        else:
+            self._send()
+
+    def fail_rest(self, reason: str) -> None:
+        for partition in self._left:
+            self._failed[partition] = reason
+        self._left = {}
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        # Told before the next one starts, which may be done at once: the answers come in the order of the calls.
+        self._done(self._failed)
+        self._store._finished(self)
+
+    def _settle(self, partition: Partition, reason: str | None = None) -> None:
+        self._left.pop(partition, None)
+        if reason is not None:
+            self._failed[partition] = reason
+
+    # -- one round ----------------------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        """Decide about what is left and write a multi full of it."""
+        if self._over:
+            return
+        writes = self._decide()
+        if not writes:
+            self._finish()
+            return
+        if self._store._fence is None:
+            self.fail_rest(_SESSION_OVER)
+            return
+        missing = sorted({partition[0] for partition, write in writes.items() if isinstance(write, Create)}
+                         - self._store._parents)
+        if missing:
+            self._make_parents(missing)
+            return
+        operations = tuple(writes.values())
+        partitions = list(writes)
+        self._store._ask(Multi((self._store._fence.check(), *operations)),
+                         lambda reply: self._written(partitions, reply))
+
+    def _decide(self) -> dict[Partition, Create | SetData]:
+        writes: dict[Partition, Create | SetData] = {}
+        size = 0
+        for partition, value in list(self._left.items()):
+            record = self._store._record(partition)
+            path, data = znodes.offset_path(self._store._group, *partition), znodes.format_offset(value)
+            match verdict(record, value, self._explicit and partition not in self._raised):
+                case Verdict.SKIP:
+                    self._settle(partition)
+                    continue
+                case Verdict.HOLD:
+                    self._hold(partition, record, value)
+                    continue
+                case Verdict.CREATE:
+                    write: Create | SetData = Create(path, data)
+                case Verdict.WRITE:
+                    write = SetData(path, data, record.version if record.version is not None else -1)
+            size += len(path) + len(data)
+            if len(writes) + 1 >= MAX_OPERATIONS or (writes and size > MAX_BYTES):
+                break
+            writes[partition] = write
+        return writes
+
+    def _hold(self, partition: Partition, record: OffsetRecord, value: int) -> None:
+        if record.held_at != record.stored:
+            log.warning("offset of %s-%s: %s is stored, set by somebody else; %s is not written over it",
+                        *partition, record.stored, value)
+        record.held_at = record.stored
+        self._settle(partition, f"{record.stored} is stored, higher than {value}, set by somebody else"
+                     if self._explicit else None)
+
+    def _make_parents(self, topics: list[str]) -> None:
+        group = znodes.group_path(self._store._group)
+        paths = [znodes.CONSUMERS, group, f"{group}/offsets"]
+        paths += [znodes.offsets_path(self._store._group, topic) for topic in topics]
+
+        def made(reply: Reply) -> None:
+            if reply.fault in (None, Fault.NODE_EXISTS):
+                self._store._parents.update(topics)
+                self._send()
+            elif reply.fault.is_unknown:
+                self._later()
+            else:
+                self.fail_rest(f"{paths[-1]} cannot be created: {reply.reason or reply.fault.value}")
+
+        create_parents(self._store._ask, paths, made)
+
+    def _written(self, partitions: list[Partition], reply: Reply) -> None:
+        if self._over:
+            return
+        if reply.fault is Fault.SESSION_EXPIRED:
+            self.fail_rest(_SESSION_OVER)
+            return
+        if reply.fault is not None and not reply.fault.is_unknown:
+            self.fail_rest(reply.reason or reply.fault.value)
+            return
+        if reply.fault is not None:
+            # The connection went away: whether it was applied is found out by reading.
+            self._later()
+            return
+        check, *results = reply.value
+        if check in (Fault.NO_NODE, Fault.BAD_VERSION):
+            self.fail_rest("this session is no longer the registered one")
+            return
+        if not any(isinstance(result, Fault) for result in results):
+            for partition, result in zip(partitions, results, strict=True):
+                version = 0 if isinstance(result, str) else result.version
+                self._store._record(partition).written(self._left[partition], version)
+                self._settle(partition)
+            self._send()
+            return
+        self._sort_out(partitions, results, reply.reason)
+
+    def _sort_out(self, partitions: list[Partition], results: list[object], reason: str) -> None:
+        """One operation failed, so none was done: take it out or look again, and send the rest."""
+        for partition, result in zip(partitions, results, strict=True):
+            if not isinstance(result, Fault) or result is Fault.ROLLED_BACK:
+                continue
+            if result in (Fault.NO_NODE, Fault.BAD_VERSION, Fault.NODE_EXISTS):
+                self._store._parents.discard(partition[0])
+                self._tries[partition] = self._tries.get(partition, 0) + 1
+                if self._tries[partition] > _ROUNDS:
+                    self._settle(partition, f"somebody else keeps writing it ({result.value})")
+            else:
+                self._settle(partition, reason or result.value)
+        self._reread([partition for partition in partitions if partition in self._left])
+
+    def _later(self) -> None:
+        """Try again when the connection may be back; the end of the session ends this too."""
+        self._store._loop.call_later(_RETRY_S, self._look_again)
+
+    def _look_again(self) -> None:
+        if self._over:
+            return
+        # The server may be behind the one that took the write.
+        self._store._ask(Sync(znodes.group_path(self._store._group)), lambda reply: None)
+        self._reread(list(self._left))
+
+    def _reread(self, partitions: list[Partition]) -> None:
+        """Read the versions of `partitions` again, then go on."""
+        open_reads = len(partitions)
+        if not open_reads:
+            self._send()
+            return
+        failed: list[Partition] = []
+
+        def read(partition: Partition, reply: Reply) -> None:
+            nonlocal open_reads
+            if self._over:
+                return
+            before = self._store._records.get(partition)
+            old = (before.stored, before.version) if before is not None else None
+            if self._store._take(partition, reply):
+                self._compare(partition, old)
+            elif reply.fault is not None and reply.fault.is_unknown:
+                failed.append(partition)
+            else:
+                self._settle(partition, reply.reason or "the offset node cannot be read")
+            open_reads -= 1
+            if not open_reads:
+                if failed:
+                    self._later()
+                else:
+                    self._send()
+
+        for partition in partitions:
+            self._store._read(partition, lambda reply, partition=partition: read(partition, reply))  # type: ignore[misc]
+
+    def _compare(self, partition: Partition, old: tuple[int | None, int | None] | None) -> None:
+        """What the second look says about a write: it landed, or somebody else has been there."""
+        record = self._store._record(partition)
+        if old is None or partition not in self._left or record.version == old[1]:
+            return
+        value = self._left[partition]
+        landed = 0 if old[1] is None else old[1] + 1
+        if record.stored == value and record.version == landed:
+            record.written(value, landed)
+            self._settle(partition)
+            return
+        if record.stored is None:
+            return
+        if record.stored < value:
+            log.warning("offset of %s-%s went from %s to %s: a Java member that was suspended, a broker's OffsetCommit "
+                        "or a hand wrote it; %s is written again", *partition, old[0], record.stored, value)
+        elif old[0] is None or record.stored > old[0]:
+            # Raised meanwhile: even an explicit commit must not take that back unseen.
+            self._raised.add(partition)

@@ -1,0 +1,110 @@
+r"""Java's properties files, read and written.
+
+`key=value` lines; `=`, `:` or white space separates; `#` and `!` begin comment lines; a line that ends with an
+odd number of backslashes goes on with the next one; `\t \n \r \f \uXXXX` are escapes, and a backslash before
+anything else is dropped. The last of several equal keys counts.
+
+Source: java.util.Properties (Java 8), `load` and `store`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANKS = " \t\f"
+_ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_TRAILING_BACKSLASHES = re.compile(r"\\*\Z")
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LETTERS = {char: "\\" + letter for letter, char in _ESCAPED.items()}
+
+
+def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the properties of a file in UTF-8 or, when it is not valid UTF-8, ISO 8859-1, Java's old default.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: An escape `\\u` without four hexadecimal digits.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return parse_properties(text)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Return key -> value of properties text.
+
+    Raises:
+        ValueError: An escape `\\u` without four hexadecimal digits.
+    """
+    entries: dict[str, str] = {}
+    for line in _logical_lines(text):
+        found = _ENTRY.match(line)
+        if found:
+            entries[_unescape(found["key"])] = _unescape(found["value"])
+    return entries
+
+
+def format_properties(entries: Mapping[str, str]) -> str:
+    """Return properties text, one line each in the given order, that is ASCII and reads back the same."""
+    return "".join(f"{_escape(key, _BLANKS)}={_escape_value(value)}\n" for key, value in entries.items())
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield the lines with continuations joined; blank lines and comments are left out."""
+    natural = iter(_LINE_END.split(text))
+    for first in natural:
+        line = first.lstrip(_BLANKS)
+        if not line or line[0] in "#!":
+            continue
+        while _continues(line):
+            following = next(natural, None)
+            line = line[:-1] + (following or "").lstrip(_BLANKS)
+            if following is None:
+                break
+        yield line
+
+
+def _continues(line: str) -> bool:
+    found = _TRAILING_BACKSLASHES.search(line)
+    return found is not None and len(found[0]) % 2 == 1
+
+
+def _unescape(text: str) -> str:
+    def replace(found: re.Match[str]) -> str:
+        if found[1]:
+            return chr(int(found[1], 16))
+        if found[2] == "u":
+            raise ValueError(f"in {text!r}: \\u needs four hexadecimal digits")
+        return _ESCAPED.get(found[2], found[2])
+
+    # A character above U+FFFF stands as two escapes, its UTF-16 units.
+    return _ESCAPE.sub(replace, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _escape_value(value: str) -> str:
+    """Return a value; only leading white space would be lost, so only that needs a backslash."""
+    body = value.lstrip(" ")
+    return "\\ " * (len(value) - len(body)) + _escape(body, "")
+
+
+def _escape(text: str, blanks: str) -> str:
+    return "".join(_escape_char(char, blanks) for char in text)
+
+
+def _escape_char(char: str, blanks: str) -> str:
+    if char in _LETTERS:
+        return _LETTERS[char]
+    if char in "\\=:#!" or char in blanks:
+        return "\\" + char
+    if " " <= char <= "~":
+        return char
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{high << 8 | low:04x}" for high, low in zip(units[::2], units[1::2], strict=True))

@@ -1,0 +1,84 @@
+"""What a member is doing, as a frozen value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["BlockedClaim", "ConnectorStatus", "OwnedPartition"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPartition:
+    """One partition that this member holds.
+
+    Attributes:
+        state: "owned", "draining" and so on, as in docs/ARCHITECTURE.md.
+        position: next offset that is not done yet, `None` before it is known.
+        committed: stored offset as last seen or written by this member.
+        log_end: end of the log as the broker last told, `None` before.
+        lag: `log_end - position`.
+        error: what holds the partition up, `None` when nothing does.
+    """
+
+    topic: str
+    partition: int | str
+    thread_id: str
+    state: str
+    position: int | None
+    committed: int | None
+    log_end: int | None
+    lag: int | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedClaim:
+    """One partition that should be this member's and is held by somebody else since `since_s` seconds ago."""
+
+    topic: str
+    partition: int | str
+    path: str
+    holder: str
+    holder_session: int
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """A member at one moment.
+
+    Attributes:
+        consumer_id: as in `/consumers/[group]/ids`.
+        state: of the group's machine: disconnected, registering, reading, settling, stable, failed, closed.
+        since_s: seconds in that state.
+        generation: zxid of the last join or leave this member has seen; equal in members that see the same group.
+        registrations: the members of the group as last read.
+        owned: partitions held.
+        blocked: partitions that wait for somebody else.
+        lease_age_s: seconds since the newest proof of the session was asked for, `None` without one.
+        session_timeout_s: as the server granted it.
+        warnings: what is wrong with the group, as sentences.
+        error: why the member is out, `None` while it is not.
+    """
+
+    consumer_id: str
+    state: str
+    since_s: float
+    generation: int
+    registrations: tuple[str, ...]
+    owned: tuple[OwnedPartition, ...]
+    blocked: tuple[BlockedClaim, ...]
+    lease_age_s: float | None
+    session_timeout_s: float
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts and lists with the same names."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)

@@ -1,0 +1,84 @@
+"""Puts the status of a member together from its parts."""
+
+from __future__ import annotations
+
+from rebalance import partition as p
+from rebalance import znodes
+from rebalance.coordinator import Coordinator
+from rebalance.handover import Partition
+from rebalance.holdings import Holding
+from simpleconsumer.types import TopicPartition
+from zkconsumer.delivery import Delivery, PartitionStatus
+from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
+
+__all__ = ["read_status"]
+
+_HELD = (p.PartitionState.OWNED, p.PartitionState.DRAINING, p.PartitionState.RELEASING)
+
+
+def read_status(
+    coordinator: Coordinator, delivery: Delivery, offsets: ZooKeeperOffsets, now: float
+) -> ConnectorStatus:
+    """The status of a running member. Threads: the coordinator's."""
+    machine, member = coordinator.machine, coordinator.member
+    snapshot = machine.snapshot
+    registrations: tuple[str, ...] = ()
+    if snapshot is not None:
+        registrations = tuple(sorted({*snapshot.members, *snapshot.unreadable, *snapshot.untranslatable}))
+    holdings = sorted(coordinator.holdings.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
+    # Each is gathered once: the coordinator renews nothing while this runs, and there may be thousands of partitions.
+    flows, committed = delivery.partition_status(), offsets.committed()
+    owned = tuple(
+        _owned(partition, holding, flows.get(TopicPartition(*partition)), committed.get(partition))
+        for partition, holding in holdings
+        if holding.machine.state in _HELD
+    )
+    blocked = tuple(
+        _blocked(member.group, partition, holding, now)
+        for partition, holding in holdings
+        if holding.machine.state is p.PartitionState.BLOCKED
+    )
+    return ConnectorStatus(
+        consumer_id=member.consumer_id,
+        state=machine.state.value,
+        since_s=round(now - machine.since, 3),
+        generation=snapshot.generation if snapshot is not None else 0,
+        registrations=registrations,
+        owned=owned,
+        blocked=blocked,
+        lease_age_s=coordinator.session.lease.age_s(now),
+        session_timeout_s=coordinator.session.timeout_s,
+        warnings=tuple(sorted(coordinator.warnings)),
+        error=str(coordinator.error) if coordinator.error is not None else None,
+    )
+
+
+def _owned(
+    partition: Partition, holding: Holding, flow: PartitionStatus | None, committed: int | None
+) -> OwnedPartition:
+    position = flow.position if flow is not None else holding.position
+    log_end = flow.high_watermark if flow is not None else None
+    return OwnedPartition(
+        topic=partition[0],
+        partition=partition[1],
+        thread_id=holding.machine.held or "",
+        state=holding.machine.state.value,
+        position=position,
+        committed=committed,
+        log_end=log_end,
+        lag=None if log_end is None or position is None else max(0, log_end - position),
+        error=str(flow.last_error) if flow is not None and flow.last_error else None,
+    )
+
+
+def _blocked(group: str, partition: Partition, holding: Holding, now: float) -> BlockedClaim:
+    holder = holding.machine.holder or ("", 0)
+    return BlockedClaim(
+        topic=partition[0],
+        partition=partition[1],
+        path=znodes.owner_path(group, *partition),
+        holder=holder[0],
+        holder_session=holder[1],
+        since_s=round(now - holding.since, 3),
+    )

@@ -1,0 +1,350 @@
+"""The stream of messages that the application iterates.
+
+Decoding happens here, in the application's own thread, one chunk at a time. Rules:
+- A message is done when the application asks the stream for the next one, and not before.
+- The lease is looked at last before a message is handed over, each time: a process that was stopped for a minute
+  between two messages must not deliver what others own by now.
+- Nothing that is decoded but not handed over is remembered: position and queue say all. So an exception that a signal
+  handler raises at any point of `next()` costs decoding a chunk again, and no message.
+- What is wrong with one message is raised once; the following `next()` goes on behind it.
+
+Source: kafka.consumer.ConsumerIterator (0.8.2.2), whose iterator is lost after any error but a time-out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from typing import Any, Protocol
+
+from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.message_set import decode_messages
+from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
+from zkconsumer.flow import ByteBudget, Chunk, Flow, Wakeup
+
+__all__ = ["KafkaStream", "LeaseView"]
+
+log = logging.getLogger(__name__)
+
+Decoder = Callable[[bytes], Any]
+
+_LEASE_POLL_S = 0.05
+_NOWHERE = TopicPartition("", -1)
+
+
+class LeaseView(Protocol):
+    """Until when messages may be handed over, on the clock of the stream."""
+
+    @property
+    def until(self) -> float: ...
+
+
+_NO_CHUNK: Iterator[Message] = iter(())
+"""Stands for the decoder while no chunk is open."""
+
+
+class KafkaStream:
+    """Iterator of the messages of the partitions that one consumer thread owns.
+
+    Iteration ends for ever when the connector shuts down. With `consumer.timeout.ms` of 0 or more, `next()` raises
+    ConsumerTimeout when no message came in time, and iterating again goes on.
+
+    Args:
+        thread_id: Identity in the group, `<consumer id>-<number>`.
+        lease: Until when messages may be handed over.
+        clock: Seconds, the clock of the lease.
+        key_decoder, value_decoder: What turns the bytes of key and value into what the application wants; None
+            (no key, or a deletion mark) is not handed to them.
+
+    Raises by `next()`:
+        ConsumerTimeout: See above.
+        MessageError, DecoderFailed: One message is unreadable; iterating again goes on behind it.
+        PartitionStopped: One partition is unreadable from here on; iterating again goes on with the others.
+        ConcurrentStreamUse: Another thread is inside `next()` of this stream.
+        Whatever `fail` was told, every time.
+
+    Threads: One at a time, any; everything with an underscore belongs to the thread inside `next()`. `end`, `fail`
+        and `wake` may be called from any thread and from signal handlers.
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        config: ConsumerConfig,
+        lease: LeaseView,
+        clock: Callable[[], float],
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> None:
+        self.thread_id = thread_id
+        # Flows in the order in which their chunks came, one entry a chunk.
+        self.ready: deque[Flow] = deque()
+        # The thread that took the last message (`threading.get_ident`), and that message. A message can be in hand of
+        # its flow and not have been handed over: a signal handler may run in between, and must not commit it.
+        self.reader: int | None = None
+        self.handed: Message | None = None
+        self._lease = lease
+        self._clock = clock
+        self._timeout_ms = config.consumer_timeout_ms
+        self._max_decoded_bytes = config.decoded_max_bytes
+        self._on_error = config.on_message_error
+        self._key_decoder = key_decoder
+        self._value_decoder = value_decoder
+        self._decode = self._apply_decoders if key_decoder or value_decoder else None
+        self._wakeup = Wakeup()
+        self._inside: dict[str, int] = {}
+        self._is_ended = False
+        self._error: Exception | None = None
+        # What the fast path reads; without an open chunk `_source` leads to the slow one.
+        self._flow = Flow(_NOWHERE, 0, self, ByteBudget(0))
+        self._chunk: Chunk | None = None
+        self._messages: Iterator[Message] | None = None
+        self._source = _NO_CHUNK
+
+    def __iter__(self) -> KafkaStream:
+        return self
+
+    def __repr__(self) -> str:
+        return f"KafkaStream({self.thread_id!r})"
+
+    # -- told by others ------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have a waiting `next()` look again."""
+        self._wakeup.wake()
+
+    def end(self) -> None:
+        """End the iteration, for ever; the flows must be ended after this call."""
+        self._is_ended = True
+        self._wakeup.wake()
+
+    def fail(self, error: Exception) -> None:
+        """Raise this by every `next()` from now on; the flows must be ended after this call."""
+        self._error = error
+        self._wakeup.wake()
+
+    # -- the fast path: a message out of the chunk that is open --------------------------------------------------------
+
+    def __next__(self) -> Message:
+        message: Message | None = None
+        trouble: Exception | None = None
+        try:
+            message = next(self._source)
+            flow = self._flow
+            flow.in_hand = message  # say it, then look (zkconsumer.flow)
+            self.reader = get_ident()
+            if self._decode is not None:
+                self._decode(message)
+            if flow.is_live and self._clock() < self._lease.until:
+                self.handed = message
+                return message
+        except StopIteration:
+            pass
+        except (MessageError, BrokenFraming, DecoderFailed) as error:
+            trouble = error
+        except BaseException as error:
+            self._interrupted(message, error)
+            raise
+        try:
+            return self._next_slowly(message, trouble)
+        finally:
+            trouble = None  # its traceback holds this frame: a cycle for each error otherwise
+
+    def _apply_decoders(self, message: Message) -> None:
+        try:
+            if self._key_decoder is not None and message.key is not None:
+                message.key = self._key_decoder(message.key)
+            if self._value_decoder is not None and message.value is not None:
+                message.value = self._value_decoder(message.value)
+        except Exception as error:  # whatever the application's code raises is about this message
+            raise DecoderFailed(message.topic, message.partition, message.offset) from error
+
+    def _interrupted(self, message: Message | None, error: BaseException) -> None:
+        """Leave things so that the next call finds the message again that this call did not hand over."""
+        if isinstance(error, ValueError) and "already executing" in str(error):
+            raise ConcurrentStreamUse(self.thread_id) from None
+        self._source = _NO_CHUNK
+        self._put_down(message)
+
+    def _put_down(self, message: Message | None) -> None:
+        """What was in hand is done; `message` was decoded behind it and is not handed over."""
+        flow = self._flow
+        hand = flow.in_hand
+        if message is not None:
+            flow.put_down(message.offset)
+        elif hand is not None:
+            flow.put_down(hand.next_offset)
+
+    # -- the slow path: between chunks ---------------------------------------------------------------------------------
+
+    def _next_slowly(self, message: Message | None, trouble: Exception | None) -> Message:
+        """Return the next message, after waiting if need be; one caller at a time. Arguments as in `_find_message`."""
+        me = get_ident()
+        # One atomic step, and a thread that was interrupted inside finds its own mark and may enter again.
+        if self._inside.setdefault("thread", me) != me:
+            raise ConcurrentStreamUse(self.thread_id)
+        try:
+            return self._find_message(message, trouble)
+        finally:
+            self._inside.pop("thread", None)
+
+    def _find_message(self, message: Message | None, trouble: Exception | None) -> Message:
+        """Return the next message.
+
+        Args:
+            message: Decoded by this call and not to be handed over: revoked, no lease, or its decoder failed.
+            trouble: What is wrong with the next message.
+        """
+        self._source = _NO_CHUNK
+        self._put_down(message)
+        self.handed = None
+        found = None
+        if trouble is not None and self._chunk is not None:
+            messages = self._report(self._flow, self._chunk, trouble, message)
+            if messages is not None:
+                found = self._read(self._flow, self._chunk, messages)
+        deadline = None if self._timeout_ms < 0 else self._clock() + self._timeout_ms / 1000
+        while found is None:
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            if self._is_ended:
+                raise StopIteration
+            found = self._read_ready()
+            if found is None:
+                self._wait(deadline)
+        return found
+
+    def _wait(self, deadline: float | None) -> None:
+        wait_s = None if deadline is None else deadline - self._clock()
+        if wait_s is not None and wait_s <= 0:
+            raise ConsumerTimeout(self._timeout_ms)
+        if self.ready:
+            # There is something, but no lease, and nobody tells of its renewal.
+            wait_s = _LEASE_POLL_S if wait_s is None else min(wait_s, _LEASE_POLL_S)
+        self._wakeup.wait(wait_s)
+
+    def _read_ready(self) -> Message | None:
+        """Hand over the next message of what is queued; None when nothing is, or the lease is out."""
+        while self.ready:
+            try:
+                flow = self.ready[0]
+            except IndexError:  # the coordinator dropped it just now
+                continue
+            if not flow.is_live or flow.failure is not None:
+                flow.drop()
+                continue
+            try:
+                chunk = flow.chunks[0]
+            except IndexError:
+                flow.forget_entry()
+                continue
+            if chunk.reset_to is not None:
+                flow.position = chunk.reset_to
+            if chunk.reset_to is not None or chunk.next_offset <= flow.position:
+                self._chunk = self._messages = None
+                flow.take_out(chunk)
+                continue
+            if self._clock() >= self._lease.until:
+                return None
+            # The position says where to begin; what an interrupted call had decoded already is decoded again.
+            message = self._read(flow, chunk, self._open(flow, chunk))
+            if message is not None:
+                return message
+        return None
+
+    def _open(self, flow: Flow, chunk: Chunk, resume: object = None) -> Iterator[Message]:
+        topic, partition = flow.partition
+        return decode_messages(
+            chunk.data, topic, partition, flow.position, max_decoded_bytes=self._max_decoded_bytes, resume=resume
+        )
+
+    def _read(self, flow: Flow, chunk: Chunk, messages: Iterator[Message]) -> Message | None:
+        """Hand over the next message of a chunk, and leave the chunk open for the fast path.
+
+        None: the chunk is at its end, or nothing may be handed over.
+        """
+        while True:
+            self._flow, self._chunk, self._messages = flow, chunk, messages
+            message: Message | None = None
+            trouble: Exception | None = None
+            try:
+                message = next(messages, None)
+                if message is not None:
+                    flow.in_hand = message
+                    self.reader = get_ident()
+                    if self._decode is not None:
+                        self._decode(message)
+                    if flow.is_live and self._clock() < self._lease.until:
+                        self._source = messages
+                        self.handed = message
+                        return message
+            except (MessageError, BrokenFraming, DecoderFailed) as error:
+                trouble = error
+            except BaseException as error:
+                self._interrupted(message, error)
+                raise
+            self._put_down(message)
+            if message is not None and trouble is None:
+                return None
+            trouble = trouble or chunk.error
+            if trouble is None:
+                self._chunk = self._messages = None
+                flow.take_out(chunk)
+                return None
+            rest = self._report(flow, chunk, trouble, message)
+            if rest is None:
+                return None
+            messages = rest
+
+    # -- what is wrong with one message --------------------------------------------------------------------------------
+
+    def _report(
+        self, flow: Flow, chunk: Chunk, trouble: Exception, message: Message | None
+    ) -> Iterator[Message] | None:
+        """Raise what is wrong with the next message, or pass over it, as `on.message.error` says.
+
+        Return what to go on with in this chunk; None when the chunk is done for. A message that is raised about is in
+        hand like any other: it is done when the next one is asked for.
+        """
+        if isinstance(trouble, MessageError):
+            next_offset = trouble.next_offset
+        elif message is not None:
+            next_offset = message.next_offset
+        else:
+            self._stop_partition(flow, trouble)
+            return None
+        flow.in_hand = bad = Message(*flow.partition, flow.position, next_offset, None, None)
+        if not (flow.is_live and self._clock() < self._lease.until):
+            flow.put_down(flow.position)
+            return None
+        if self._on_error == "stop":
+            flow.put_down(flow.position)
+            flow.halt(str(trouble))
+            log.error("partition stopped, on.message.error=stop: %s", trouble)
+            return None
+        rest = self._messages if isinstance(trouble, DecoderFailed) else None
+        if isinstance(trouble, MessageError) and trouble.resume is not None:
+            rest = self._open(flow, chunk, trouble.resume)
+        if self._on_error == "skip":
+            log.warning("message skipped, on.message.error=skip: %s", trouble)
+            flow.put_down(next_offset)
+            return rest
+        self._messages = rest
+        self._source = _NO_CHUNK if rest is None else rest
+        self.reader = get_ident()
+        self.handed = bad
+        raise trouble
+
+    def _stop_partition(self, flow: Flow, trouble: Exception) -> None:
+        """End a partition behind whose position nothing can be read; the others of the stream go on."""
+        if not flow.is_live:
+            return
+        error = PartitionStopped(*flow.partition, flow.position, str(trouble))
+        flow.halt(str(error))
+        log.error("%s", error)
+        if self._on_error != "stop":
+            raise error from trouble

@@ -1,0 +1,50 @@
+"""The public test kit: real servers, real Java members, faults, and a checker of histories.
+
+| part | what it gives |
+|---|---|
+| `ZooKeeperServer`, `ZooKeeperEnsemble` | real ZooKeeper in JVM child processes: kill, pause, wipe, end any session |
+| `KafkaCluster` | real Kafka brokers of any version from 0.7.2 to 3.9.2: topics, leaders, kill, pause |
+| `EmbeddedCluster`, `Fault` | Kafka 0.8.2 brokers in this process, up in milliseconds, with faults on demand |
+| `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
+| `TcpProxy` | stalled, broken, slow links; changed responses; counted ZooKeeper requests |
+| `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
+| `containers` | ZooKeeper and Kafka 0.8.2.2 in Docker, for who has it |
+| `load` | fills topics and tells what was acknowledged |
+| `history`, `history_checks` | was anything lost, skipped, repeated, owned twice? |
+
+Every child process ends with the Python process that started it, whatever ends that one. What is missing on a machine
+(Java, jars) is said in one sentence: `JavaMissing`, `MavenMissing`.
+"""
+
+from zkconsumer.testing.embedded_broker import EmbeddedBroker
+from zkconsumer.testing.embedded_cluster import EmbeddedCluster
+from zkconsumer.testing.embedded_faults import Fault
+from zkconsumer.testing.errors import JavaMissing, KitError, MavenMissing, NotSupported, StartFailed, WaitTimeout
+from zkconsumer.testing.java_member import JavaMember
+from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
+from zkconsumer.testing.load import load
+from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.waiting import Deadline, wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer, end_session
+
+__all__ = [
+    "Deadline",
+    "EmbeddedBroker",
+    "EmbeddedCluster",
+    "Fault",
+    "JavaMember",
+    "JavaMissing",
+    "KafkaCluster",
+    "KitError",
+    "MavenMissing",
+    "NotSupported",
+    "StartFailed",
+    "TcpProxy",
+    "WaitTimeout",
+    "ZooKeeperEnsemble",
+    "ZooKeeperServer",
+    "end_session",
+    "kafka_versions",
+    "load",
+    "wait_until",
+]

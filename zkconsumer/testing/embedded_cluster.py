@@ -1,0 +1,360 @@
+"""Embedded brokers as one cluster: topics, leaders, starts, stops, deaths.
+
+The cluster object is the controller of all its brokers, and the face is that of `KafkaCluster`, so that a test can run
+on either. What differs from real brokers:
+
+- A partition's files are led by one broker at a time. When the leader moves they move with it (a rename between data
+  folders), whether the old leader lives, was stopped or was killed. So a follower never lags, and with a replication
+  factor above 1 a death loses no message that the dead leader had stored. What was not flushed is checked again.
+- The brokers share this process: one cannot be SIGSTOPped; `pause` keeps its answers back instead.
+- One process serves a cluster: two of them on one ZooKeeper path would both be controllers.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kazoo.client import KazooClient
+
+from zkconsumer.testing import kafka_topics
+from zkconsumer.testing.embedded_broker import EmbeddedBroker
+from zkconsumer.testing.embedded_controller import Controller
+from zkconsumer.testing.embedded_faults import FaultPlan
+from zkconsumer.testing.embedded_leadership import NO_LEADER, is_legal_topic
+from zkconsumer.testing.embedded_registry import MemoryRegistry, Registry, TopicEntry, TopicExists
+from zkconsumer.testing.embedded_requests import ClusterImage
+from zkconsumer.testing.embedded_settings import BrokerSettings
+from zkconsumer.testing.embedded_zookeeper import ZooKeeperRegistry
+from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+
+class EmbeddedCluster:
+    """Brokers of the protocol of Kafka 0.8.2, in this process, registered in a real ZooKeeper.
+
+    `with EmbeddedCluster(brokers=2) as cluster: cluster.create_topic("t", partitions=4)`.
+
+    Threads: every method from any thread.
+
+    Attributes:
+        faults: what the brokers do wrong on purpose.
+        brokers: by id.
+        folder: holds a data folder `broker-<id>` for each.
+    """
+
+    version = "0.8.2.2"
+
+    def __init__(
+        self,
+        brokers: int | Iterable[int] = 1,
+        *,
+        zookeeper: ZooKeeperServer | str | bool | None = None,
+        chroot: str = "",
+        settings: Mapping[str, object] | None = None,
+        folder: Path | None = None,
+        timeout_s: float = 30.0,
+    ) -> None:
+        """Prepare a cluster; nothing runs before `start_all()`.
+
+        Args:
+            brokers: how many (with the ids 0, 1, ...), or the ids themselves.
+            zookeeper: a running server or a connect string without chroot; None starts one that belongs to the cluster;
+                False does without, for tests of one client with one broker, where no Java is at hand.
+            chroot: path in ZooKeeper under which the cluster lives.
+            settings: broker properties, see `BrokerSettings`.
+            folder: for the data, kept when the cluster is closed; None takes a temporary one.
+            timeout_s: longest wait for a leader.
+
+        Raises:
+            ValueError: no broker, an unknown setting, or a chroot that is no absolute path.
+        """
+        if chroot and (not chroot.startswith("/") or chroot.endswith("/")):
+            raise ValueError(f"chroot {chroot!r}: must begin with / and must not end with it")
+        ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+        if not ids:
+            raise ValueError("a cluster needs at least one broker")
+        self.chroot = chroot
+        self.timeout_s = timeout_s
+        self.faults = FaultPlan()
+        self._settings = BrokerSettings.from_properties(settings or {})
+        self._own_zookeeper = ZooKeeperServer() if zookeeper is None else None
+        self._zookeeper = zookeeper
+        self._own_folder = folder is None
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="zkconsumer-embedded-"))
+        self.brokers = {
+            n: EmbeddedBroker(n, self.folder / f"broker-{n}", self, self._settings, self.faults) for n in ids
+        }
+        self._controller: Controller | None = None
+
+    # ---- where it is
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer:
+        """The ZooKeeper server; KitError when there is none, or only a connect string was given."""
+        server = self._own_zookeeper or self._zookeeper
+        if not isinstance(server, ZooKeeperServer):
+            raise KitError("this cluster was not given a ZooKeeperServer")
+        return server
+
+    @property
+    def zookeeper_hosts(self) -> str:
+        """Connect string without the chroot."""
+        server = self._own_zookeeper or self._zookeeper
+        if isinstance(server, bool) or server is None:
+            raise KitError("this cluster does without ZooKeeper")
+        return server.connect if isinstance(server, ZooKeeperServer) else server
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """Connect string for consumers, with the chroot."""
+        return self.zookeeper_hosts + self.chroot
+
+    @property
+    def broker_list(self) -> str:
+        """`host:port,host:port` of the running brokers, as clients are told."""
+        return ",".join(broker.address for broker in self.brokers.values() if broker.running)
+
+    bootstrap = broker_list
+
+    @property
+    def client(self) -> KazooClient:
+        """The cluster's own ZooKeeper client, inside the chroot; KitError before the start, or without ZooKeeper."""
+        registry = self.registry
+        if not isinstance(registry, ZooKeeperRegistry):
+            raise KitError("this cluster does without ZooKeeper")
+        return registry.client
+
+    def port(self, broker_id: int) -> int:
+        """The port a broker listens on."""
+        return self.brokers[broker_id].port
+
+    def advertise(self, broker_id: int, port: int | None) -> None:
+        """Tell clients another port of 127.0.0.1 for a broker, that of a proxy; in force at its next start."""
+        self.brokers[broker_id].advertised_port = port
+
+    # ---- what the brokers ask for
+
+    @property
+    def image(self) -> ClusterImage:
+        """Living brokers, topics, leaders, as the brokers tell them."""
+        return self._controller.image if self._controller else ClusterImage()
+
+    @property
+    def registry(self) -> Registry:
+        """Where the cluster is registered; KitError before the start."""
+        return self._control_of_brokers.registry
+
+    @property
+    def _control_of_brokers(self) -> Controller:
+        if self._controller is None:
+            raise KitError("the cluster was not started")
+        return self._controller
+
+    @property
+    def auto_create_topics(self) -> bool:
+        """Whether asking for a topic makes it."""
+        return self._settings.auto_create_topics_enable
+
+    def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
+        """Register a topic unless it exists; returns before it has leaders."""
+        assignment = kafka_topics.spread(partitions or self._settings.num_partitions, 1, sorted(self.image.brokers))
+        try:
+            self.registry.create_topic(topic, assignment, config)
+        except TopicExists:
+            pass  # another request made it meanwhile
+        self._control_of_brokers.look_again()
+
+    # ---- life
+
+    def start_all(self) -> Self:
+        """Start ZooKeeper (if it is the cluster's own) and all brokers; returns when all of them are registered.
+
+        Raises:
+            JavaMissing: no ZooKeeper without Java.
+            StartFailed: a port is taken.
+        """
+        if self._own_zookeeper and not self._own_zookeeper.running:
+            self._own_zookeeper.start()
+        if self._controller is None:
+            controller = Controller(self._make_registry(), self.brokers)
+            controller.start()
+            self._controller = controller
+        for broker_id, broker in self.brokers.items():
+            if not broker.running:
+                self.start(broker_id)
+        return self
+
+    def _make_registry(self) -> Registry:
+        if self._zookeeper is False:
+            return MemoryRegistry()
+        timeout_s = self._settings.zookeeper_session_timeout_ms / 1000
+        return ZooKeeperRegistry(self.zookeeper_hosts, chroot=self.chroot, session_timeout_s=timeout_s)
+
+    def start(self, broker_id: int, *, port: int | None = None) -> None:
+        """Start one broker on its data; returns when it is registered and leads what falls to it.
+
+        Args:
+            port: another port than before.
+        """
+        broker = self.brokers[broker_id]
+        if port is not None:
+            broker.port = port
+        with self._control_of_brokers.lock:
+            broker.start()
+            self.registry.register(broker.registration)
+            self._control_of_brokers.reconcile()
+
+    def stop(self, broker_id: int) -> None:
+        """End one broker in order: logs flushed and marked clean, its id node gone, its partitions led elsewhere."""
+        with self._control_of_brokers.lock:
+            self.brokers[broker_id].end(clean=True)
+            self.registry.unregister(broker_id, abruptly=False)
+            self._control_of_brokers.reconcile()
+
+    def kill(self, broker_id: int, *, expire: bool = False) -> None:
+        """End one broker as SIGKILL does: connections reset, nothing flushed, no clean mark.
+
+        Its id node stays until its session expires, or vanishes at once with `expire`.
+        """
+        with self._control_of_brokers.lock:
+            self.brokers[broker_id].end(clean=False)
+            self.registry.unregister(broker_id, abruptly=not expire)
+            self._control_of_brokers.reconcile()
+
+    def pause(self, broker_id: int) -> None:
+        """Keep the answers of one broker back; its connections stay open."""
+        self.brokers[broker_id].pause()
+
+    def resume(self, broker_id: int) -> None:
+        """Go on after `pause()`."""
+        self.brokers[broker_id].resume()
+
+    def close(self) -> None:
+        """End everything that belongs to the cluster; its folder is removed if it is a temporary one."""
+        if self._controller is not None:
+            self._controller.stop()
+        for broker in self.brokers.values():
+            if broker.running:
+                broker.end(clean=not self._own_folder)  # data that is thrown away need not be flushed
+        if self._controller is not None:
+            self._controller.registry.close()
+            self._controller = None
+        if self._own_zookeeper is not None:
+            self._own_zookeeper.close()
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int = 1,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> dict[int, int]:
+        """Partition -> leader of a new topic; returns when every leader serves requests.
+
+        Args:
+            assignment: partition -> replica ids, the leader first, instead of an even spread.
+            config: topic settings such as `{"segment.bytes": 1048576}`.
+
+        Raises:
+            KitError: the topic exists, or its name is not allowed.
+        """
+        if not is_legal_topic(name):
+            raise KitError(f"topic name {name!r}: at most 255 of a-z A-Z 0-9 . _ - are allowed")
+        chosen = assignment or kafka_topics.spread(partitions, replication, sorted(self.brokers))
+        try:
+            self.registry.create_topic(name, chosen, config or {})
+        except TopicExists:
+            raise KitError(f"topic {name} exists already") from None
+        return self.wait_leaders(name, sorted(chosen))
+
+    def add_partitions(self, name: str, total: int) -> dict[int, int]:
+        """Partition -> leader after the topic has grown to `total` partitions."""
+        present = self._entry(name).assignment
+        if total <= len(present):
+            raise ValueError(f"topic {name} has {len(present)} partitions, {total} would not be more")
+        wanted = kafka_topics.spread(total, len(present[0]), sorted(self.brokers))
+        self.registry.set_assignment(name, {**wanted, **present})
+        return self.wait_leaders(name, list(range(total)))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when its nodes and files are gone."""
+        self._entry(name)
+        self.registry.doom_topic(name)
+        with self._control_of_brokers.lock:
+            self._control_of_brokers.reconcile()
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Leader of a partition as it is registered; None without one."""
+        state = self.registry.state(topic, partition)
+        return None if state is None or state.leader == NO_LEADER else state.leader
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition; its files move there. Returns when it serves requests.
+
+        A broker that is no replica takes the place of the last one.
+
+        Raises:
+            KitError: the broker does not run, or there is no such partition.
+        """
+        with self._control_of_brokers.lock:
+            if not self.brokers[broker_id].running:
+                raise KitError(f"broker {broker_id} does not run")
+            assignment = dict(self._entry(topic).assignment)
+            if partition not in assignment:
+                raise KitError(f"there is no {topic}/{partition}")
+            replicas = assignment[partition]
+            others = [replica for replica in replicas if replica != broker_id]
+            wanted = (broker_id, *others[: len(replicas) - 1])
+            if wanted != replicas:
+                self.registry.set_assignment(topic, assignment | {partition: wanted})
+            self._control_of_brokers.reconcile(order={(topic, partition): broker_id})
+
+    def wait_leaders(self, topic: str, partitions: Sequence[int], timeout_s: float | None = None) -> dict[int, int]:
+        """Partition -> leader, once all of these have one.
+
+        Raises:
+            WaitTimeout: after `timeout_s` (by default the cluster's) seconds.
+        """
+
+        def leaders() -> dict[int, int] | None:
+            self._control_of_brokers.reconcile()
+            known = self.image.topics.get(topic, {})
+            found = {p: known[p][1].leader for p in partitions if p in known}
+            running = all(leader in self.brokers and self.brokers[leader].running for leader in found.values())
+            return found if len(found) == len(partitions) and running else None
+
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        what = f"leaders of {topic} {list(partitions)}"
+        found = wait_until(leaders, limit_s, what, state=lambda: self.image.topics.get(topic))
+        assert found is not None
+        return found
+
+    def _entry(self, topic: str) -> TopicEntry:
+        entry = self.registry.topics().get(topic)
+        if entry is None:
+            raise KitError(f"there is no topic {topic}")
+        return entry

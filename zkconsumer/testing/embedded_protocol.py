@@ -1,0 +1,369 @@
+"""Requests and answers of Kafka 0.8.2.2, from the broker's side. Pure.
+
+Written beside `simpleconsumer.kafka08`, not on top of it, so that the consumer is not tested by its own encoder.
+Request: `int16 api key, int16 version, int32 correlation id, string client id`, body. Answer: `int32 size, int32
+correlation id`, body. Produce, fetch, offsets and metadata are answered in version 0 whatever version was asked.
+
+Source: kafka.api.*, kafka.network.RequestChannel (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from struct import Struct, error, pack
+from typing import Final, NamedTuple, TypeVar
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+OFFSETS: Final = 2
+METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
+OFFSET_FETCH: Final = 9
+CONSUMER_METADATA: Final = 10
+API_NAMES: Final = {
+    PRODUCE: "produce",
+    FETCH: "fetch",
+    OFFSETS: "offsets",
+    METADATA: "metadata",
+    OFFSET_COMMIT: "offset_commit",
+    OFFSET_FETCH: "offset_fetch",
+    CONSUMER_METADATA: "consumer_metadata",
+}
+"""What is served, by API key."""
+
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+
+
+class BadRequest(Exception):  # noqa: N818 - not a failure of the broker
+    """A request that cannot be read, or that is not served: the Java broker closes the connection."""
+
+
+class Produce(NamedTuple):
+    """`int16 acks, int32 timeout ms, [topic [int32 partition, bytes set]]`."""
+
+    acks: int
+    timeout_ms: int
+    message_sets: dict[TopicPartition, memoryview]
+
+
+class FetchPosition(NamedTuple):
+    """Where to read a partition."""
+
+    offset: int
+    max_bytes: int
+
+
+class Fetch(NamedTuple):
+    """`int32 replica id, int32 max wait ms, int32 min bytes, [topic [int32 partition, int64 offset, int32 bytes]]`."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    positions: dict[TopicPartition, FetchPosition]
+
+
+class Offsets(NamedTuple):
+    """`int32 replica id, [topic [int32 partition, int64 time, int32 max offsets]]`; time and count by partition."""
+
+    replica_id: int
+    wanted: dict[TopicPartition, tuple[int, int]]
+
+
+class Metadata(NamedTuple):
+    """`[topic]`; none means all."""
+
+    topics: list[str]
+
+
+class CommittedOffset(NamedTuple):
+    """Offset, metadata, and when it was committed (ms; -1: now)."""
+
+    offset: int
+    metadata: str
+    timestamp_ms: int = -1
+
+
+class OffsetCommit(NamedTuple):
+    """`string group, [topic [int32 partition, int64 offset, string metadata]]`.
+
+    Version 1 has `int32 generation, string member` behind the group and an `int64` timestamp behind each offset.
+    """
+
+    version: int
+    group: str
+    offsets: dict[TopicPartition, CommittedOffset]
+
+
+class OffsetFetch(NamedTuple):
+    """`string group, [topic [int32 partition]]`."""
+
+    version: int
+    group: str
+    partitions: list[TopicPartition]
+
+
+class ConsumerMetadata(NamedTuple):
+    """`string group`."""
+
+    group: str
+
+
+Body = Produce | Fetch | Offsets | Metadata | OffsetCommit | OffsetFetch | ConsumerMetadata
+
+
+class Request(NamedTuple):
+    """A request as read; `api` is a name of `API_NAMES`."""
+
+    api: str
+    correlation_id: int
+    client_id: str
+    body: Body
+
+
+class _Reader:
+    """Reads a request front to back; what does not fit is a struct.error or a BadRequest."""
+
+    def __init__(self, data: bytes | bytearray) -> None:
+        self._view = memoryview(data)
+        self._at = 0
+
+    def _take(self, layout: Struct) -> int:
+        value: int = layout.unpack_from(self._view, self._at)[0]
+        self._at += layout.size
+        return value
+
+    def int16(self) -> int:
+        return self._take(_INT16)
+
+    def int32(self) -> int:
+        return self._take(_INT32)
+
+    def int64(self) -> int:
+        return self._take(_INT64)
+
+    def _bytes(self, length: int) -> memoryview:
+        end = self._at + length
+        if length < 0 or end > len(self._view):
+            raise BadRequest(f"{length} bytes at byte {self._at} of {len(self._view)}")
+        part = self._view[self._at : end]
+        self._at = end
+        return part
+
+    def string(self) -> str:
+        length = self.int16()
+        return str(self._bytes(length), "utf-8", "replace") if length >= 0 else ""
+
+    def sized(self) -> memoryview:
+        return self._bytes(self.int32())
+
+    def partitions(self, read: Callable[[], T]) -> dict[TopicPartition, T]:
+        """`[topic [int32 partition, what read reads]]`; of a partition that comes twice the last."""
+        found: dict[TopicPartition, T] = {}
+        for _ in range(self.int32()):
+            topic = self.string()
+            for _ in range(self.int32()):
+                partition = self.int32()
+                found[topic, partition] = read()
+        return found
+
+
+def decode_request(data: bytes | bytearray) -> Request:
+    """Return the request in a frame (without its size).
+
+    Raises:
+        BadRequest: it is cut, an API key or version is not served by 0.8.2, or a length is impossible.
+    """
+    reader = _Reader(data)
+    try:
+        api_key, version = reader.int16(), reader.int16()
+        if api_key not in API_NAMES:
+            raise BadRequest(f"API key {api_key} is not served")
+        if api_key in (OFFSET_COMMIT, OFFSET_FETCH) and version not in (0, 1):
+            raise BadRequest(f"version {version} of API key {api_key} is not served")
+        correlation_id, client_id = reader.int32(), reader.string()
+        return Request(API_NAMES[api_key], correlation_id, client_id, _READERS[api_key](reader, version))
+    except error as cut:
+        raise BadRequest(f"request of {len(data)} bytes: {cut}") from cut
+
+
+def _read_produce(reader: _Reader, version: int) -> Produce:
+    return Produce(reader.int16(), reader.int32(), reader.partitions(reader.sized))
+
+
+def _read_fetch(reader: _Reader, version: int) -> Fetch:
+    def position() -> FetchPosition:
+        return FetchPosition(reader.int64(), reader.int32())
+
+    return Fetch(reader.int32(), reader.int32(), reader.int32(), reader.partitions(position))
+
+
+def _read_offsets(reader: _Reader, version: int) -> Offsets:
+    return Offsets(reader.int32(), reader.partitions(lambda: (reader.int64(), reader.int32())))
+
+
+def _read_metadata(reader: _Reader, version: int) -> Metadata:
+    return Metadata([reader.string() for _ in range(reader.int32())])
+
+
+def _read_offset_commit(reader: _Reader, version: int) -> OffsetCommit:
+    def offset() -> CommittedOffset:
+        value = reader.int64()
+        timestamp_ms = reader.int64() if version == 1 else -1
+        return CommittedOffset(value, reader.string(), timestamp_ms)
+
+    group = reader.string()
+    if version == 1:
+        reader.int32(), reader.string()  # generation and member: nobody coordinates groups in 0.8.2
+    return OffsetCommit(version, group, reader.partitions(offset))
+
+
+def _read_offset_fetch(reader: _Reader, version: int) -> OffsetFetch:
+    return OffsetFetch(version, reader.string(), list(reader.partitions(lambda: None)))
+
+
+def _read_consumer_metadata(reader: _Reader, version: int) -> ConsumerMetadata:
+    return ConsumerMetadata(reader.string())
+
+
+_READERS: Final[dict[int, Callable[[_Reader, int], Body]]] = {
+    PRODUCE: _read_produce,
+    FETCH: _read_fetch,
+    OFFSETS: _read_offsets,
+    METADATA: _read_metadata,
+    OFFSET_COMMIT: _read_offset_commit,
+    OFFSET_FETCH: _read_offset_fetch,
+    CONSUMER_METADATA: _read_consumer_metadata,
+}
+
+
+# ---- answers
+
+
+class BrokerAddress(NamedTuple):
+    """Id, host and port that clients are told."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+class PartitionAnswer(NamedTuple):
+    """A partition in a metadata answer; leader -1 for none."""
+
+    error: int
+    partition: int
+    leader: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+
+
+class TopicAnswer(NamedTuple):
+    """A topic in a metadata answer."""
+
+    error: int
+    topic: str
+    partitions: Sequence[PartitionAnswer]
+
+
+def encode_produce(results: Iterable[tuple[TopicPartition, tuple[int, int]]]) -> bytes:
+    """Return error and base offset of each partition."""
+    return _topics((where, pack(">ihq", where[1], *result)) for where, result in results)
+
+
+def encode_fetch(results: Iterable[tuple[TopicPartition, tuple[int, int, int]]]) -> list[bytes]:
+    """Return what stands before each partition's message set, given error, high watermark and length of the set.
+
+    Sets follow their heads, so the answer is: head, set, head, set, and so on, in the order of the input by topic.
+    """
+    heads: list[bytes] = []
+    topics = _grouped((where, pack(">ihqi", where[1], *result)) for where, result in results)
+    before = _INT32.pack(len(topics))
+    for topic, parts in topics.items():
+        before += _string(topic) + _INT32.pack(len(parts))
+        for part in parts:
+            heads.append(before + part)
+            before = b""
+    return heads or [before]
+
+
+def encode_offsets(results: Iterable[tuple[TopicPartition, tuple[int, list[int]]]]) -> bytes:
+    """Return error and offsets of each partition."""
+    return _topics(
+        (where, pack(f">ihi{len(offsets)}q", where[1], code, len(offsets), *offsets))
+        for where, (code, offsets) in results
+    )
+
+
+def encode_metadata(brokers: Iterable[BrokerAddress], topics: Iterable[TopicAnswer]) -> bytes:
+    """Return brokers and topics."""
+    addresses = [_address(broker) for broker in brokers]
+    answers = [
+        _INT16.pack(topic.error) + _string(topic.topic) + _array([_partition(each) for each in topic.partitions])
+        for topic in topics
+    ]
+    return _array(addresses) + _array(answers)
+
+
+def encode_offset_commit(results: Iterable[tuple[TopicPartition, int]]) -> bytes:
+    """Return the error of each partition."""
+    return _topics((where, pack(">ih", where[1], code)) for where, code in results)
+
+
+def encode_offset_fetch(results: Iterable[tuple[TopicPartition, tuple[int, str, int]]]) -> bytes:
+    """Return offset, metadata and error of each partition."""
+    return _topics(
+        (where, pack(">iq", where[1], offset) + _string(metadata) + _INT16.pack(code))
+        for where, (offset, metadata, code) in results
+    )
+
+
+def encode_consumer_metadata(code: int, coordinator: BrokerAddress | None) -> bytes:
+    """Return the coordinator of a group; none goes with an error."""
+    return _INT16.pack(code) + _address(coordinator or BrokerAddress(-1, "", -1))
+
+
+def frame(correlation_id: int, size_bytes: int) -> bytes:
+    """Return what stands before the body of an answer: size of the rest, correlation id."""
+    return pack(">ii", size_bytes + 4, correlation_id)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return partitions in the order in which answers hold them: topics together, in the order of first mention."""
+    topics: dict[str, list[TopicPartition]] = {}
+    for where in partitions:
+        topics.setdefault(where[0], []).append(where)
+    return [where for group in topics.values() for where in group]
+
+
+def _topics(rows: Iterable[tuple[TopicPartition, bytes]]) -> bytes:
+    return _array([_string(topic) + _array(parts) for topic, parts in _grouped(rows).items()])
+
+
+def _grouped(rows: Iterable[tuple[TopicPartition, bytes]]) -> dict[str, list[bytes]]:
+    topics: dict[str, list[bytes]] = {}
+    for (topic, _), row in rows:
+        topics.setdefault(topic, []).append(row)
+    return topics
+
+
+def _array(items: Sequence[bytes]) -> bytes:
+    return _INT32.pack(len(items)) + b"".join(items)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def _address(broker: BrokerAddress) -> bytes:
+    return _INT32.pack(broker.broker_id) + _string(broker.host) + _INT32.pack(broker.port)
+
+
+def _partition(answer: PartitionAnswer) -> bytes:
+    head = pack(">hii", answer.error, answer.partition, answer.leader)
+    return head + b"".join(pack(f">i{len(ids)}i", len(ids), *ids) for ids in (answer.replicas, answer.isr))

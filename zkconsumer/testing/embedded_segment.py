@@ -1,0 +1,231 @@
+"""One file of a partition's log: `<20-digit base offset>.log`, entries back to back, and its sparse index.
+
+Source: kafka.log.LogSegment, kafka.log.FileMessageSet (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from types import TracebackType
+from typing import Self
+
+from zkconsumer.testing.embedded_index import OffsetIndex
+from zkconsumer.testing.embedded_messages import ENTRY_OVERHEAD, SMALLEST_MESSAGE, Bytes
+
+_ENTRY = Struct(">qi")
+_CRC = Struct(">I")
+_WINDOW_BYTES = 64 * 1024
+_SEARCH_BYTES = 8 * 1024
+_LOG_SUFFIX = ".log"
+
+
+class LogSlice:
+    """A run of bytes of a segment, with a file descriptor of its own: retention may delete the file meanwhile.
+
+    Close it, or use it in a `with` block.
+
+    Attributes:
+        fd: open for reading; -1 for an empty slice.
+        position: where it begins in the file.
+        length: bytes.
+    """
+
+    __slots__ = ("fd", "length", "position")
+
+    def __init__(self, fd: int = -1, position: int = 0, length: int = 0) -> None:
+        self.fd = fd
+        self.position = position
+        self.length = length
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        return os.pread(self.fd, self.length, self.position) if self.length else b""
+
+    def close(self) -> None:
+        """Give the descriptor back; a second call does nothing."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def segment_files(folder: Path) -> list[Path]:
+    """Return the log files of a folder, oldest first."""
+    return sorted(path for path in folder.glob(f"*{_LOG_SUFFIX}") if path.stem.isdigit() and len(path.stem) == 20)
+
+
+class Segment:
+    """Entries from one base offset on.
+
+    Threads: guarded by its log's lock, all but `LogSlice`s, which are independent once made.
+    """
+
+    def __init__(self, folder: Path, base_offset: int, created_ms: int, index_interval_bytes: int) -> None:
+        self.path = folder / f"{base_offset:020d}{_LOG_SUFFIX}"
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self._interval_bytes = index_interval_bytes
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        self.size_bytes = os.fstat(self._fd).st_size
+        self._index = OffsetIndex()
+        self._since_index = 0
+
+    @property
+    def index_path(self) -> Path:
+        """Where its index is kept."""
+        return self.path.with_suffix(".index")
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Time of the last write, from the file system; what retention and offsets by time go by."""
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
+    # ---- opening
+
+    def load(self) -> int:
+        """Return the offset behind the last entry, by way of the index file where there is a good one."""
+        index = OffsetIndex.load(self.index_path, self.size_bytes)
+        if index is None:
+            return self._scan(0, check_crc=False)
+        self._index = index
+        return self._scan(index.last_position(), check_crc=False)
+
+    def recover(self) -> int:
+        """Return the offset behind the last good entry, after everything from the first bad one on was cut off.
+
+        Bad: incomplete, a size below 14, a wrong checksum.
+        """
+        self._index = OffsetIndex()
+        return self._scan(0, check_crc=True)
+
+    def _scan(self, position: int, *, check_crc: bool) -> int:
+        """Index the entries from `position` on, cut the file behind the last whole one, return the next offset."""
+        next_offset = self.base_offset
+        self._since_index = 0
+        for at, offset, size in self._walk(position):
+            if check_crc and not self._crc_is_right(at, size):
+                break
+            self._note(offset, at, ENTRY_OVERHEAD + size)
+            position, next_offset = at + ENTRY_OVERHEAD + size, offset + 1
+        if position < self.size_bytes:
+            os.ftruncate(self._fd, position)
+            self.size_bytes = position
+        self._index.cut(position)
+        return next_offset
+
+    def _note(self, offset: int, position: int, size_bytes: int) -> None:
+        """Count an entry, and put it into the index if the last indexed one is far enough away."""
+        if self._since_index > self._interval_bytes and position > self._index.last_position():
+            self._index.append(offset - self.base_offset, position)
+            self._since_index = 0
+        self._since_index += size_bytes
+
+    def _walk(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """Yield position, offset and message size of the whole entries from `position` on."""
+        while position + ENTRY_OVERHEAD <= self.size_bytes:
+            window = os.pread(self._fd, min(_WINDOW_BYTES, self.size_bytes - position), position)
+            at = 0
+            while at + ENTRY_OVERHEAD <= len(window):
+                offset, size = _ENTRY.unpack_from(window, at)
+                if size < SMALLEST_MESSAGE or position + at + ENTRY_OVERHEAD + size > self.size_bytes:
+                    return
+                yield position + at, offset, size
+                at += ENTRY_OVERHEAD + size
+            if at == 0:
+                return
+            position += at
+
+    def _crc_is_right(self, position: int, size: int) -> bool:
+        message = os.pread(self._fd, size, position + ENTRY_OVERHEAD)
+        return len(message) == size and zlib.crc32(memoryview(message)[4:]) == _CRC.unpack_from(message)[0]
+
+    # ---- writing
+
+    def append(self, first_offset: int, data: Bytes, positions: Sequence[int]) -> None:
+        """Write entries to the end of the file.
+
+        Args:
+            first_offset: of the first message; with more than one entry each holds one message.
+            positions: where each entry begins in `data`.
+
+        Raises:
+            OSError: the disk refused; the file is cut back to what it held.
+        """
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._fd, memoryview(data)[written:], self.size_bytes + written)
+        except OSError:
+            os.ftruncate(self._fd, self.size_bytes)
+            raise
+        ends = [*positions[1:], len(data)]
+        for number, (start, end) in enumerate(zip(positions, ends, strict=True)):
+            self._note(first_offset + number, self.size_bytes + start, end - start)
+        self.size_bytes += len(data)
+
+    def flush(self) -> None:
+        """Return when the file is on the disk."""
+        os.fsync(self._fd)
+
+    def save_index(self) -> None:
+        """Write the index file, so that the next opening need not scan."""
+        self._index.save(self.index_path)
+
+    def truncate(self, offset: int) -> None:
+        """Cut off the first entry with this offset or a later one, and all that follow."""
+        position = self.find(offset)
+        if position is not None:
+            os.ftruncate(self._fd, position)
+            self.size_bytes = position
+            self._index.cut(position)
+
+    # ---- reading
+
+    def find(self, offset: int) -> int | None:
+        """Return the position of the first entry whose offset is this or a later one; None behind the last.
+
+        A wrapper has the offset of its last message, so an offset inside of it finds the wrapper.
+        """
+        position = self._index.lookup(offset - self.base_offset)
+        while position + ENTRY_OVERHEAD <= self.size_bytes:
+            window = os.pread(self._fd, min(_SEARCH_BYTES, self.size_bytes - position), position)
+            at = 0
+            while at + ENTRY_OVERHEAD <= len(window):
+                found, size = _ENTRY.unpack_from(window, at)
+                if found >= offset:
+                    return position + at
+                at += ENTRY_OVERHEAD + max(size, 0)
+            if at == 0:
+                return None
+            position += at
+        return None
+
+    def slice(self, position: int, max_bytes: int) -> LogSlice:
+        """Return at most `max_bytes` from a position on; the last entry may be cut."""
+        length = min(self.size_bytes - position, max_bytes)
+        return LogSlice(os.dup(self._fd), position, length) if length > 0 else LogSlice()
+
+    # ---- end
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def delete(self) -> None:
+        """Close the file and remove it with its index."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+        self.index_path.unlink(missing_ok=True)

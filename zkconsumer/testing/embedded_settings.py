@@ -1,0 +1,63 @@
+"""Settings of embedded brokers, under the names that Kafka 0.8.2 gives them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from zkconsumer.testing.embedded_log import LogSettings
+
+_LOG_KEYS: Final = {
+    "log.segment.bytes": "segment_bytes",
+    "log.roll.ms": "segment_ms",
+    "log.retention.bytes": "retention_bytes",
+    "log.retention.ms": "retention_ms",
+    "log.flush.interval.messages": "flush_messages",
+    "log.flush.interval.ms": "flush_ms",
+    "message.max.bytes": "max_message_bytes",
+    "log.index.interval.bytes": "index_interval_bytes",
+}
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """What an embedded broker can be told.
+
+    Attributes:
+        log: defaults of its logs; a topic's own settings come first.
+        num_partitions: of topics that are made automatically.
+        auto_create_topics_enable: whether a metadata request makes a topic.
+        socket_request_max_bytes: a larger request closes the connection.
+        max_connections: a further one is closed at once.
+        log_retention_check_interval_ms: how often retention and flushing by time are looked at. Kafka: five minutes.
+        zookeeper_session_timeout_ms: of the session that keeps `/brokers/ids/<id>`.
+    """
+
+    log: LogSettings = field(default_factory=LogSettings)
+    num_partitions: int = 2
+    auto_create_topics_enable: bool = True
+    socket_request_max_bytes: int = 100 * 1024 * 1024
+    max_connections: int = 2000
+    log_retention_check_interval_ms: int = 1000
+    zookeeper_session_timeout_ms: int = 6000
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> BrokerSettings:
+        """Return settings from properties such as `{"log.segment.bytes": 4096, "num.partitions": 4}`.
+
+        Raises:
+            ValueError: an unknown key, or a value that is no number (or no truth value).
+        """
+        own = {each.name.replace("_", "."): each for each in fields(cls) if each.name != "log"}
+        log: dict[str, int] = {}
+        chosen: dict[str, int | bool] = {}
+        for key, value in properties.items():
+            if key in _LOG_KEYS:
+                log[_LOG_KEYS[key]] = int(str(value))
+            elif key in own:
+                name = own[key].name
+                chosen[name] = str(value).lower() == "true" if name.startswith("auto_") else int(str(value))
+            else:
+                raise ValueError(f"embedded brokers know no setting {key!r}; known: {', '.join([*_LOG_KEYS, *own])}")
+        return cls(log=LogSettings(**log), **chosen)  # type: ignore[arg-type]

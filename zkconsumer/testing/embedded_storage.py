@@ -1,0 +1,117 @@
+"""A broker's data folder: its logs, the lock, the mark of a clean stop, and the thread that flushes and expires.
+
+Files as in the Java broker: `.lock`, `.kafka_cleanshutdown`, `recovery-point-offset-checkpoint` (text: version 0,
+number of lines, then `topic partition offset`), and a folder `<topic>-<partition>` for each partition.
+
+Source: kafka.log.LogManager, kafka.server.OffsetCheckpoint (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import shutil
+import threading
+from pathlib import Path
+from typing import IO, Final
+
+from zkconsumer.testing.embedded_log import LogSettings, PartitionLog
+from zkconsumer.testing.errors import KitError
+
+CLEAN_MARK: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+STOP_TIMEOUT_S: Final = 10.0
+_log = logging.getLogger(__name__)
+
+
+class LogStorage:
+    """The open logs of one broker.
+
+    Threads: every method from any thread.
+    """
+
+    def __init__(self, folder: Path, *, check_interval_s: float = 1.0) -> None:
+        """Take a data folder.
+
+        Args:
+            folder: made if need be.
+            check_interval_s: how often flushing by time and retention are looked at.
+
+        Raises:
+            KitError: another broker, in this process or another one, holds the folder.
+        """
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._held = self._take_lock()
+        mark = folder / CLEAN_MARK
+        self.was_clean = mark.exists()
+        mark.unlink(missing_ok=True)
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._check_interval_s = check_interval_s
+        self._keeper = threading.Thread(target=self._keep, name=f"log keeper of {folder.name}", daemon=True)
+        self._keeper.start()
+
+    def _take_lock(self) -> IO[str]:
+        held = (self.folder / LOCK).open("w")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.close()
+            raise KitError(f"{self.folder} belongs to another running broker") from None
+        return held
+
+    def open(self, topic: str, partition: int, settings: LogSettings, *, clean: bool | None = None) -> PartitionLog:
+        """Return the log of a partition, opened or made if need be.
+
+        Args:
+            clean: whether its files were closed in order; None: as the whole folder was.
+        """
+        with self._lock:
+            log = self._logs.get((topic, partition))
+            if log is None:
+                was_clean = self.was_clean if clean is None else clean
+                log = PartitionLog(self.folder, topic, partition, settings, clean=was_clean)
+                self._logs[topic, partition] = log
+            return log
+
+    def release(self, topic: str, partition: int, *, delete: bool = False) -> None:
+        """Close a log if it is open; with `delete` remove its files."""
+        with self._lock:
+            log = self._logs.pop((topic, partition), None)
+        if log is not None:
+            log.close(flush=not delete)
+        if delete:
+            shutil.rmtree(self.folder / f"{topic}-{partition}", ignore_errors=True)
+
+    def _keep(self) -> None:
+        while not self._stopped.wait(self._check_interval_s):
+            with self._lock:
+                logs = list(self._logs.values())
+            for log in logs:
+                try:
+                    log.flush_if_due()
+                    log.apply_retention()
+                except OSError as error:
+                    _log.warning("%r could not be flushed or shortened: %s", log, error)
+
+    def close(self, *, clean: bool = True) -> None:
+        """Close all logs and give the folder up; `clean` flushes them and leaves the mark, else all stays as it is."""
+        self._stopped.set()
+        self._keeper.join(STOP_TIMEOUT_S)
+        with self._lock:
+            logs, self._logs = dict(self._logs), {}
+        for log in logs.values():
+            log.close(flush=clean)
+        if clean:
+            self._write_checkpoint({key: log.end_offset for key, log in logs.items()})
+            (self.folder / CLEAN_MARK).touch()
+        self._held.close()
+
+    def _write_checkpoint(self, offsets: dict[tuple[str, int], int]) -> None:
+        lines = ["0", str(len(offsets)), *(f"{topic} {p} {offset}" for (topic, p), offset in sorted(offsets.items()))]
+        fresh = self.folder / f"{CHECKPOINT}.tmp"
+        fresh.write_text("\n".join(lines) + "\n")
+        fresh.rename(self.folder / CHECKPOINT)

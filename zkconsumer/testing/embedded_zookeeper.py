@@ -1,0 +1,404 @@
+"""An embedded cluster in ZooKeeper: the nodes, and the text in them, of Java brokers of version 0.8.2.
+
+| node | kept by |
+|---|---|
+| `/brokers/ids/<id>`, `/controller` (ephemeral) | a session for each broker |
+| `/controller_epoch`, `/brokers/topics/<t>`, `.../partitions/<p>/state`, `/config/topics/<t>` | the cluster's session |
+| `/consumers/<group>/offsets/<t>/<p>` | offset commits of version 0 |
+
+Topics made, grown or marked for deletion by others (Kafka's own tools, say) are seen by watches.
+
+Source: kafka.utils.ZkUtils, kafka.admin.AdminUtils, kafka.controller.KafkaController (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from zkconsumer.testing.embedded_leadership import PartitionState
+from zkconsumer.testing.embedded_protocol import BrokerAddress
+from zkconsumer.testing.embedded_registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
+from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.zookeeper_wire import end_session
+
+IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONFIG = "/config/topics"
+DOOMED = "/admin/delete_topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+ROOTS = ("/consumers", IDS, TOPICS, "/config/changes", CONFIG, DOOMED)
+START_TIMEOUT_S: Final = 30.0
+ANSWER_TIMEOUT_S: Final = 10.0
+CLUSTER_SESSION_S: Final = 30.0
+
+
+def broker_node(broker: BrokerAddress, now_ms: int) -> bytes:
+    """Return the text of `/brokers/ids/<id>` as 0.8.1 and 0.8.2 write it."""
+    fields = {"jmx_port": -1, "timestamp": str(now_ms), "host": broker.host, "version": 1, "port": broker.port}
+    return _json(fields)
+
+
+def topic_node(assignment: Assignment) -> bytes:
+    """Return the text of `/brokers/topics/<t>`."""
+    return _json({"version": 1, "partitions": {str(p): list(replicas) for p, replicas in assignment.items()}})
+
+
+def state_node(state: PartitionState) -> bytes:
+    """Return the text of a state node."""
+    fields = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    return _json(fields)
+
+
+def controller_node(broker_id: int, now_ms: int) -> bytes:
+    """Return the text of `/controller`."""
+    return _json({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Where the state of a partition stands."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def _offset_path(group: str, topic: str, partition: int) -> str:
+    return f"/consumers/{group}/offsets/{topic}/{partition}"
+
+
+def _done(asked: Any) -> Any:
+    """The answer to an asynchronous request of kazoo.
+
+    Raises:
+        RegistryUnavailable: the connection is down, or ZooKeeper said nothing for ten seconds.
+        kazoo's own errors: the ones that are answers.
+    """
+    try:
+        return asked.get(timeout=ANSWER_TIMEOUT_S)
+    except (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError):
+        raise
+    except (KazooException, KazooTimeoutError) as error:
+        raise RegistryUnavailable(f"ZooKeeper did not answer: {error!r}") from error
+
+
+class _Session:
+    """A broker's ZooKeeper session, and under which session id it is registered."""
+
+    def __init__(self, connect: str, timeout_s: float) -> None:
+        self.client = KazooClient(connect, timeout=timeout_s)
+        self.client.start(timeout=START_TIMEOUT_S)
+        self.registered_as = 0
+
+    @property
+    def session_id(self) -> int:
+        """0 while there is none."""
+        identity = self.client.client_id
+        return int(identity[0]) if identity and self.client.connected else 0
+
+    def end(self, *, abruptly: bool) -> None:
+        """Close the session; `abruptly`: only the connection, as the death of a process does."""
+        if abruptly:
+            # kazoo knows only the orderly end, so its loop is told to stop and its socket is taken away.
+            self.client._stopped.set()
+            connection = getattr(self.client._connection, "_socket", None)
+            if connection is not None:
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # it was just reconnecting
+            self.client._safe_close()
+        else:
+            self.client.stop()
+        self.client.close()
+
+
+class ZooKeeperRegistry:
+    """A cluster's nodes.
+
+    Threads: every method from any thread; watches only take notes and call `changed`.
+    """
+
+    def __init__(self, connect: str, *, chroot: str = "", session_timeout_s: float = 6.0) -> None:
+        """Prepare a registry; nothing is connected before `start()`.
+
+        Args:
+            connect: connect string without chroot.
+            session_timeout_s: of the brokers' sessions.
+        """
+        self._hosts = connect
+        self._connect = connect + chroot
+        self._chroot = chroot
+        self._session_timeout_s = session_timeout_s
+        self._changed: Callable[[], None] = lambda: None
+        self._lock = threading.Lock()
+        self._client: KazooClient | None = None
+        self._sessions: dict[int, _Session] = {}
+        self._topics: dict[str, TopicEntry] = {}
+        self._stale: set[str] = set()
+        self._list_is_stale = True
+
+    @property
+    def client(self) -> KazooClient:
+        """The cluster's own session; KitError before `start()`."""
+        if self._client is None:
+            raise KitError("the cluster was not started")
+        return self._client
+
+    @property
+    def reachable(self) -> bool:
+        """True while the cluster's own session is connected."""
+        return self._client is not None and bool(self._client.connected)
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Connect, and make the nodes that an idle Java broker makes."""
+        self._changed = changed
+        if self._chroot:
+            root = KazooClient(self._hosts, timeout=CLUSTER_SESSION_S)
+            root.start(timeout=START_TIMEOUT_S)
+            root.ensure_path(self._chroot)
+            root.stop()
+            root.close()
+        self._client = KazooClient(self._connect, timeout=CLUSTER_SESSION_S)
+        self._client.start(timeout=START_TIMEOUT_S)
+        for path in ROOTS:
+            self._client.ensure_path(path)
+
+    # ---- watches
+
+    def _brokers_moved(self, event: Any) -> None:
+        if event.type == "NONE":
+            self._connection_moved()
+        self._changed()
+
+    def _topics_moved(self, event: Any) -> None:
+        with self._lock:
+            self._list_is_stale = True
+        self._changed()
+
+    def _topic_moved(self, event: Any) -> None:
+        with self._lock:
+            self._stale.add(event.path.rpartition("/")[2] if event.path else "")
+        self._brokers_moved(event)
+
+    def _connection_moved(self) -> None:
+        """kazoo forgets all watches of a lost connection: read everything again."""
+        with self._lock:
+            self._list_is_stale = True
+            self._stale |= set(self._topics)
+
+    # ---- brokers
+
+    def register(self, broker: BrokerAddress) -> None:
+        """Make the id node, in a session of the broker's own; the node of a killed predecessor is removed first."""
+        stat = _done(self.client.exists_async(f"{IDS}/{broker.broker_id}"))
+        session = self._sessions.get(broker.broker_id)
+        if stat is not None and stat.ephemeralOwner and (session is None or stat.ephemeralOwner != session.session_id):
+            end_session(self._hosts, stat.ephemeralOwner)
+        if session is None:
+            session = self._sessions[broker.broker_id] = _Session(self._connect, self._session_timeout_s)
+            session.client.add_listener(lambda state: self._changed())
+        try:
+            text = broker_node(broker, _now_ms())
+            _done(session.client.create_async(f"{IDS}/{broker.broker_id}", text, ephemeral=True))
+        except NodeExistsError:
+            pass  # a lost reply: the node is of this very session
+        session.registered_as = session.session_id
+
+    def needs_registration(self, broker_id: int) -> bool:
+        """True if the broker has a new session, and so no node."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.session_id not in (0, session.registered_as)
+
+    def unregister(self, broker_id: int, *, abruptly: bool) -> None:
+        """End the broker's session, or only its connection."""
+        session = self._sessions.pop(broker_id, None)
+        if session is not None:
+            session.end(abruptly=abruptly)
+
+    def live_brokers(self) -> dict[int, BrokerAddress]:
+        """The id nodes."""
+        found = {}
+        for name in _done(self.client.get_children_async(IDS, watch=self._brokers_moved)):
+            try:
+                data = json.loads(_done(self.client.get_async(f"{IDS}/{name}"))[0])
+            except NoNodeError:
+                continue  # it went in between; the watch tells
+            found[int(name)] = BrokerAddress(int(name), str(data["host"]), int(data["port"]))
+        return found
+
+    def controller_epoch(self, candidates: Sequence[int]) -> int:
+        """Epoch of the controller; a candidate takes the node if it is gone."""
+        if _done(self.client.exists_async(CONTROLLER, watch=self._brokers_moved)) is None:
+            for broker_id in candidates:
+                if self._elect(broker_id):
+                    break
+        try:
+            return int(_done(self.client.get_async(CONTROLLER_EPOCH))[0])
+        except NoNodeError:
+            return 1
+
+    def _elect(self, broker_id: int) -> bool:
+        session = self._sessions.get(broker_id)
+        if session is None:
+            return False
+        try:
+            _done(session.client.create_async(CONTROLLER, controller_node(broker_id, _now_ms()), ephemeral=True))
+        except (NodeExistsError, RegistryUnavailable):
+            return False  # another one was faster, or this session is down: the next look decides
+        try:
+            epoch, stat = _done(self.client.get_async(CONTROLLER_EPOCH))
+            _done(self.client.set_async(CONTROLLER_EPOCH, b"%d" % (int(epoch) + 1), version=stat.version))
+        except NoNodeError:
+            _done(self.client.create_async(CONTROLLER_EPOCH, b"1"))
+        return True
+
+    # ---- topics
+
+    def topics(self) -> dict[str, TopicEntry]:
+        """All topics; only what moved since the last time is read."""
+        try:
+            return self._read_topics()
+        except RegistryUnavailable:
+            self._connection_moved()  # the notes of what is stale were taken already
+            raise
+
+    def _read_topics(self) -> dict[str, TopicEntry]:
+        with self._lock:
+            list_is_stale, self._list_is_stale = self._list_is_stale, False
+            stale, self._stale = self._stale, set()
+        if list_is_stale:
+            _done(self.client.get_children_async(DOOMED, watch=self._topics_moved))
+            names = set(_done(self.client.get_children_async(TOPICS, watch=self._topics_moved)))
+            for gone in set(self._topics) - names:
+                del self._topics[gone]
+            stale |= names - set(self._topics)
+        for name in stale:
+            entry = self._read_topic(name) if name else None
+            if entry is not None:
+                self._topics[name] = entry
+        return dict(self._topics)
+
+    def _read_topic(self, topic: str) -> TopicEntry | None:
+        try:
+            data = json.loads(_done(self.client.get_async(f"{TOPICS}/{topic}", watch=self._topic_moved))[0])
+            assignment = {int(p): tuple(replicas) for p, replicas in data["partitions"].items()}
+        except (NoNodeError, ValueError, KeyError):
+            return None  # gone, or written by a hand: as in Java, a topic without partitions
+        try:
+            config = json.loads(_done(self.client.get_async(f"{CONFIG}/{topic}"))[0])["config"]
+        except (NoNodeError, ValueError, KeyError):
+            config = {}
+        return TopicEntry(assignment, config)
+
+    def create_topic(self, topic: str, assignment: Assignment, config: Mapping[str, object]) -> None:
+        """Write configuration and assignment, in this order, as Kafka's tools do."""
+        if _done(self.client.exists_async(f"{TOPICS}/{topic}")) is not None:
+            raise TopicExists(topic)
+        settings = _json({"version": 1, "config": {key: str(value) for key, value in config.items()}})
+        try:
+            _done(self.client.create_async(f"{CONFIG}/{topic}", settings))
+        except NodeExistsError:
+            _done(self.client.set_async(f"{CONFIG}/{topic}", settings))
+        try:
+            _done(self.client.create_async(f"{TOPICS}/{topic}", topic_node(assignment)))
+        except NodeExistsError:
+            raise TopicExists(topic) from None
+        self._topics_moved(None)
+
+    def set_assignment(self, topic: str, assignment: Assignment) -> None:
+        """Write the assignment."""
+        _done(self.client.set_async(f"{TOPICS}/{topic}", topic_node(assignment)))
+        with self._lock:
+            self._stale.add(topic)
+        self._changed()
+
+    def doomed_topics(self) -> list[str]:
+        """The children of `/admin/delete_topics`."""
+        return sorted(_done(self.client.get_children_async(DOOMED)))
+
+    def doom_topic(self, topic: str) -> None:
+        """Add a child to `/admin/delete_topics`."""
+        _done(self.client.ensure_path_async(f"{DOOMED}/{topic}"))
+        self._changed()
+
+    def forget_topic(self, topic: str) -> None:
+        """Delete the topic's nodes, the wish last."""
+        for path in (f"{TOPICS}/{topic}", f"{CONFIG}/{topic}", f"{DOOMED}/{topic}"):
+            self._delete(path)
+        with self._lock:
+            self._list_is_stale = True
+
+    def _delete(self, path: str) -> None:
+        """Delete a node and what is below it."""
+        try:
+            for name in _done(self.client.get_children_async(path)):
+                self._delete(f"{path}/{name}")
+            _done(self.client.delete_async(path))
+        except NoNodeError:
+            return
+
+    def state(self, topic: str, partition: int) -> PartitionState | None:
+        """What stands in the state node."""
+        try:
+            data = json.loads(_done(self.client.get_async(state_path(topic, partition)))[0])
+        except NoNodeError:
+            return None
+        return PartitionState(data["controller_epoch"], data["leader"], data["leader_epoch"], tuple(data["isr"]))
+
+    def set_state(self, topic: str, partition: int, state: PartitionState) -> None:
+        """Write the state node."""
+        self._put(state_path(topic, partition), state_node(state))
+
+    # ---- offsets
+
+    def commit_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """Write the node that consumers write."""
+        self._put(_offset_path(group, topic, partition), b"%d" % offset)
+
+    def committed_offset(self, group: str, topic: str, partition: int) -> int | None:
+        """Read the node that consumers write."""
+        try:
+            return int(_done(self.client.get_async(_offset_path(group, topic, partition)))[0])
+        except NoNodeError:
+            return None
+
+    def _put(self, path: str, data: bytes) -> None:
+        try:
+            _done(self.client.set_async(path, data))
+        except NoNodeError:
+            try:
+                _done(self.client.create_async(path, data, makepath=True))
+            except NodeExistsError:
+                _done(self.client.set_async(path, data))
+
+    # ---- end
+
+    def close(self) -> None:
+        """End all sessions."""
+        for broker_id in list(self._sessions):
+            self.unregister(broker_id, abruptly=False)
+        if self._client is not None:
+            self._client.stop()
+            self._client.close()
+            self._client = None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,128 @@
+"""Runs one command as a child of its own and takes it down when its parent goes.
+
+Started by `zkconsumer.testing.processes` as `python -I -S guard.py CONTROL_FD PARENT_PID COMMAND...`; imports nothing
+of the project.
+
+Why a process of its own: Linux can kill a child together with its parent (PR_SET_PDEATHSIG), but "parent" there means
+the *thread* that forked. A server started from a pool thread would be killed when that thread ends. Here the only
+thread of this process is the parent, so the signal comes exactly when this process ends, by whatever means. This
+process in turn ends when the control socket closes, which the kernel does for a parent that was killed by SIGKILL too.
+
+Control socket, one line each way: a number asks for that signal to be sent, the answer is `sent`; `pid N` is reported
+once, `exit N` last (negative: ended by that signal).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+
+PR_SET_PDEATHSIG = 1
+PARENT_CHECK_S = 1.0  # a forked copy of the parent can keep the socket open: the parent's id is looked at as well
+
+
+def _become(command: list[str], guard_pid: int) -> None:
+    """Turn the forked child into the command; never returns."""
+    try:
+        if sys.platform.startswith("linux"):
+            ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != guard_pid:  # the guard died before the line above: no signal would ever come
+                os._exit(126)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"cannot run {command[0]}: {error}\n".encode())
+    finally:
+        os._exit(127)
+
+
+class Guard:
+    """The one child and what is known of it."""
+
+    def __init__(self, child_pid: int, control: socket.socket) -> None:
+        self.child_pid = child_pid
+        self.control = control
+        self.stopped = False
+        self.exit_code: int | None = None
+
+    def reap(self, flags: int) -> None:
+        """Take note of an ended (or, with WUNTRACED, stopped) child."""
+        pid, status = os.waitpid(self.child_pid, flags)
+        if pid == 0:
+            return
+        if os.WIFSTOPPED(status):
+            self.stopped = True
+        else:
+            self.exit_code = os.waitstatus_to_exitcode(status)
+
+    def deliver(self, number: int) -> None:
+        """Send a signal; SIGSTOP is answered only when the child really stands still."""
+        os.kill(self.child_pid, number)
+        if number == signal.SIGSTOP and not self.stopped:
+            self.reap(os.WUNTRACED)
+        elif number == signal.SIGCONT:
+            self.stopped = False
+
+    def end(self) -> None:
+        """Kill the child and wait for it."""
+        os.kill(self.child_pid, signal.SIGKILL)
+        while self.exit_code is None:
+            self.reap(0)
+
+    def run(self, wake_fd: int, parent: int) -> None:
+        """Serve until the child or the parent is gone.
+
+        The parent's id comes from the parent itself: asked for here, it could be that of its heir already.
+        """
+        while self.exit_code is None:
+            ready, _, _ = select.select([self.control.fileno(), wake_fd], [], [], PARENT_CHECK_S)
+            if wake_fd in ready:
+                os.read(wake_fd, 512)
+            self.reap(os.WNOHANG)
+            if self.exit_code is None and (os.getppid() != parent or not self._serve(ready)):
+                self.end()
+                return
+        self.control.sendall(f"exit {self.exit_code}\n".encode())
+
+    def _serve(self, ready: list[int]) -> bool:
+        """Carry out one command of the parent; False when there is no parent any more."""
+        if self.control.fileno() not in ready:
+            return True
+        asked = self.control.recv(64)
+        for word in asked.split():
+            if self.exit_code is None:
+                self.deliver(int(word))
+            if self.exit_code is None:
+                self.control.sendall(b"sent\n")
+        return bool(asked)
+
+
+def main(control_fd: int, parent: int, command: list[str]) -> None:
+    """Fork, report the child's id, serve."""
+    os.set_inheritable(control_fd, False)
+    wake_read, wake_write = os.pipe()
+    for fd in (wake_read, wake_write):
+        os.set_blocking(fd, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    guard_pid = os.getpid()
+    child_pid = os.fork()
+    if child_pid == 0:
+        _become(command, guard_pid)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)  # else this process would keep the child's pipes open
+    os.dup2(null, 1)
+    with socket.socket(fileno=control_fd) as control:
+        try:
+            control.sendall(f"pid {child_pid}\n".encode())
+            Guard(child_pid, control).run(wake_read, parent)
+        except (BrokenPipeError, ConnectionResetError):  # the parent went while it was being told something
+            os._exit(0)  # and the child goes with this process
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,179 @@
+"""What members, producers and watchers saw, as events on one clock; and the ownerships that follow from it. Pure.
+
+Every process of a host shares CLOCK_MONOTONIC (`time.monotonic_ns()` in Python, `System.nanoTime()` in Java), so the
+events of all of them can be put in one order. A history is about one consumer group.
+
+| kind | who writes it | fields beside time_ns and kind |
+|---|---|---|
+| acked | producer | topic, partition, offset, id |
+| assigned | member | member, topic, partition, offset (its start position, -1 if unknown) |
+| deliver | member | member, topic, partition, offset, id |
+| done | member | member, topic, partition, offset: the application asked for the next message |
+| commit | member | member, topic, partition, offset (the next one to read) |
+| revoked | member | member, topic, partition: given up in order |
+| lost | member | member, topic, partition: lease or session gone |
+| killed | test | member: its process was killed |
+| owner_gone | watcher | member, topic, partition: its owner node vanished or changed hands |
+| offset_node | watcher | topic, partition, offset: value seen in the offset node |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+
+KINDS = frozenset(
+    {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node"}
+)
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened; fields that do not apply keep their defaults."""
+
+    time_ns: int
+    kind: str
+    member: str = ""
+    topic: str = ""
+    partition: int = -1
+    offset: int = -1
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"event kind {self.kind!r}: known are {', '.join(sorted(KINDS))}")
+
+    @property
+    def place(self) -> Place:
+        """Its partition as `(topic, partition)`."""
+        return self.topic, self.partition
+
+    def __str__(self) -> str:
+        where = f" {self.topic}/{self.partition}" if self.topic else ""
+        at = f" offset {self.offset}" if self.offset >= 0 else ""
+        return f"{self.time_ns / 1e9:.6f} {self.kind}{' ' + self.member if self.member else ''}{where}{at}"
+
+
+_DEFAULTS = {each.name: each.default for each in fields(Event)}
+
+
+def format_event(event: Event) -> str:
+    """The event as one line of JSON, without the fields that have their default."""
+    values = {name: value for name, value in asdict(event).items() if value != _DEFAULTS[name]}
+    return json.dumps(values, separators=(",", ":"), ensure_ascii=True)
+
+
+def parse_event(line: str) -> Event:
+    """The event in a line that `format_event` wrote.
+
+    Raises:
+        ValueError: no JSON object, an unknown field or kind, or a field of the wrong type.
+    """
+    values = json.loads(line)
+    if not isinstance(values, dict) or not set(values) <= set(_DEFAULTS):
+        raise ValueError(f"not an event: {line[:200]!r}")
+    for name, value in values.items():
+        wanted = str if name in ("kind", "member", "topic", "id") else int
+        if type(value) is not wanted:
+            raise ValueError(f"field {name} of an event is {value!r}, {wanted.__name__} is wanted")
+    if not {"time_ns", "kind"} <= set(values):
+        raise ValueError(f"an event needs time_ns and kind: {line[:200]!r}")
+    return Event(**values)
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """The events by time; those of the same nanosecond keep the order in which they were given."""
+    return sorted(events, key=lambda event: event.time_ns)
+
+
+@dataclass(slots=True)
+class Ownership:
+    """One member's time with one partition.
+
+    `end` is the event that ended it (None: still going on); `explicit` is False when it was never announced, as with
+    Java members, which write nothing but their deliveries.
+    """
+
+    member: str
+    place: Place
+    start_ns: int
+    start_offset: int = -1
+    explicit: bool = True
+    end: Event | None = None
+    deliveries: list[Event] = field(default_factory=list)
+    commits: list[Event] = field(default_factory=list)
+    done: list[Event] = field(default_factory=list)
+    gone_ns: int | None = None
+
+    @property
+    def graceful(self) -> bool:
+        """True if the member gave the partition up in order."""
+        return self.end is not None and self.end.kind == "revoked"
+
+    @property
+    def end_ns(self) -> int | None:
+        """When nobody may count on it any more: its end, or the moment at which its owner node was gone before that."""
+        ends = [at for at in (self.end.time_ns if self.end else None, self.gone_ns) if at is not None]
+        return min(ends) if ends else None
+
+
+def ownerships(events: Iterable[Event]) -> list[Ownership]:
+    """All ownerships of a history, in the order in which they began.
+
+    An unannounced one begins with a delivery and ends when somebody else's begins, or when its own deliveries step
+    back.
+    """
+    found: list[Ownership] = []
+    current: dict[tuple[str, Place], Ownership] = {}
+    for event in in_order(events):
+        if event.kind == "killed":
+            for owned in [each for each in current.values() if each.member == event.member]:
+                _finish(current, owned, event)
+        elif event.kind == "assigned":
+            key = (event.member, event.place)
+            if key in current:
+                _finish(current, current[key], event)
+            _end_unannounced(current, event)
+            current[key] = Ownership(event.member, event.place, event.time_ns, event.offset)
+            found.append(current[key])
+        elif event.kind not in ("acked", "offset_node"):
+            found += _member_event(current, event)
+    return found
+
+
+def _member_event(current: dict[tuple[str, Place], Ownership], event: Event) -> Iterator[Ownership]:
+    """Put an event into its ownership; yields the unannounced ownership that a delivery begins."""
+    owned = current.get((event.member, event.place))
+    if event.kind == "deliver":
+        stepped_back = owned and not owned.explicit and owned.deliveries[-1].offset >= event.offset
+        if owned is None or stepped_back:
+            if owned:
+                _finish(current, owned, event)
+            _end_unannounced(current, event)
+            owned = Ownership(event.member, event.place, event.time_ns, explicit=False)
+            current[event.member, event.place] = owned
+            yield owned
+        owned.deliveries.append(event)
+    elif owned is None:
+        return
+    elif event.kind in ("revoked", "lost"):
+        _finish(current, owned, event)
+    elif event.kind == "commit":
+        owned.commits.append(event)
+    elif event.kind == "done":
+        owned.done.append(event)
+    elif event.kind == "owner_gone" and owned.gone_ns is None:
+        owned.gone_ns = event.time_ns
+
+
+def _finish(current: dict[tuple[str, Place], Ownership], owned: Ownership, event: Event) -> None:
+    owned.end = event
+    del current[owned.member, owned.place]
+
+
+def _end_unannounced(current: dict[tuple[str, Place], Ownership], event: Event) -> None:
+    for owned in [each for each in current.values() if each.place == event.place and not each.explicit]:
+        if owned.member != event.member:
+            _finish(current, owned, event)

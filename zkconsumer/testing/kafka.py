@@ -1,0 +1,392 @@
+"""Clusters of real Apache Kafka brokers, of any version from 0.7.2 to 3.9.2, as child processes on loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
+
+from zkconsumer.testing import kafka_probe, kafka_topics, maven
+from zkconsumer.testing.errors import KitError, MavenMissing, NotSupported, StartFailed
+from zkconsumer.testing.kafka_broker import KafkaBroker
+from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.processes import free_port
+from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer, end_session
+
+KAFKA_07_JAR = "ZKCONSUMER_KAFKA_07_JAR"
+JAR_SETS = {"3.9.2": "3.9.2-broker"}  # the set named 3.9.2 also holds the command line tools, which no broker needs
+CLIENT_SESSION_S = 30.0
+PORT_TAKEN = "Address already in use"
+
+
+def kafka_versions() -> list[str]:
+    """Versions of Kafka whose brokers can be started, oldest first."""
+    names = [name for name in maven.known_versions() if not name.startswith("zk-") and "-" not in name]
+    return sorted(names, key=version_tuple)
+
+
+class KafkaCluster:
+    """Real brokers of one version and a ZooKeeper, all in JVMs of their own.
+
+    `with KafkaCluster("0.8.2.2", brokers=2) as cluster: cluster.create_topic("t", partitions=4)`. Ports are chosen
+    when the object is made, so a proxy can be put in front of a broker before it starts: `advertise(broker_id,
+    proxy.port)`.
+    """
+
+    def __init__(
+        self,
+        version: str = "0.8.2.2",
+        brokers: int | Iterable[int] = 1,
+        *,
+        zookeeper: ZooKeeperServer | str | None = None,
+        chroot: str = "",
+        settings: Mapping[str, object] | None = None,
+        broker_settings: Mapping[int, Mapping[str, object]] | None = None,
+        jar: str | os.PathLike[str] | None = None,
+        heap_mb: int = 256,
+        timeout_s: float = 90.0,
+    ) -> None:
+        """Prepare a cluster; nothing runs before `start()`.
+
+        Args:
+            version: one of `kafka_versions()`.
+            brokers: how many (with the ids 0, 1, ...), or the ids themselves.
+            zookeeper: a running server or a connect string without chroot; None starts one that belongs to the cluster.
+            chroot: path in ZooKeeper under which the cluster lives, such as `/kafka`.
+            settings: broker properties over the kit's own; None as a value leaves a key out.
+            broker_settings: the same by broker id.
+            jar: Kafka 0.7.2 only: path of its jar, which no public repository holds; None takes it from the environment
+                variable ZKCONSUMER_KAFKA_07_JAR.
+            heap_mb: heap limit of each broker in MiB.
+            timeout_s: longest start of a broker.
+
+        Raises:
+            NotSupported: unknown version.
+            ValueError: no broker, or a chroot that is no absolute path.
+        """
+        if version not in kafka_versions():
+            raise NotSupported(f"Kafka {version}: known versions are {', '.join(kafka_versions())}")
+        if chroot and (not chroot.startswith("/") or chroot.endswith("/")):
+            raise ValueError(f"chroot {chroot!r}: must begin with / and must not end with it")
+        ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+        if not ids:
+            raise ValueError("a cluster needs at least one broker")
+        self.version = version
+        self.chroot = chroot
+        self.timeout_s = timeout_s
+        self._jar = jar
+        self._settings = dict(settings or {})
+        self._broker_settings = {key: dict(value) for key, value in (broker_settings or {}).items()}
+        self._own_zookeeper = ZooKeeperServer() if zookeeper is None else None
+        self._zookeeper = zookeeper
+        self._client: KazooClient | None = None
+        self.folder = Path(tempfile.mkdtemp(prefix=f"zkconsumer-kafka-{version}-"))
+        self.brokers = {
+            n: KafkaBroker(version, n, self.folder / f"broker-{n}", heap_mb=heap_mb, timeout_s=timeout_s) for n in ids
+        }
+
+    # ---- where it is
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer:
+        """The ZooKeeper server; KitError when only a connect string was given."""
+        server = self._own_zookeeper or self._zookeeper
+        if not isinstance(server, ZooKeeperServer):
+            raise KitError("this cluster was given a connect string, not a ZooKeeperServer")
+        return server
+
+    @property
+    def zookeeper_hosts(self) -> str:
+        """Connect string without the chroot."""
+        server = self._own_zookeeper or self._zookeeper
+        return server.connect if isinstance(server, ZooKeeperServer) else str(server)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """Connect string for brokers and consumers, with the chroot."""
+        return self.zookeeper_hosts + self.chroot
+
+    @property
+    def broker_list(self) -> str:
+        """`host:port,host:port` of the running brokers, as clients are told."""
+        return ",".join(broker.address for broker in self.brokers.values() if broker.running)
+
+    bootstrap = broker_list
+
+    @property
+    def client(self) -> KazooClient:
+        """The cluster's own ZooKeeper client, inside the chroot; KitError before `start()`."""
+        if self._client is None:
+            raise KitError("the cluster was not started")
+        return self._client
+
+    def port(self, broker_id: int) -> int:
+        """The port a broker listens on."""
+        return self.brokers[broker_id].port
+
+    def advertise(self, broker_id: int, port: int | None) -> None:
+        """Tell clients another port of 127.0.0.1 for a broker, that of a proxy; in force at its next start."""
+        self.brokers[broker_id].advertised_port = port
+
+    # ---- life
+
+    def start_all(self) -> Self:
+        """Start ZooKeeper (if it is the cluster's own) and all brokers at once; returns when all of them answer
+        requests.
+
+        Raises:
+            JavaMissing, MavenMissing, StartFailed: see there.
+        """
+        jars = self._jars()
+        if self._own_zookeeper and not self._own_zookeeper.running:
+            self._own_zookeeper.start()
+        if self._client is None:
+            self._connect()
+        waiting = [broker for broker in self.brokers.values() if not broker.running]
+        for broker in waiting:
+            self._launch(broker, jars)
+        for broker in waiting:
+            try:
+                broker.wait_ready(self.client)
+            except StartFailed as error:
+                if PORT_TAKEN not in str(error) or broker.advertised_port is not None:
+                    raise
+                broker.port = free_port()  # another process was faster; nobody knows the old port yet
+                self._launch(broker, jars)
+                broker.wait_ready(self.client)
+        return self
+
+    def _launch(self, broker: KafkaBroker, jars: Sequence[Path]) -> None:
+        settings = {**self._settings, **self._broker_settings.get(broker.broker_id, {})}
+        broker.launch(jars, self.zookeeper_connect, settings, self.client)
+
+    def _connect(self) -> None:
+        if self.chroot:
+            root = KazooClient(self.zookeeper_hosts, timeout=CLIENT_SESSION_S)
+            root.start(timeout=self.timeout_s)
+            root.ensure_path(self.chroot)
+            _end(root)
+        self._client = KazooClient(self.zookeeper_connect, timeout=CLIENT_SESSION_S)
+        self._client.start(timeout=self.timeout_s)
+
+    def _jars(self) -> list[Path]:
+        jars: list[Path] = []
+        if version_tuple(self.version) < (0, 8):
+            chosen = self._jar or os.environ.get(KAFKA_07_JAR)
+            if not chosen or not Path(chosen).is_file():
+                raise MavenMissing(
+                    f"Kafka {self.version} is in no public repository: pass jar=... or set {KAFKA_07_JAR} to the path "
+                    f"of kafka-{self.version}.jar" + (f" ({chosen} is not a file)" if chosen else "")
+                )
+            jars.append(Path(chosen).resolve())
+        return maven.jars(JAR_SETS.get(self.version, self.version)) + jars
+
+    def start(self, broker_id: int, *, port: int | None = None, settings: Mapping[str, object] | None = None) -> None:
+        """Start one broker again on its data.
+
+        Args:
+            port: another port than before.
+            settings: properties of this broker changed from now on.
+        """
+        broker = self.brokers[broker_id]
+        if port is not None:
+            broker.port = port
+        if settings:
+            self._broker_settings.setdefault(broker_id, {}).update(settings)
+        self._launch(broker, self._jars())
+        broker.wait_ready(self.client)
+
+    def stop(self, broker_id: int) -> None:
+        """End one broker in order (SIGTERM); returns when its process and its id node are gone."""
+        self.brokers[broker_id].process.stop()
+        self.brokers[broker_id].wait_gone(self.client, self.timeout_s)
+
+    def kill(self, broker_id: int, *, expire: bool = False) -> None:
+        """SIGKILL one broker; its id node stays until its session expires, or vanishes at once with `expire`."""
+        broker = self.brokers[broker_id]
+        session_id = broker.session_id(self.client) if expire else None
+        broker.process.kill()
+        if session_id is not None:
+            end_session(self.zookeeper_hosts, session_id)
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP one broker: its sockets stay open, nothing is answered."""
+        self.brokers[broker_id].process.pause()
+
+    def resume(self, broker_id: int) -> None:
+        """SIGCONT after `pause()`."""
+        self.brokers[broker_id].process.resume()
+
+    def close(self) -> None:
+        """End everything that belongs to the cluster and remove its folder."""
+        for broker in self.brokers.values():
+            if broker.running:
+                broker.process.kill()  # the data is thrown away, so nothing is gained by waiting for an orderly end
+        if self._client is not None:
+            _end(self._client)
+            self._client = None
+        if self._own_zookeeper is not None:
+            self._own_zookeeper.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int = 1,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> dict[int, int]:
+        """Partition -> leader of a new topic; returns when every leader serves requests and every broker knows it.
+
+        Args:
+            assignment: partition -> replica ids, the leader first, instead of an even spread.
+            config: topic settings such as `{"segment.bytes": 1048576}`.
+
+        Raises:
+            KitError: the topic exists.
+            NotSupported: 0.7, where a topic comes into being with its first message.
+        """
+        self._needs((0, 8), "creating a topic")
+        chosen = assignment or kafka_topics.spread(partitions, replication, sorted(self.brokers))
+        try:
+            kafka_topics.create(self.client, name, chosen, config or {})
+        except NodeExistsError:
+            raise KitError(f"topic {name} exists already") from None
+        return self.wait_leaders(name, sorted(chosen))
+
+    def add_partitions(self, name: str, total: int) -> dict[int, int]:
+        """Partition -> leader after the topic has grown to `total` partitions.
+
+        New partitions get as many replicas as partition 0 has.
+        """
+        self._needs((0, 8), "adding partitions")
+        present = kafka_topics.assignment_of(self.client, name)
+        if total <= len(present):
+            raise ValueError(f"topic {name} has {len(present)} partitions, {total} would not be more")
+        wanted = kafka_topics.spread(total, len(present[0]), sorted(self.brokers))
+        kafka_topics.grow(self.client, name, {p: replicas for p, replicas in wanted.items() if p not in present})
+        return self.wait_leaders(name, list(range(total)))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when its node is gone.
+
+        Raises:
+            NotSupported: before 0.8.2, whose brokers cannot delete topics reliably.
+        """
+        self._needs((0, 8, 2), "deleting a topic")
+        kafka_topics.mark_for_deletion(self.client, name)
+        path = kafka_topics.topic_path(name)
+        wait_until(lambda: self.client.exists(path) is None, self.timeout_s, f"topic {name} to be deleted")
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Leader of a partition as ZooKeeper has it; None without one."""
+        return kafka_topics.leader_in_zookeeper(self.client, topic, partition)
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition; returns when it serves requests.
+
+        The broker becomes the first replica (a new one if need be, in place of the last), then the preferred one is
+        elected.
+        """
+        self._needs((0, 8), "moving a leader")
+        replicas = kafka_topics.assignment_of(self.client, topic)[partition]
+        others = [replica for replica in replicas if replica != broker_id]
+        wanted = [broker_id, *others[: len(replicas) - 1]]
+        place = f"{topic}/{partition}"
+        if wanted != replicas:
+            kafka_topics.reassign(self.client, topic, partition, wanted)
+            self._wait_gone(kafka_topics.REASSIGN, f"replicas {wanted} of {place}")
+        if self.leader(topic, partition) != broker_id:
+            kafka_topics.elect_preferred(self.client, topic, partition)
+            self._wait_gone(kafka_topics.ELECTION, f"the election of {broker_id} for {place}")
+        wait_until(
+            lambda: self.leader(topic, partition) == broker_id,
+            self.timeout_s,
+            f"broker {broker_id} to lead {place}",
+            state=lambda: self.leader(topic, partition),
+        )
+        self.wait_leaders(topic, [partition])
+
+    def wait_leaders(self, topic: str, partitions: Sequence[int], timeout_s: float | None = None) -> dict[int, int]:
+        """Partition -> leader, once every running broker names the same leaders and those serve requests.
+
+        Raises:
+            WaitTimeout: after `timeout_s` (by default the cluster's) seconds.
+        """
+        last: dict[int, object] = {}
+
+        def leaders() -> dict[int, int] | None:
+            last.clear()
+            agreed: dict[int, int] = {}
+            for broker in self.brokers.values():
+                if not broker.running or broker.process.paused:
+                    continue
+                try:
+                    told = kafka_probe.topic_leaders(broker.port, topic)
+                except OSError as error:
+                    last[broker.broker_id] = error
+                    return None
+                last[broker.broker_id] = told
+                for partition in partitions:
+                    if partition not in told or told[partition].leader < 0:
+                        return None
+                    leader = told[partition].leader
+                    if agreed.setdefault(partition, leader) != leader:
+                        return None
+            return agreed if agreed and self._leads(topic, agreed) else None
+
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        found = wait_until(leaders, limit_s, f"leaders of {topic} {list(partitions)}", state=lambda: last)
+        assert found is not None
+        return found
+
+    def _leads(self, topic: str, leaders: Mapping[int, int]) -> bool:
+        """True if each leader answers for its partitions itself."""
+        for broker_id in set(leaders.values()):
+            broker = self.brokers.get(broker_id)
+            mine = [partition for partition, leader in leaders.items() if leader == broker_id]
+            if broker is None or not broker.running:
+                return False
+            try:
+                errors = kafka_probe.offset_errors(broker.port, topic, mine)
+            except OSError:
+                return False
+            if set(errors) != set(mine) or any(errors.values()):
+                return False
+        return True
+
+    def _wait_gone(self, path: str, what: str) -> None:
+        wait_until(lambda: self.client.exists(path) is None, self.timeout_s, f"{what} (node {path})")
+
+    def _needs(self, minimum: tuple[int, ...], what: str) -> None:
+        if version_tuple(self.version) < minimum:
+            raise NotSupported(f"{what} needs Kafka {'.'.join(map(str, minimum))} or newer, this is {self.version}")
+
+
+def _end(client: KazooClient) -> None:
+    client.stop()
+    client.close()

@@ -1,0 +1,109 @@
+"""Settings of Kafka brokers by version: small, quiet, on loopback. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+SESSION_TIMEOUT_MS = 6000
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """`"0.8.2.2"` -> `(0, 8, 2, 2)`."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def broker_properties(
+    version: str,
+    broker_id: int,
+    port: int,
+    zookeeper_connect: str,
+    log_folder: Path,
+    *,
+    advertised_port: int | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> dict[str, str]:
+    """The server.properties of one broker.
+
+    Args:
+        advertised_port: port clients are told instead of `port`. 0.7 and 0.8.0 know no such setting and ignore it.
+        settings: last word over everything else; a value of None leaves that key out.
+    """
+    number = version_tuple(version)
+    if number < (0, 8):
+        properties = _properties_07(broker_id, port, zookeeper_connect, log_folder)
+    else:
+        properties = _properties_08(number, broker_id, zookeeper_connect, log_folder)
+        properties |= _address(number, port, advertised_port)
+    properties |= dict(settings or {})
+    return {key: _text(value) for key, value in properties.items() if value is not None}
+
+
+def _properties_07(broker_id: int, port: int, zookeeper_connect: str, log_folder: Path) -> dict[str, object]:
+    return {
+        "brokerid": broker_id,
+        "hostname": "127.0.0.1",
+        "port": port,
+        "log.dir": log_folder,
+        "num.partitions": 2,
+        "zk.connect": zookeeper_connect,
+        "enable.zookeeper": True,
+        "log.flush.interval": 1,  # else a message stays invisible for up to 500 messages or 3 s
+        "log.default.flush.interval.ms": 100,
+        "log.default.flush.scheduler.interval.ms": 100,
+        "zk.sessiontimeout.ms": SESSION_TIMEOUT_MS,
+        "num.threads": 2,
+    }
+
+
+def _properties_08(
+    number: tuple[int, ...], broker_id: int, zookeeper_connect: str, log_folder: Path
+) -> dict[str, object]:
+    properties: dict[str, object] = {
+        "broker.id": broker_id,
+        "log.dirs": log_folder,
+        "num.partitions": 2,
+        "zookeeper.connect": zookeeper_connect,
+        "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+        "controlled.shutdown.enable": False,
+        "default.replication.factor": 1,
+        "auto.create.topics.enable": True,
+        "auto.leader.rebalance.enable": False,  # a leader moves when a test says so
+        "num.network.threads": 1,
+        "num.io.threads": 2,
+    }
+    if number >= (0, 8, 1):
+        properties |= {"log.cleaner.enable": number >= (0, 9), "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024}
+    if number >= (0, 8, 2):
+        properties |= {
+            "delete.topic.enable": True,
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.replication.factor": 1,
+        }
+    if number >= (0, 11):
+        properties |= {
+            "group.initial.rebalance.delay.ms": 0,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.num.partitions": 1,
+            "transaction.state.log.min.isr": 1,
+        }
+    return properties
+
+
+def _address(number: tuple[int, ...], port: int, advertised_port: int | None) -> dict[str, object]:
+    if number >= (0, 9):
+        address: dict[str, object] = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        if advertised_port is not None:
+            address["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{advertised_port}"
+        return address
+    address = {"host.name": "127.0.0.1", "port": port}
+    if number >= (0, 8, 1):
+        address |= {
+            "advertised.host.name": "127.0.0.1",
+            "advertised.port": port if advertised_port is None else advertised_port,
+        }
+    return address
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,60 @@
+"""Waiting with a deadline: the only way the kit waits, so that nothing hangs and nothing sleeps blindly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from zkconsumer.testing.errors import WaitTimeout
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """A moment on the monotonic clock, `timeout_s` seconds after its construction."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._end = time.monotonic() + timeout_s
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, never below zero."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def expired(self) -> bool:
+        """True once no time is left."""
+        return time.monotonic() >= self._end
+
+
+def wait_until(
+    condition: Callable[[], T],
+    timeout_s: float,
+    what: str,
+    *,
+    interval_s: float = 0.02,
+    state: Callable[[], object] | None = None,
+) -> T:
+    """The first true value that `condition` returns.
+
+    Args:
+        condition: asked again every `interval_s` seconds; what it raises passes through.
+        timeout_s: longest wait in seconds; the condition is asked at least once, and once more at the end.
+        what: completes the sentence "waited N s for ..." of the error.
+        state: asked on failure only; its result is put into the sentence.
+
+    Raises:
+        WaitTimeout: the condition stayed false.
+    """
+    deadline = Deadline(timeout_s)
+    while True:
+        last_try = deadline.expired
+        result = condition()
+        if result:
+            return result
+        if last_try:
+            seen = f"; last seen: {state()}" if state is not None else ""
+            raise WaitTimeout(f"waited {timeout_s:g} s for {what}{seen}")
+        time.sleep(min(interval_s, max(deadline.remaining_s, 0.001)))
