@@ -1,0 +1,271 @@
+"""How fast one consumer reads a topic: ours beside confluent-kafka, kafka-python and Java, from one real broker.
+
+    python tests/benchmarks/consume.py                     # everything: about 12 minutes
+    python tests/benchmarks/consume.py --sizes 100 --codecs none --rounds 5
+
+One Kafka 0.8.2.2 broker holds one topic for each message size and codec. In each round every client reads each topic
+once, in a process of its own, with a fresh group, the clients taking turns; medians over the rounds are printed. All
+fetch 1 MiB a partition. Ours runs with its default configuration: every CRC checked, lease and auto-commit on, `for
+message in stream`. confluent-kafka runs in its fastest mode (`consume(10000)`, `assign`), kafka-python iterates, Java
+is `kafka.tools.ConsumerPerformance` of the broker's own version. Every client reads the value of every message.
+
+The rate is taken from the first message to the last; the time to the first message and what the whole process took
+(CPU seconds, peak memory) stand beside it. Needs: confluent-kafka, kafka-python (2.3.3), Java, Maven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+CLIENTS = ("ours", "confluent", "kafka-python", "java")
+FETCH_BYTES = 1024 * 1024
+
+
+class Run(NamedTuple):
+    """What one client made of one topic."""
+
+    messages: int
+    seconds: float
+    first_s: float
+    cpu_s: float
+    peak_mib: float
+
+
+# -- the clients, each in a process of its own ---------------------------------------------------------------------
+
+
+class Tally:
+    """Counts messages and keeps the moments of the first and the last."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.count = 0
+        self.value_bytes = 0
+        self.first_at = 0.0
+        self.last_at = 0.0
+
+
+def read_ours(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
+    from zkconsumer import ConsumerConfig, ConsumerConnector
+
+    config = ConsumerConfig(zookeeper, f"bench-{uuid.uuid4().hex[:8]}", auto_offset_reset="smallest")
+    with ConsumerConnector(config) as connector:
+        count = value_bytes = 0
+        for message in connector.create_message_streams({topic: 1})[topic][0]:
+            if not count:
+                tally.first_at = time.monotonic()
+            count += 1
+            value_bytes += len(message.value)
+            if count == tally.wanted:
+                break
+        tally.last_at = time.monotonic()
+        tally.count, tally.value_bytes = count, value_bytes
+
+
+def read_confluent(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({
+        "bootstrap.servers": broker, "group.id": f"bench-{uuid.uuid4().hex[:8]}", "enable.auto.commit": False,
+        "api.version.request": False, "broker.version.fallback": "0.8.2.2", "check.crcs": True,
+        "fetch.message.max.bytes": FETCH_BYTES, "queued.min.messages": 1_000_000, "auto.offset.reset": "smallest",
+    })
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    count = value_bytes = 0
+    while count < tally.wanted:
+        for message in consumer.consume(10_000, 1.0):
+            if not count:
+                tally.first_at = time.monotonic()
+            count += 1
+            value_bytes += len(message.value())
+    tally.last_at = time.monotonic()
+    tally.count, tally.value_bytes = count, value_bytes
+    consumer.close()
+
+
+def read_kafka_python(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker, api_version=(0, 8, 2), auto_offset_reset="earliest", enable_auto_commit=False,
+        max_partition_fetch_bytes=FETCH_BYTES, check_crcs=True, group_id=None, max_poll_records=10_000,
+    )
+    consumer.assign([TopicPartition(topic, partition) for partition in range(partitions)])
+    consumer.seek_to_beginning()
+    count = value_bytes = 0
+    for message in consumer:
+        if not count:
+            tally.first_at = time.monotonic()
+        count += 1
+        value_bytes += len(message.value)
+        if count == tally.wanted:
+            break
+    tally.last_at = time.monotonic()
+    tally.count, tally.value_bytes = count, value_bytes
+    consumer.close()
+
+
+READERS: dict[str, Callable[[Tally, str, str, str, int], None]] = {
+    "ours": read_ours, "confluent": read_confluent, "kafka-python": read_kafka_python,
+}
+
+
+def run_client(arguments: argparse.Namespace) -> None:
+    started_at = float(os.environ["BENCH_STARTED_AT"])
+    tally = Tally(arguments.count)
+    READERS[arguments.client](tally, arguments.zookeeper, arguments.broker, arguments.topic, arguments.partitions)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps({
+        "messages": tally.count, "value_bytes": tally.value_bytes,
+        "seconds": tally.last_at - tally.first_at, "first_s": tally.first_at - started_at,
+        "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / 1024,
+    }))
+
+
+# -- the bench -----------------------------------------------------------------------------------------------------
+
+
+def fill(port: int, topic: str, partitions: int, size: int, codec: str, count: int) -> None:
+    """Fill a topic with `count` JSON-like values of `size` bytes, a tenth of which differs from value to value."""
+    from simpleconsumer import SimpleConsumer
+
+    chance = random.Random(size)
+    batch = max(1, 200_000 // size)
+    with SimpleConsumer("127.0.0.1", port) as producer:
+        for number, start in enumerate(range(0, count, batch)):
+            values = list(_values(chance, size, start, min(batch, count - start)))
+            producer.produce(topic, number % partitions, values, codec=codec)
+
+
+def _values(chance: random.Random, size: int, start: int, count: int) -> Iterator[bytes]:
+    for number in range(start, start + count):
+        head = f'{{"id":{number},"user":"{chance.getrandbits(48):012x}","page":"/products/{chance.randrange(9999)}","'
+        filling = 'agent":"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36","referrer":"https://shop/'
+        text = head + filling * (size // 80 + 1)
+        yield text[: size - 2].encode() + b'"}'
+
+
+def run_python_client(client: str, zookeeper: str, broker: str, topic: str, partitions: int, count: int) -> Run:
+    command = [sys.executable, __file__, "--client", client, "--zookeeper", zookeeper, "--broker", broker,
+               "--topic", topic, "--partitions", str(partitions), "--count", str(count)]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "BENCH_STARTED_AT": str(time.monotonic()), "PYTHONPATH": root}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise SystemExit(f"{client} failed on {topic}:\n{done.stderr[-2000:]}")
+    row = json.loads(done.stdout.splitlines()[-1])
+    if row["messages"] != count:
+        raise SystemExit(f"{client} read {row['messages']} of {count} messages of {topic}")
+    return Run(row["messages"], row["seconds"], row["first_s"], row["cpu_s"], row["peak_mib"])
+
+
+def run_java(jars: list[Path], java: str, zookeeper: str, topic: str, count: int) -> Run:
+    """Java's own benchmark; it counts its start-up as reading, which is small beside the reading itself."""
+    command = [java, "-Xmx512m", "-cp", os.pathsep.join(map(str, jars)), "kafka.tools.ConsumerPerformance",
+               "--zookeeper", zookeeper, "--topic", topic, "--messages", str(count), "--threads", "1",
+               "--fetch-size", str(FETCH_BYTES), "--hide-header", "--group", f"bench-{uuid.uuid4().hex[:8]}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    out, _ = process.communicate(timeout=600)
+    # `wait4` is gone with communicate; the children's total tells what this child took, runs being one at a time.
+    rows = [line.split(", ") for line in out.splitlines() if re.match(r"\d{4}-\d\d-\d\d .*, \d", line)]
+    if not rows:
+        raise SystemExit(f"Java's ConsumerPerformance printed no figures:\n{out[-2000:]}")
+    # start.time, end.time, fetch.size, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec
+    messages, rate = int(rows[-1][5]), float(rows[-1][6])
+    return Run(messages, messages / rate, float("nan"), float("nan"), float("nan"))
+
+
+def bench(arguments: argparse.Namespace) -> None:
+    from zkconsumer.testing.java import find_java
+    from zkconsumer.testing.kafka import KafkaCluster
+    from zkconsumer.testing.maven import jars
+
+    clients = [client for client in CLIENTS if client in arguments.clients]
+    results: dict[tuple[int, str, str], list[Run]] = {}
+    with KafkaCluster("0.8.2.2", brokers=1) as cluster:
+        port = cluster.port(0)
+        broker = f"127.0.0.1:{port}"
+        cases = [(size, codec) for size in arguments.sizes for codec in arguments.codecs]
+        counts: dict[int, int] = {}
+        for size, codec in cases:
+            counts[size] = arguments.megabytes * 1_000_000 // size
+            cluster.create_topic(f"bench-{size}-{codec}", arguments.partitions, 1)
+            fill(port, f"bench-{size}-{codec}", arguments.partitions, size, codec, counts[size])
+        for number in range(arguments.rounds):
+            for size, codec in cases:
+                turn = clients[number % len(clients):] + clients[: number % len(clients)]
+                for client in turn:
+                    topic = f"bench-{size}-{codec}"
+                    if client == "java":
+                        java = str(find_java().program)
+                        run = run_java(jars("0.8.2.2"), java, cluster.zookeeper_connect, topic, counts[size])
+                    else:
+                        run = run_python_client(
+                            client, cluster.zookeeper_connect, broker, topic, arguments.partitions, counts[size]
+                        )
+                    results.setdefault((size, codec, client), []).append(run)
+                    print(f"round {number + 1} {size} B {codec} {client}: {run.messages / run.seconds:,.0f} messages/s",
+                          file=sys.stderr, flush=True)
+    report(arguments, cases, clients, results)
+
+
+def report(
+    arguments: argparse.Namespace,
+    cases: list[tuple[int, str]],
+    clients: list[str],
+    results: dict[tuple[int, str, str], list[Run]],
+) -> None:
+    print(f"medians of {arguments.rounds} rounds, {arguments.megabytes} MB of values a topic, "
+          f"{arguments.partitions} partition(s), CPython {sys.version.split()[0]}, {os.cpu_count()} cores\n")
+    print("| size | codec | client | messages/s | MB/s | ours / it | first message s | CPU s | peak MiB |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for size, codec in cases:
+        ours = results.get((size, codec, "ours"))
+        for client in clients:
+            runs = results[size, codec, client]
+            rate = statistics.median(run.messages / run.seconds for run in runs)
+            ratio = "-"
+            if ours and client != "ours":
+                ratio = f"{statistics.median(run.messages / run.seconds for run in ours) / rate:.2f}"
+            figures = [statistics.median(values) for values in zip(*runs, strict=True)][2:]
+            shown = ["-" if figure != figure else f"{figure:.{digits}f}"
+                     for figure, digits in zip(figures, (2, 2, 0), strict=True)]
+            print(f"| {size} B | {codec} | {client} | {rate:,.0f} | {rate * size / 1e6:.1f} | {ratio} | "
+                  + " | ".join(shown) + " |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--codecs", nargs="+", default=["none", "gzip", "snappy"])
+    parser.add_argument("--clients", nargs="+", default=list(CLIENTS), choices=CLIENTS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=100, help="bytes of values a topic")
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    parser.add_argument("--zookeeper", help=argparse.SUPPRESS)
+    parser.add_argument("--broker", help=argparse.SUPPRESS)
+    parser.add_argument("--topic", help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.client:
+        run_client(arguments)
+    else:
+        bench(arguments)
+
+
+if __name__ == "__main__":
+    main()

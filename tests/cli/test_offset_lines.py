@@ -1,0 +1,56 @@
+"""Stored offsets as lines: what Kafka's tools write is read, and nothing that cannot be used is passed over."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.cli.offset_lines import OffsetLine, format_line, parse_lines
+
+NAMES = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
+LINES = st.builds(OffsetLine, NAMES, NAMES, st.integers(0, 999_999_999).map(str), st.integers(0, 2**63 - 1))
+
+
+@given(st.lists(LINES, unique_by=lambda line: line[:3]))
+def test_what_is_written_is_read(lines: list[OffsetLine]) -> None:
+    text = "".join(f"{format_line(line)}\n" for line in lines)
+    assert parse_lines(text) == (lines, [])
+
+
+def test_a_partition_of_kafka_07_and_a_file_of_another_system_are_read() -> None:
+    text = "/consumers/g/offsets/t/1-0:7\r\n\r\n/consumers/g:x/offsets/t/0:8"
+    assert parse_lines(text) == ([OffsetLine("g", "t", "1-0", 7), OffsetLine("g:x", "t", "0", 8)], [])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "nonsense",
+        "/consumers/g/offsets/t/0",
+        "/consumers/g/offsets/t/0:",
+        "/consumers/g/offsets/t/0:null",
+        "/consumers/g/offsets/t/0:-1",
+        "/consumers/g/offsets/t/0:1.5",
+        "/consumers/g/offsets/t/0:9223372036854775808",
+        "/consumers/g/offsets/t/zero:1",
+        "/consumers/g/offsets/t/0:1:2",
+        "/consumers/g/owners/t/0:1",
+        "/consumers/../offsets/t/0:1",
+        "/consumers/g/offsets/./0:1",
+        "/consumers/g/h/offsets/t/0:1",
+        "/consumers/g\x00/offsets/t/0:1",
+        "/chroot/consumers/g/offsets/t/0:1",
+    ],
+)
+def test_a_bad_line_is_named_by_its_number(bad: str) -> None:
+    lines, problems = parse_lines(f"/consumers/g/offsets/t/0:1\n\n{bad}\n")
+    assert lines == [OffsetLine("g", "t", "0", 1)]
+    assert problems == [f"line 3: {bad!r}"]
+
+
+def test_a_partition_that_comes_twice_is_named_with_both_lines() -> None:
+    root = "/consumers/g/offsets/t"
+    lines, problems = parse_lines(f"{root}/0:1\n{root}/1:1\n{root}/0:2\n")
+    assert [line.offset for line in lines] == [1, 1]
+    assert problems == ["line 3: the same partition as line 1"]

@@ -1,0 +1,140 @@
+"""The command line as a whole: help, usage, and errors that a new user can do something about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from zkconsumer.cli import consume as consume_module
+from zkconsumer.cli.program import program
+from zkconsumer.testing.processes import free_port
+
+QUICK = ("--property", "zookeeper.connection.timeout.ms=300")
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(program, arguments, prog_name="zkconsumer")
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("path", list(commands(program)), ids=" ".join)
+def test_help_ends_with_an_example_whose_options_exist(path: tuple[str, ...]) -> None:
+    shown = invoke(*path, "--help")
+    assert shown.exit_code == 0
+    example = re.search(r"Example[^\n]*\n(.*)", shown.output, re.DOTALL)
+    assert example is not None
+    assert f"zkconsumer {' '.join(path)}" in example[1]
+    options = shown.output[: example.start()]
+    for option in re.findall(r"(?<= )--[a-z-]+", example[1]):
+        assert option in options
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"zkconsumer, version \d+\.\d+\.\d+\n", invoke("--version").output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["consume", "--zookeeper", "zk:2181"], "Give exactly one of --topic, --whitelist and --blacklist."),
+        (["consume", "--zookeeper", "zk:2181", "--topic", "t", "--whitelist", "u"], "Give exactly one of"),
+        (["consume", "--topic", "t"], "Missing option '--zookeeper'"),
+        (["consume", "--zookeeper", "a/x,b", "--topic", "t"], "the chroot stands once, behind the last host"),
+        (["consume", "--zookeeper", "zk:2181", "--topic", "t", "--property", "group.id"], "is not key=value"),
+        (["produce", "--topic", "t"], "Missing option '--zookeeper'"),
+        (["produce", "--zookeeper", "zk:2181", "--topic", "t", "--codec", "zip"], "'zip' is not one of"),
+        (["describe", "--zookeeper", "zk:2181"], "Missing argument 'GROUP'"),
+        (["cluster", "up", "--topic", "t:x"], "is not name, name:partitions or name:partitions:replication"),
+        (["cluster", "up", "--topic", "t:1:3"], "3 replicas need as many brokers, there are 1"),
+    ],
+)
+def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--topic", "a/b"], "topic 'a/b': is not made of [a-zA-Z0-9._-]"),
+        (["--topic", "t", "--group", "a/b"], "group.id is 'a/b'; it must be 1 to 255 of [a-zA-Z0-9._-]"),
+        (["--whitelist", "("], "topic filter '(' at position 0: this group is not closed"),
+        (["--topic", "t", "--property", "fetch.min.bytes=x"], "fetch.min.bytes is 'x'; it must be an integer from 0"),
+        (["--topic", "t", "--property", "auto.commit.enable=maybe"], "auto.commit.enable is 'maybe'; it must be"),
+        (["--topic", "t", "--consumer-config", "/no/file"], "the consumer config /no/file cannot be read: No such"),
+        (["--topic", "t", "--property", "offsets.storage=kafka", *QUICK], "offsets.storage=kafka is not supported"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_and_status_1(arguments: list[str], said: str) -> None:
+    result = invoke("consume", "--zookeeper", f"127.0.0.1:{free_port()}", *arguments)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"zkconsumer: {said}")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_no_zookeeper_is_said_with_what_was_found_there() -> None:
+    port = free_port()
+    result = invoke("consume", "--zookeeper", f"127.0.0.1:{port}", "--topic", "t", *QUICK)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"zkconsumer: no ZooKeeper server answered at 127.0.0.1:{port} within 0.3 s; is it running there? "
+        f"(127.0.0.1:{port}: connection refused)\n"
+    )
+
+
+def test_settings_of_a_file_are_overridden_by_property_and_option(tmp_path: Path) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text("zk.connect=file:1\ngroupid=file\nfetch.size=10\nautocommit.interval.ms=7\n")
+    options = {
+        "consumer_config": str(file), "zookeeper": "option:2", "group": None, "timeout_ms": None,
+        "from_beginning": False,
+    }  # fmt: skip
+    config, auto_commit, generated = consume_module._config(options, {"fetch.message.max.bytes": "20"})
+    assert (config.zookeeper_connect, config.group_id) == ("option:2", "file")
+    assert (config.fetch_message_max_bytes, config.auto_commit_interval_ms) == (20, 7)
+    assert auto_commit
+    assert not generated
+
+
+def test_an_unknown_setting_is_warned_about_with_the_nearest_one() -> None:
+    result = invoke("consume", "--zookeeper", f"127.0.0.1:{free_port()}", "--topic", "t", *QUICK,
+                    "--property", "auto.offset.rest=smallest")  # fmt: skip
+    assert "warning: unknown setting 'auto.offset.rest' is ignored; the nearest known one is 'auto.offset.reset'\n" in (
+        result.stderr
+    )
+
+
+def test_an_unknown_version_of_kafka_is_refused_with_the_known_ones() -> None:
+    result = invoke("cluster", "up", "--kafka", "0.8.9")
+    assert result.exit_code == 1
+    assert re.match(r"zkconsumer: Kafka 0\.8\.9: known versions are 0\.7\.2, .*0\.8\.2\.2", result.stderr)
+
+
+def test_the_versions_are_listed() -> None:
+    assert "0.8.2.2\n" in invoke("cluster", "versions").output
+
+
+def test_a_fault_of_the_program_says_so_and_shows_its_place_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken inside")
+
+    monkeypatch.setattr(consume_module, "_wanted", fail)
+    plain = invoke("consume")
+    assert plain.exit_code == 1
+    assert plain.stderr.startswith("zkconsumer: this is a fault of the program: RuntimeError: broken inside; ")
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in invoke("--debug", "consume").stderr

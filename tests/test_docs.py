@@ -1,0 +1,131 @@
+"""The documents agree with the code: tables, links, files, tests, settings."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from zkconsumer.config_keys import find_key
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")])
+DECISIONS = sorted(ROOT.glob("docs/decisions/*.md"))
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+
+UNFINISHED = r"\b(TODO|FIXME|XXX|TBD|lorem ipsum)\b"
+BOASTING = r"\b(blazing\w*|seamless\w*|effortless\w*|cutting-edge|state-of-the-art|world-class|simply|magic(al)?ly)\b"
+OF_ONE_MACHINE = r"(?<![\w.~])/(home|root|tmp|work|Users)/"
+
+
+def each_document(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture
+def tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_of_the_architecture_are_up_to_date(tables: ModuleType) -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert tables.with_tables(text) == text, "run: python docs/tables.py"
+
+
+def test_the_tables_name_every_state_event_and_module(tables: ModuleType) -> None:
+    sections = tables.sections()
+    assert "| `SnapshotRead` | · | · | read done | · | · | · |" in sections["group machine"]
+    assert re.search(r"^\| claim \| claiming \| `Claim` \|$", sections["partition machine"], re.MULTILINE)
+    for package in tables.PACKAGES:
+        for path in (ROOT / package).glob("*.py"):
+            assert not path.stat().st_size or f"| `{path.name}` | " in sections["files"]
+    assert "| |\n" not in sections["files"].replace("| file | |\n", ""), "a module has no docstring"
+
+
+def test_a_document_without_markers_is_refused(tables: ModuleType) -> None:
+    with pytest.raises(ValueError, match="markers"):
+        tables.with_tables("nothing")
+
+
+def slug(heading: str) -> str:
+    """The anchor that a heading gets."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=each_document)
+def test_links_resolve(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+        if re.match(r"https?://", target):
+            continue
+        name, _, anchor = target.partition("#")
+        page = (document.parent / name).resolve() if name else document
+        assert page.exists(), f"{target} leads nowhere"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in map(slug, headings), f"{target}: no such heading"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=each_document)
+def test_files_and_tests_that_are_named_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for name, test in re.findall(r"`((?:simpleconsumer|rebalance|zkconsumer|tests|docs)/[^`:\s]*)(?:::(\w+))?`", text):
+        path = ROOT / name
+        assert path.exists(), f"{name} is not there"
+        if test:
+            assert re.search(rf"^ *def {test}\b", path.read_text(encoding="utf-8"), re.MULTILINE), f"{name}::{test}"
+
+
+def test_tests_that_are_named_without_their_file_exist() -> None:
+    defined = {
+        name for path in ROOT.glob("tests/**/*.py") for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))
+    }
+    named = {
+        name for path in DOCUMENTS for name in re.findall(r"(?:`|::)(test_\w+)`", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 30
+    assert named - defined == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=each_document)
+def test_settings_that_are_named_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for name in re.findall(r"`([a-z]+(?:\.[a-z]+)+\.(?:ms|bytes|retries|chunks|enable|reset|enabled))\b", text):
+        assert find_key(name) is not None, f"{name} is no setting"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=each_document)
+@pytest.mark.parametrize("words", [UNFINISHED, BOASTING, OF_ONE_MACHINE], ids=["unfinished", "boasting", "machine"])
+def test_words_that_do_not_belong(document: Path, words: str) -> None:
+    found = re.search(words, document.read_text(encoding="utf-8"), re.IGNORECASE)
+    assert found is None, found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=each_document)
+def test_programs_compile_and_lines_are_short(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        compile(program, str(document), "exec")
+    prose = [line for line in re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines() if not line.startswith("|")]
+    assert [line for line in prose if len(line) > 130 and "<!--" not in line] == []
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids=each_document)
+def test_a_decision_is_short_and_says_what_would_change_it(decision: Path) -> None:
+    text = decision.read_text(encoding="utf-8")
+    assert text.startswith(f"# {decision.name[:4]} ")
+    for part in ("**Context.**", "**Choice.**", "**Price.**", "**What would change our mind.**"):
+        assert part in text
+    assert len(text.splitlines()) <= 40
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))

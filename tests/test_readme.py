@@ -1,0 +1,125 @@
+"""What README.md shows works: its programs run against a real cluster, its commands and files are there."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shlex
+import signal
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from zkconsumer.cli.program import program
+from zkconsumer.cli.tryout_ledger import Ledger
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.load import load
+from zkconsumer.testing.processes import ChildProcess
+from zkconsumer.testing.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SHELL_LINES = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", README, flags=re.DOTALL))
+COMMANDS = [code for code in INLINE if code.startswith("zkconsumer ")]
+PARTITIONS, EACH = 3, 4
+
+
+def stored(cluster: KafkaCluster, group: str, topic: str) -> list[int]:
+    """Committed offsets of a group, the sum over which is what it has done."""
+    folder = f"/consumers/{group}/offsets/{topic}"
+    if cluster.client.exists(folder) is None:
+        return []
+    return [int(cluster.client.get(f"{folder}/{name}")[0]) for name in cluster.client.get_children(folder)]
+
+
+def members(cluster: KafkaCluster, group: str) -> list[str]:
+    folder = f"/consumers/{group}/ids"
+    return cluster.client.get_children(folder) if cluster.client.exists(folder) else []
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_the_programs_consume_and_commit_a_topic(
+    number: int, kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    topic, group = fresh_topic(), f"readme-{uuid.uuid4().hex[:8]}"
+    kafka_0822.create_topic(topic, partitions=PARTITIONS)
+    values = [event.id for event in load(kafka_0822, topic, EACH)]
+    text = PROGRAMS[number]
+    for shown, real in (("zk1:2181,zk2:2181/kafka", kafka_0822.zookeeper_connect), ("billing", group)):
+        assert shown in text
+        text = text.replace(shown, real)
+    assert re.search(r"\bclicks\b", text)
+    script = tmp_path / "program.py"
+    script.write_text(re.sub(r"\bclicks\b", topic, text))
+    output = tmp_path / "output"
+    child = ChildProcess(
+        "program", [sys.executable, str(script)], tmp_path / "log", output_path=output, stdin=True
+    )
+    try:
+        wait_until(
+            lambda: all(f"b'{value}'" in output.read_text() for value in values), 60, "all messages",
+            state=lambda: (output.read_text(), (tmp_path / "log").read_text()),
+        )  # fmt: skip
+        if "auto_commit_enable=False" in text:
+            wait_until(lambda: sum(stored(kafka_0822, group, topic)) == len(values), 30, "a commit while idle")
+        child.signal(signal.SIGINT)
+        child.wait(30)
+    finally:
+        child.kill()
+    assert stored(kafka_0822, group, topic) == [EACH] * PARTITIONS
+    assert members(kafka_0822, group) == []
+    printed = output.read_text()
+    assert all(printed.count(f"b'{value}'") == 1 for value in values)
+
+
+def test_there_are_programs_to_run() -> None:
+    assert len(PROGRAMS) == 3
+    assert "create_message_streams(" in PROGRAMS[0]
+    assert len(PROGRAMS[0].strip().splitlines()) <= 10
+
+
+@pytest.mark.parametrize("line", [*COMMANDS, *(each for each in SHELL_LINES if "bin/zkconsumer" in each)])
+def test_the_commands_are_there_with_their_options(line: str) -> None:
+    words = shlex.split(line.rpartition("&&")[2])[1:]
+    command: click.Command = program
+    while isinstance(command, click.Group):
+        assert words, f"{line}: a command is missing"
+        command = command.commands[words.pop(0)]
+    command.make_context(command.name, list(words))  # parses, and runs nothing
+
+
+def test_every_command_of_the_program_is_named() -> None:
+    assert {command.split()[1] for command in COMMANDS} >= set(program.commands)
+
+
+def test_the_files_are_there() -> None:
+    words = {word for code in [*INLINE, *SHELL_LINES] for word in re.split(r"[\s'\"=]+", code)}
+    named = {word for word in words if re.fullmatch(r"\.?[a-z]+(/[A-Za-z0-9_.]+)+/?", word)}
+    assert {"tests/run", "tests/benchmarks/consume.py", ".ci/run"} <= named
+    made_by_the_commands = {word for word in named if word.startswith(".venv/")}
+    missing = [name for name in sorted(named - made_by_the_commands) if not (ROOT / name).exists()]
+    assert missing == []
+    assert all(os.access(ROOT / name, os.X_OK) for name in ("tests/run", ".ci/run"))
+
+
+def test_the_extras_are_there() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    wanted = set(re.findall(r"'\.\[(\w+)\]'", README))
+    assert wanted <= set(settings["options.extras_require"])
+
+
+def test_the_place_for_the_figures_is_there() -> None:
+    assert "figures of tests/benchmarks/consume.py" in README
+
+
+def test_the_output_shown_ends_as_that_of_the_program_does() -> None:
+    shown = README.partition("```\n  1.5 s  cluster is up")[2].partition("```")[0]
+    assert re.sub(r"\d+", "0", shown.splitlines()[-1]) == Ledger().summary
