@@ -19,7 +19,14 @@ from rebalance import machine, partition
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "ARCHITECTURE.md"
-PACKAGES = ("simpleconsumer", "rebalance", "zkconsumer", "zkconsumer/cli", "zkconsumer/testing")
+PACKAGES = (
+    "simpleconsumer",
+    "rebalance",
+    "zkconsumer",
+    "zkconsumer/cli",
+    "zkconsumer/testing",
+    "zkconsumer/testing/embedded",
+)
 IGNORED = "·"
 
 Table = Mapping[tuple[Any, type], Callable[..., Any]]

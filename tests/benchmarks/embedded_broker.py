@@ -19,7 +19,7 @@ from pathlib import Path
 
 from simpleconsumer import FetchRequest, SimpleConsumer
 from simpleconsumer.message_set import decode_messages, shallow_end
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
 TOPIC = "bench"
 VALUE_BYTES = 200

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
 SETTINGS = {"log.segment.bytes": 20_000, "log.flush.interval.messages": 1, "log.index.interval.bytes": 512}
 TOPIC = "t"

@@ -24,7 +24,7 @@ from broker_wire import (
 )
 
 from simpleconsumer import EARLIEST, LATEST, BrokerError, FetchRequest, SimpleConsumer, TopicPartition
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 
 

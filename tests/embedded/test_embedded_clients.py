@@ -16,7 +16,7 @@ import pytest
 
 from simpleconsumer import SimpleConsumer
 from zkconsumer.testing import maven
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.java import find_java
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import Deadline, wait_until

@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 
 from simpleconsumer import SimpleConsumer, TopicPartition
 from zkconsumer.testing import kafka_topics
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -12,7 +12,7 @@ import broker_process
 from broker_wire import Wire, entry, message_set, offsets_and_values
 
 from simpleconsumer import SimpleConsumer, SimpleConsumerError
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
 

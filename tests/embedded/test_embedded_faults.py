@@ -19,8 +19,8 @@ from simpleconsumer import (
     SimpleConsumerError,
     decode_messages,
 )
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
-from zkconsumer.testing.embedded_faults import Fault
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.waiting import wait_until
 
 

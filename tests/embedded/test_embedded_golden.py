@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from broker_wire import GOLDEN, Wire, fetch_request, golden, offsets_request, one, request, string, unpacked
 
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4")

@@ -12,8 +12,8 @@ import pytest
 
 from simpleconsumer import SimpleConsumer
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, KafkaStream
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
-from zkconsumer.testing.embedded_faults import Fault
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from broker_wire import entry, gzipped, message_set, offsets_and_values, unpacked
 
-from zkconsumer.testing.embedded_log import EARLIEST, LATEST, LogSettings, PartitionLog
-from zkconsumer.testing.embedded_messages import Refusal
-from zkconsumer.testing.embedded_storage import CLEAN_MARK, LogStorage
+from zkconsumer.testing.embedded.log import EARLIEST, LATEST, LogSettings, PartitionLog
+from zkconsumer.testing.embedded.messages import Refusal
+from zkconsumer.testing.embedded.storage import CLEAN_MARK, LogStorage
 from zkconsumer.testing.errors import KitError
 
 HOUR_MS = 3_600_000

@@ -16,9 +16,9 @@ Every child process ends with the Python process that started it, whatever ends 
 (Java, jars) is said in one sentence: `JavaMissing`, `MavenMissing`.
 """
 
-from zkconsumer.testing.embedded_broker import EmbeddedBroker
-from zkconsumer.testing.embedded_cluster import EmbeddedCluster
-from zkconsumer.testing.embedded_faults import Fault
+from zkconsumer.testing.embedded.broker import EmbeddedBroker
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.errors import JavaMissing, KitError, MavenMissing, NotSupported, StartFailed, WaitTimeout
 from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions

@@ -14,10 +14,10 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-from zkconsumer.testing.embedded_broker import EmbeddedBroker
-from zkconsumer.testing.embedded_leadership import PartitionState, decide, moved
-from zkconsumer.testing.embedded_registry import Registry, RegistryUnavailable, TopicEntry
-from zkconsumer.testing.embedded_requests import ClusterImage
+from zkconsumer.testing.embedded.broker import EmbeddedBroker
+from zkconsumer.testing.embedded.leadership import PartitionState, decide, moved
+from zkconsumer.testing.embedded.registry import Registry, RegistryUnavailable, TopicEntry
+from zkconsumer.testing.embedded.requests import ClusterImage
 
 AUDIT_INTERVAL_S: Final = 2.0
 STOP_TIMEOUT_S: Final = 10.0

@@ -1,6 +1,6 @@
 """What an embedded cluster knows of itself, in ZooKeeper or, for tests without Java, in memory.
 
-`Registry` is the face; `MemoryRegistry` keeps everything in this process; `embedded_zookeeper.ZooKeeperRegistry` keeps
+`Registry` is the face; `MemoryRegistry` keeps everything in this process; `zookeeper.ZooKeeperRegistry` keeps
 it where a Java broker of version 0.8.2 keeps it.
 """
 
@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from zkconsumer.testing.embedded_leadership import PartitionState
-from zkconsumer.testing.embedded_protocol import BrokerAddress
+from zkconsumer.testing.embedded.leadership import PartitionState
+from zkconsumer.testing.embedded.protocol import BrokerAddress
 
 Assignment = Mapping[int, Sequence[int]]
 

@@ -24,9 +24,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, NotEmptyError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from zkconsumer.testing.embedded_leadership import PartitionState
-from zkconsumer.testing.embedded_protocol import BrokerAddress
-from zkconsumer.testing.embedded_registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
+from zkconsumer.testing.embedded.leadership import PartitionState
+from zkconsumer.testing.embedded.protocol import BrokerAddress
+from zkconsumer.testing.embedded.registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.zookeeper_wire import end_session
 

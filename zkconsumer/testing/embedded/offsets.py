@@ -13,9 +13,9 @@ import time
 from struct import Struct, pack
 from typing import Final
 
-from zkconsumer.testing.embedded_log import PartitionLog
-from zkconsumer.testing.embedded_messages import ENTRY_OVERHEAD, deep_messages, key_of, plain_entry, value_of
-from zkconsumer.testing.embedded_protocol import CommittedOffset
+from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.messages import ENTRY_OVERHEAD, deep_messages, key_of, plain_entry, value_of
+from zkconsumer.testing.embedded.protocol import CommittedOffset
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_CONFIG: Final[dict[str, object]] = {"segment.bytes": 100 * 1024 * 1024, "cleanup.policy": "compact"}

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from zkconsumer.testing.embedded_protocol import API_NAMES, TopicPartition
+from zkconsumer.testing.embedded.protocol import API_NAMES, TopicPartition
 from zkconsumer.testing.waiting import wait_until
 
 ERROR: Final = "error"

@@ -22,14 +22,14 @@ from typing import Self
 from kazoo.client import KazooClient
 
 from zkconsumer.testing import kafka_topics
-from zkconsumer.testing.embedded_broker import EmbeddedBroker
-from zkconsumer.testing.embedded_controller import Controller
-from zkconsumer.testing.embedded_faults import FaultPlan
-from zkconsumer.testing.embedded_leadership import NO_LEADER, is_legal_topic
-from zkconsumer.testing.embedded_registry import MemoryRegistry, Registry, TopicEntry, TopicExists
-from zkconsumer.testing.embedded_requests import ClusterImage
-from zkconsumer.testing.embedded_settings import BrokerSettings
-from zkconsumer.testing.embedded_zookeeper import ZooKeeperRegistry
+from zkconsumer.testing.embedded.broker import EmbeddedBroker
+from zkconsumer.testing.embedded.controller import Controller
+from zkconsumer.testing.embedded.faults import FaultPlan
+from zkconsumer.testing.embedded.leadership import NO_LEADER, is_legal_topic
+from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
+from zkconsumer.testing.embedded.requests import ClusterImage
+from zkconsumer.testing.embedded.settings import BrokerSettings
+from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

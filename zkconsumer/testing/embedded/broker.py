@@ -12,24 +12,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from zkconsumer.testing import embedded_faults as faults
-from zkconsumer.testing import embedded_protocol as protocol
-from zkconsumer.testing.embedded_faults import Fault, FaultPlan
-from zkconsumer.testing.embedded_log import PartitionLog
-from zkconsumer.testing.embedded_messages import (
+from zkconsumer.testing.embedded import faults as faults
+from zkconsumer.testing.embedded import protocol as protocol
+from zkconsumer.testing.embedded.faults import Fault, FaultPlan
+from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.messages import (
     ENTRY_OVERHEAD,
     NOT_LEADER,
     UNKNOWN_TOPIC_OR_PARTITION,
     Refusal,
     entries,
 )
-from zkconsumer.testing.embedded_protocol import BadRequest, BrokerAddress, Request, TopicPartition
-from zkconsumer.testing.embedded_registry import RegistryUnavailable
-from zkconsumer.testing.embedded_requests import Cluster, Codes, NoAnswer, Part, RequestHandler
-from zkconsumer.testing.embedded_segment import LogSlice
-from zkconsumer.testing.embedded_server import BrokerServer, Connection
-from zkconsumer.testing.embedded_settings import BrokerSettings
-from zkconsumer.testing.embedded_storage import LogStorage
+from zkconsumer.testing.embedded.protocol import BadRequest, BrokerAddress, Request, TopicPartition
+from zkconsumer.testing.embedded.registry import RegistryUnavailable
+from zkconsumer.testing.embedded.requests import Cluster, Codes, NoAnswer, Part, RequestHandler
+from zkconsumer.testing.embedded.segment import LogSlice
+from zkconsumer.testing.embedded.server import BrokerServer, Connection
+from zkconsumer.testing.embedded.settings import BrokerSettings
+from zkconsumer.testing.embedded.storage import LogStorage
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.waiting import Deadline
 

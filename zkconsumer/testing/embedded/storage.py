@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import IO, Final
 
-from zkconsumer.testing.embedded_log import LogSettings, PartitionLog
+from zkconsumer.testing.embedded.log import LogSettings, PartitionLog
 from zkconsumer.testing.errors import KitError
 
 CLEAN_MARK: Final = ".kafka_cleanshutdown"

@@ -13,8 +13,8 @@ from struct import Struct
 from types import TracebackType
 from typing import Self
 
-from zkconsumer.testing.embedded_index import OffsetIndex
-from zkconsumer.testing.embedded_messages import ENTRY_OVERHEAD, SMALLEST_MESSAGE, Bytes
+from zkconsumer.testing.embedded.index import OffsetIndex
+from zkconsumer.testing.embedded.messages import ENTRY_OVERHEAD, SMALLEST_MESSAGE, Bytes
 
 _ENTRY = Struct(">qi")
 _CRC = Struct(">I")

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from zkconsumer.testing import embedded_protocol as protocol
-from zkconsumer.testing.embedded_leadership import NO_LEADER, PartitionState, is_legal_topic
-from zkconsumer.testing.embedded_log import PartitionLog
-from zkconsumer.testing.embedded_messages import (
+from zkconsumer.testing.embedded import protocol as protocol
+from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
+from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.messages import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_TOPIC,
     LEADER_NOT_AVAILABLE,
@@ -24,10 +24,10 @@ from zkconsumer.testing.embedded_messages import (
     UNKNOWN_TOPIC_OR_PARTITION,
     Refusal,
 )
-from zkconsumer.testing.embedded_offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, GroupOffsets
-from zkconsumer.testing.embedded_protocol import BrokerAddress, PartitionAnswer, TopicAnswer, TopicPartition
-from zkconsumer.testing.embedded_registry import Registry, RegistryUnavailable
-from zkconsumer.testing.embedded_segment import LogSlice
+from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, GroupOffsets
+from zkconsumer.testing.embedded.protocol import BrokerAddress, PartitionAnswer, TopicAnswer, TopicPartition
+from zkconsumer.testing.embedded.registry import Registry, RegistryUnavailable
+from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.waiting import Deadline
 
 MAX_METADATA_BYTES = 4096

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.testing.embedded_messages import (
+from zkconsumer.testing.embedded.messages import (
     MESSAGE_SET_TOO_LARGE,
     MESSAGE_TOO_LARGE,
     NOT_LEADER,
@@ -24,7 +24,7 @@ from zkconsumer.testing.embedded_messages import (
     assign_offsets,
     check,
 )
-from zkconsumer.testing.embedded_segment import LogSlice, Segment, segment_files
+from zkconsumer.testing.embedded.segment import LogSlice, Segment, segment_files
 
 LATEST: Final = -1
 EARLIEST: Final = -2
