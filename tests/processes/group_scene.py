@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from group_members import Group, SteadyLoad
-from group_watch import GroupWatch, Owner, owners, wait_owned
+from group_members import Group
 
+from zkconsumer.testing.group_watch import GroupWatch, Owner, owners, wait_owned
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import Finding, Limits, check_history, count_allowed_repeats
 from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import wait_until
 
 # Kafka's defaults for what matters beside us: four tries, two seconds apart. Only the session is shorter.

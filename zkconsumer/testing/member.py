@@ -1,6 +1,6 @@
-"""A consumer process for tests: a `ConsumerConnector` that writes its history, one event a line.
+"""A consumer that writes its history, one event a line: the program that `MemberProcess` runs.
 
-Run as a program: `python member.py --connect 127.0.0.1:2181 --group g --name a --topics t=2`. SIGTERM makes it leave
+`python -m zkconsumer.testing.member --connect 127.0.0.1:2181 --group g --name a --topics t=2`. SIGTERM makes it leave
 the group in order. Its lines are events as `zkconsumer.testing.history` defines them (assigned, deliver, done, commit,
 revoked, lost), and notes that begin with `#`, a time in nanoseconds and a word:
 
@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import itertools
 import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, KafkaStream, TopicPartition, Whitelist
+from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, KafkaStream, Message, TopicPartition, Whitelist
 from zkconsumer.testing.history import Event, format_event
 
 
@@ -72,37 +73,60 @@ class Listener:
             self._history.note("blocked", f"{partition.topic}/{partition.partition}")
 
 
-def read(stream: KafkaStream, connector: ConsumerConnector, history: History, work_s: float, commit_every: int) -> None:
-    """The application: work on each message of a stream until the stream ends."""
-    since_commit: dict[TopicPartition, int] = {}
-    count = 0
-    while True:
-        try:
-            message = next(stream)
-        except StopIteration:
+class Application:
+    """What a consumer does with its messages: work, and write down that it did.
+
+    `skip` and `twice` make it a bad one: it forgets that message of all it gets, or handles it twice.
+    """
+
+    def __init__(self, options: argparse.Namespace, connector: ConsumerConnector, history: History) -> None:
+        self._options = options
+        self._connector = connector
+        self._history = history
+        self._counter = itertools.count(1)
+
+    def read(self, stream: KafkaStream) -> None:
+        """Handle the messages of a stream until it ends."""
+        since_commit: dict[TopicPartition, int] = {}
+        commit_every = self._options.commit_every
+        for count in itertools.count(1):
+            message = self._next(stream)
+            if message is None:
+                return
+            self._handle(message)
+            since_commit[TopicPartition(message.topic, message.partition)] = message.next_offset
+            if commit_every and count % commit_every == 0:
+                commit(self._connector, self._history, since_commit)
+                since_commit.clear()
+
+    def _next(self, stream: KafkaStream) -> Message | None:
+        while True:
+            try:
+                return next(stream)
+            except StopIteration:
+                return None
+            except Exception as error:  # noqa: BLE001 - an application that survives a bad message, and says what it saw
+                self._history.note("error", repr(error))
+
+    def _handle(self, message: Message) -> None:
+        number = next(self._counter)
+        if number == self._options.skip:
             return
-        except Exception as error:  # noqa: BLE001 - an application that survives a bad message, and says what it saw
-            history.note("error", repr(error))
-            continue
-        history.write("deliver", message.topic, message.partition, message.offset, message.value.decode())
-        if work_s:
-            time.sleep(work_s)
-        history.write("done", message.topic, message.partition, message.offset)
-        since_commit[TopicPartition(message.topic, message.partition)] = message.next_offset
-        count += 1
-        if commit_every and count % commit_every == 0:
-            commit(connector, history, since_commit)
-            since_commit.clear()
+        for _ in range(2 if number == self._options.twice else 1):
+            self._history.write("deliver", message.topic, message.partition, message.offset, message.value.decode())
+            if self._options.work_ms:
+                time.sleep(self._options.work_ms / 1000)
+            self._history.write("done", message.topic, message.partition, message.offset)
 
 
 def commit(connector: ConsumerConnector, history: History, positions: Mapping[TopicPartition, int]) -> None:
     """Commit what this thread has read, and write down what of it is stored."""
-    failed: Mapping[object, str] = {}
+    failed: Collection[tuple[str, int | str]] = ()
     try:
         connector.commit_offsets()
     except CommitFailed as error:
         history.note("error", repr(error))
-        failed = error.reasons
+        failed = error.reasons.keys()
     for partition, offset in positions.items():
         if partition not in failed:
             history.write("commit", *partition, offset)
@@ -121,6 +145,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--work-ms", type=float, default=0.0, help="how long each message takes")
     parser.add_argument("--commit-every", type=int, default=0, help="call commit_offsets() every so many messages")
     parser.add_argument("--commit-on-revoke", action="store_true", help="call commit_offsets() in the listener")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="forget message number N")
+    parser.add_argument("--twice", type=int, default=0, metavar="N", help="handle message number N twice")
     parser.add_argument("--verbose", action="store_true", help="log every step to standard error")
     parser.add_argument("settings", nargs="*", help="more settings, key=value")
     parsed = parser.parse_args(arguments)
@@ -163,9 +189,9 @@ class Member:
 
     def join(self) -> None:
         """Create the streams and read them."""
-        work = (self._connector, self._history, self._options.work_ms / 1000, self._options.commit_every)
+        application = Application(self._options, self._connector, self._history)
         for stream in open_streams(self._connector, self._options):
-            reader = threading.Thread(target=read, args=(stream, *work), name=stream.thread_id)
+            reader = threading.Thread(target=application.read, args=[stream], name=stream.thread_id)
             self._readers.append(reader)
             reader.start()
         self.has_joined = True
