@@ -24,6 +24,7 @@ PACKAGES = (
     "rebalance",
     "zkconsumer",
     "zkconsumer/cli",
+    "zkconsumer/cli/demo",
     "zkconsumer/testing",
     "zkconsumer/testing/embedded",
 )

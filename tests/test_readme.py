@@ -15,8 +15,8 @@ from pathlib import Path
 import click
 import pytest
 
+from zkconsumer.cli.demo.verdict import judge
 from zkconsumer.cli.program import program
-from zkconsumer.cli.tryout_ledger import Ledger
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.load import load
 from zkconsumer.testing.processes import ChildProcess
@@ -121,5 +121,5 @@ def test_the_place_for_the_figures_is_there() -> None:
 
 
 def test_the_output_shown_ends_as_that_of_the_program_does() -> None:
-    shown = README.partition("```\n  1.5 s  cluster is up")[2].partition("```")[0]
-    assert re.sub(r"\d+", "0", shown.splitlines()[-1]) == Ledger().summary
+    shown = README.partition("```\n  0.0 s  starting ZooKeeper")[2].partition("```")[0]
+    assert re.sub(r"\d+", "0", shown.splitlines()[-1]) == judge([], 1.0).last_line

@@ -1,4 +1,4 @@
-"""`zkconsumer cluster up` and `zkconsumer tryout`: real servers that come and go with the command."""
+"""`zkconsumer cluster up`: real servers that come and go with the command."""
 
 from __future__ import annotations
 
@@ -48,15 +48,3 @@ def test_a_cluster_comes_up_and_leaves_no_process(number: int) -> None:
         assert status == (-number if number == signal.SIGKILL else 0)
         for address in (zookeeper[1], brokers[1]):
             wait_until(lambda address=address: not is_open(address), 10, f"{address} to be closed")  # type: ignore[misc]
-
-
-def test_the_tryout_loses_and_repeats_nothing() -> None:
-    with Running("tryout", "--rate", "50") as tryout:
-        assert tryout.process.wait(90) == 0, (tryout.lines()[-20:], tryout.errors())
-        lines = tryout.lines()
-    found = re.fullmatch(r"produced=(\d+) delivered=(\d+) lost=0 repeated=0", lines[-1])
-    assert found is not None
-    assert int(found[1]) == int(found[2]) > 100
-    owners = [line for line in lines if " owners: " in line]
-    assert any(re.search(r"ann \[[\d, ]+\]   bob \[[\d, ]+\]   cleo \[[\d, ]+\]", line) for line in owners)
-    assert re.search(r"ann \[0, 1, 2, 3\]   cleo \[4, 5, 6, 7\]", owners[-1])

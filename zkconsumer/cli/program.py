@@ -16,12 +16,12 @@ import click
 from zkconsumer.cli.cluster import cluster
 from zkconsumer.cli.completion import completion
 from zkconsumer.cli.consume import consume
+from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
 from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.topics import topics
-from zkconsumer.cli.tryout import tryout
 
 __all__ = ["main", "program"]
 
@@ -62,7 +62,7 @@ def program(debug: bool) -> None:
 
     \b
     Where to begin, without any server of your own:
-      zkconsumer tryout
+      zkconsumer demo
     """
     _set_up_logging(debug)
 
@@ -73,7 +73,7 @@ program.add_command(describe)
 program.add_command(offsets)
 program.add_command(topics)
 program.add_command(cluster)
-program.add_command(tryout)
+program.add_command(demo)
 program.add_command(completion)
 
 

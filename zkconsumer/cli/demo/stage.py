@@ -1,0 +1,209 @@
+"""Where the demonstration takes place: producer and members on a running cluster, and what is seen of them.
+
+Threads: one, which does everything and shows a scene ten times a second while it waits. Producer, brokers and the watch
+have threads of their own, and only append to lists.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from zkconsumer.cli.demo.scene import Actor
+from zkconsumer.cli.demo.tally import Tally
+from zkconsumer.cli.demo.telling import Telling
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+from zkconsumer.testing.group_watch import GroupWatch
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.member_process import MemberProcess
+from zkconsumer.testing.steady_load import SteadyLoad
+from zkconsumer.testing.waiting import Deadline
+
+__all__ = ["AUTO_COMMIT_S", "PARTITIONS", "SESSION_S", "TOPIC", "Stage", "StageError"]
+
+TOPIC, GROUP = "demo", "demo"
+PARTITIONS = 8
+SESSION_S = 4.0
+AUTO_COMMIT_S = 1.0
+
+_LOOK_S = 0.1
+_SECONDS_SHOWN = 12
+_LOG_LINES = 3
+_SETTINGS = {
+    "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
+    "auto.commit.interval.ms": int(AUTO_COMMIT_S * 1000),
+}
+
+
+class StageError(Exception):
+    """The show cannot go on: a process died, or something did not come to pass in time."""
+
+
+class Stage:
+    """Producer and members, for the block; the topic is there, nothing runs at first.
+
+    Args:
+        cluster: runs, and has the topic.
+        rate: messages a second.
+        telling: where it is told.
+        limit_s: when everything must be over.
+
+    Attributes:
+        load: the producer; begins with the block.
+        tally: counts of what was seen.
+        states: member -> joining, consuming, leaving, left or killed.
+    """
+
+    def __init__(self, cluster: KafkaCluster | EmbeddedCluster, rate: int, telling: Telling, limit_s: float) -> None:
+        self.states: dict[str, str] = {}
+        self.tally = Tally(telling.start_ns)
+        self.load = SteadyLoad(cluster, [TOPIC], PARTITIONS, rate)
+        self._zookeeper = cluster.zookeeper_connect
+        self._telling = telling
+        self._deadline = Deadline(limit_s)
+        self._places: list[Place] = [(TOPIC, partition) for partition in range(PARTITIONS)]
+        self._watch = GroupWatch(self._zookeeper, GROUP, self._places)
+        self._members: dict[str, MemberProcess] = {}
+        self._counted: dict[str, int] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self._watch)
+            stack.enter_context(self.load)
+            stack.callback(self._close_members)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _close_members(self) -> None:
+        for member in self._members.values():
+            member.close()
+
+    # ---- the members
+
+    def join(self, name: str, *, skip: int = 0, twice: int = 0) -> None:
+        """Start a member."""
+        self.states[name] = "joining"
+        self._members[name] = MemberProcess(
+            self._zookeeper, GROUP, name, topics={TOPIC: 1}, skip=skip, twice=twice, settings=_SETTINGS
+        )
+
+    def leave(self, name: str) -> None:
+        """Ask a member to leave (SIGTERM), and watch until its process has ended.
+
+        Raises:
+            StageError: it does not end, or not with status 0.
+        """
+        self.states[name] = "leaving"
+        process = self._members[name].process
+        process.signal(signal.SIGTERM)
+        self.wait(lambda: not process.running, 10.0, f"{name} to leave")
+        self.states[name] = "left"
+        self._show()
+
+    def kill(self, name: str) -> None:
+        """End a member as `kill -9` does."""
+        self._members[name].kill()
+        self.states[name] = "killed"
+
+    # ---- what is seen
+
+    def history(self) -> list[Event]:
+        """What producer, members and watch have written down."""
+        written = [event for member in self._members.values() for event in member.events()]
+        return [*self.load.acked, *self._watch.events, *written]
+
+    @property
+    def owners(self) -> list[str | None]:
+        """The owner of each partition, as ZooKeeper has it."""
+        return [self._watch.owner(place) for place in self._places]
+
+    def is_shared_by(self, names: Collection[str]) -> bool:
+        """Whether these members own all partitions, in shares that differ by one at most."""
+        owners = self.owners
+        counts = [owners.count(name) for name in names]
+        return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
+
+    @property
+    def undelivered(self) -> int:
+        """How many messages are acknowledged and not delivered."""
+        return sum(map(self.tally.lag, range(PARTITIONS)))
+
+    # ---- time
+
+    def go_on(self, seconds: float) -> None:
+        """Watch for some time.
+
+        Raises:
+            StageError: a process has died, or the whole takes too long.
+        """
+        end = Deadline(seconds)
+        while not end.expired:
+            self._look()
+
+    def wait(self, condition: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Watch until something has come to pass.
+
+        Raises:
+            StageError: it has not, or a process has died, or the whole takes too long.
+        """
+        end = Deadline(limit_s)
+        while not condition():
+            if end.expired:
+                raise StageError(f"waited {limit_s:g} s for {what}")
+            self._look()
+
+    def _look(self) -> None:
+        time.sleep(_LOOK_S)
+        self._count("", self.load.acked)
+        for name, member in self._members.items():
+            self._count(name, member.events())
+        self._show()
+        self._check()
+
+    def _count(self, name: str, events: list[Event]) -> None:
+        """Put into the tally what is new."""
+        new = events[self._counted.get(name, 0) :]
+        self._counted[name] = self._counted.get(name, 0) + len(new)
+        self.tally.take(new)
+
+    def _show(self) -> None:
+        owners = self.owners
+        for name in owners:
+            if name is not None and self.states.get(name) == "joining":
+                self.states[name] = "consuming"
+        now_s = self._telling.elapsed_s
+        self._telling.see(
+            owners=tuple(owners),
+            lag=tuple(map(self.tally.lag, range(PARTITIONS))),
+            actors=tuple(
+                Actor(name, state, self.tally.delivered_by[name], self.tally.rates(name, now_s, _SECONDS_SHOWN))
+                for name, state in self.states.items()
+            ),
+            produced=self.tally.produced,
+            delivered=self.tally.delivered,
+            repeated=self.tally.repeated,
+        )
+
+    def _check(self) -> None:
+        if self._deadline.expired:
+            raise StageError(f"it is not over after {self._deadline.timeout_s:g} s")
+        if self.load.error is not None:
+            raise StageError(f"the producer failed: {self.load.error}")
+        for name, member in self._members.items():
+            status = member.process.returncode
+            if status is None or self.states[name] == "killed":
+                continue
+            if status != 0 or self.states[name] not in ("leaving", "left"):
+                words = member.process.tail(_LOG_LINES).strip() or "it said nothing"
+                raise StageError(f"{name} ended with status {status}: {words}")

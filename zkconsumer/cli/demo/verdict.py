@@ -1,0 +1,59 @@
+"""What the whole history of a demonstration proves: the counts, and what must not have happened. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zkconsumer.testing.history import Event
+from zkconsumer.testing.history_checks import Finding, Limits, check_history, count_allowed_repeats
+
+__all__ = ["Verdict", "judge"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The end of a demonstration.
+
+    Attributes:
+        produced: messages that a broker has acknowledged.
+        delivered: how many of them were delivered.
+        lost: how many were not.
+        repeated: deliveries beyond the first, of whatever reason.
+        explained: those of them that the death of a member explains.
+        findings: all that must not have happened.
+    """
+
+    produced: int
+    delivered: int
+    lost: int
+    repeated: int
+    explained: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def last_line(self) -> str:
+        """`produced=N delivered=N lost=N repeated=N`."""
+        return f"produced={self.produced} delivered={self.delivered} lost={self.lost} repeated={self.repeated}"
+
+
+def judge(events: Iterable[Event], auto_commit_s: float) -> Verdict:
+    """The verdict on a history.
+
+    Args:
+        auto_commit_s: how often members commit; a death may repeat what was delivered since, and a second more for
+            the commit that was on its way.
+    """
+    history = list(events)
+    limits = Limits(repeat_before_end_s=auto_commit_s + 1.0)
+    produced = {(event.place, event.offset) for event in history if event.kind == "acked"}
+    deliveries = [(event.place, event.offset) for event in history if event.kind == "deliver"]
+    delivered = set(deliveries)
+    return Verdict(
+        produced=len(produced),
+        delivered=len(produced & delivered),
+        lost=len(produced - delivered),
+        repeated=len(deliveries) - len(delivered),
+        explained=count_allowed_repeats(history, limits),
+        findings=tuple(check_history(history, limits)),
+    )
