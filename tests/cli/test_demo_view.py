@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
 import pytest
 from rich.console import Console
 
+from tests.cli.command_line import run
+from zkconsumer.cli.demo.capture import Capture
 from zkconsumer.cli.demo.display import PlainLines
 from zkconsumer.cli.demo.scene import Actor, Happening, Scene
 from zkconsumer.cli.demo.view import HEIGHT, WIDTH, draw
@@ -69,3 +75,21 @@ def test_plain_lines_are_printed_once_each_with_counts_now_and_then(capsys: pyte
     assert printed.count("  1.0 s  up") == 1
     assert [line for line in printed if "produced 99999999, delivered 99999900 (1200 in the last second)" in line]
     assert printed[-1].endswith("came again 44")
+
+
+def test_a_capture_is_one_well_formed_picture_with_a_frame_for_each_second(tmp_path: Path) -> None:
+    capture = Capture(PlainLines(), tmp_path / "demo.svg")
+    for tenths in range(31):
+        capture.show(replace(FULL, elapsed_s=tenths / 10))
+    capture.finish(replace(FULL, elapsed_s=3.1))
+    root = ElementTree.parse(tmp_path / "demo.svg").getroot()
+    frames = [each for each in root if each.get("class") == "frame"]
+    assert len(frames) == 4 + 4  # at 0, 1, 2 and 3 s, and the last one for a while
+    assert all("cleo" in "".join(frame.itertext()) for frame in frames)
+
+
+def test_a_capture_that_cannot_be_written_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    ended = run("demo", "--capture", str(tmp_path / "nowhere" / "demo.svg"))
+    assert ended.returncode == 1
+    assert ended.stdout == b""
+    assert b"nowhere/demo.svg: No such file or directory" in ended.stderr

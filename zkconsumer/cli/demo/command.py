@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.signals import Interrupted, LeaveSignals
 
 if TYPE_CHECKING:
+    from zkconsumer.cli.demo.display import Display
     from zkconsumer.cli.demo.telling import Telling
     from zkconsumer.cli.demo.verdict import Verdict
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
@@ -44,7 +46,11 @@ Examples:
 @click.option("--steady", "steady_s", metavar="SECONDS", type=click.FloatRange(0.5, 7), default=5.0,
               help="How long it goes on quietly after each event. [5]")
 @click.option("--plain", is_flag=True, help="Lines instead of the moving picture, also on a terminal.")
-def demo(rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, plain: bool) -> None:
+@click.option("--capture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="Keep the picture as a moving SVG.")
+def demo(
+    rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, plain: bool, capture: Path | None
+) -> None:
     """Watch a consumer group at work, in about half a minute.
 
     Starts a ZooKeeper and two brokers, writes messages to a topic of eight partitions, and has two consumer processes
@@ -53,9 +59,10 @@ def demo(rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float,
 
     The last line counts the messages. Status 1: one was lost, or came again though no death explains it.
     """
+    display = _display(plain, capture)
     with LeaveSignals():
         try:
-            verdict, problem = _run(rate, kafka, inject, steady_s, plain)
+            verdict, problem = _run(rate, kafka, inject, steady_s, display)
         except Interrupted:
             click.echo("interrupted; everything is stopped", err=True)
             raise click.exceptions.Exit(130) from None
@@ -64,21 +71,30 @@ def demo(rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float,
         raise click.exceptions.Exit(1)
 
 
+def _display(plain: bool, capture: Path | None) -> Display:
+    from zkconsumer.cli.demo.display import PlainLines, display_for_stdout
+
+    shown = PlainLines() if plain else display_for_stdout()
+    if capture is None:
+        return shown
+    from zkconsumer.cli.demo.capture import Capture
+
+    return Capture(shown, capture)
+
+
 def _run(
-    rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, plain: bool
+    rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, display: Display
 ) -> tuple[Verdict, str]:
     """The verdict, and what kept it from going on to its end; empty: nothing.
 
     Raises:
         CliError: the cluster cannot be started.
     """
-    from zkconsumer.cli.demo.display import PlainLines, display_for_stdout
     from zkconsumer.cli.demo.stage import AUTO_COMMIT_S, PARTITIONS, TOPIC, Stage, StageError
     from zkconsumer.cli.demo.story import Story, length_s
     from zkconsumer.cli.demo.telling import Telling
     from zkconsumer.cli.demo.verdict import judge
 
-    display = PlainLines() if plain else display_for_stdout()
     telling = Telling(display, length_s(steady_s), rate)
     problem = ""
     with display.open(), _cluster(kafka, telling) as cluster, Stage(cluster, rate, telling, _LIMIT_S) as stage:

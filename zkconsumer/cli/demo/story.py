@@ -61,7 +61,7 @@ class Story:
         self._settle(begun_s, "ann", "bob")
 
     def _one_joins(self) -> None:
-        begun_s = self._say("cleo joins: the others finish what they have in hand and give up hers")
+        begun_s = self._say("cleo joins: the others finish what is in hand, then give up hers")
         self._stage.join("cleo")
         self._settle(begun_s, "ann", "bob", "cleo")
 

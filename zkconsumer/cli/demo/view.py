@@ -58,7 +58,7 @@ def _partitions(scene: Scene) -> RenderableType:
         table.add_column(width=6, justify="center")
     numbers = [Text(str(partition), "bold") for partition in range(len(scene.owners))]
     owners = [_owner(owner) for owner in scene.owners]
-    lag = [Text(str(lag) if lag else "·", "bold" if lag > 100 else "dim") for lag in scene.lag]
+    lag = [Text(str(lag) if lag else "·", "bold yellow" if lag > 20 else "dim") for lag in scene.lag]
     table.add_row(Text("partition", "dim"), *numbers)
     table.add_row(Text("owner", "dim"), *owners)
     table.add_row(Text("lag", "dim"), *lag)
@@ -68,7 +68,7 @@ def _partitions(scene: Scene) -> RenderableType:
 def _owner(owner: str | None) -> Text:
     if owner is None:
         return Text("—", "dim")
-    return Text(f"{owner:^6}", f"black on {COLOURS.get(owner, 'white')}")
+    return Text(f"{owner:^6}", f"bold #16181d on {COLOURS.get(owner, 'white')}")
 
 
 def _members(scene: Scene) -> RenderableType:
