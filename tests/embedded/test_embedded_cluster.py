@@ -17,6 +17,8 @@ from kazoo.exceptions import NoNodeError
 from simpleconsumer import SimpleConsumer, TopicPartition
 from zkconsumer.testing import kafka_topics
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.faults import Fault
+from zkconsumer.testing.embedded.registry import RegistryUnavailable
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -212,6 +214,19 @@ class TestBrokersComeAndGo:
         wait_until(is_new, PATIENCE_S, "a new registration")
         wait_until(lambda: state(cluster, "t", 0)["leader"] == 1, PATIENCE_S, "the leader to be back")
 
+    def test_a_restored_cluster_has_all_its_brokers_and_no_fault(self, cluster: EmbeddedCluster) -> None:
+        cluster.create_topic("t", assignment={0: [1], 1: [0]})
+        with Wire(cluster.port(1)) as wire:
+            wire.produce("t", 0, message_set(b"a"))
+        cluster.faults.add(Fault.error(6), times=None)
+        cluster.pause(0)
+        cluster.kill(1)
+        cluster.restore()
+        assert cluster.wait_leaders("t", [0, 1]) == {0: 1, 1: 0}
+        for partition, leader, kept in ((0, 1, [(0, b"a")]), (1, 0, [])):
+            with Wire(cluster.port(leader)) as wire:
+                assert offsets_and_values(wire.fetch("t", partition, 0, wait_ms=0).data) == kept
+
     def test_another_broker_becomes_controller_and_the_epoch_rises(self, cluster: EmbeddedCluster) -> None:
         before = int(cluster.client.get("/controller_epoch")[0])
         assert node(cluster, "/controller")["brokerid"] == 0
@@ -298,6 +313,21 @@ class TestWithoutZooKeeperForAWhile:
             wait_until(lambda: cluster.leader("t", 1) is None, PATIENCE_S, "the loss to be registered")
             cluster.start(1)
             assert cluster.leader("t", 1) == 1
+
+
+    def test_a_broker_that_cannot_be_registered_does_not_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("zkconsumer.testing.embedded.zookeeper.ANSWER_TIMEOUT_S", 1.0)
+        with ZooKeeperServer() as server, EmbeddedCluster(2, zookeeper=server) as cluster:
+            cluster.stop(1)
+            server.kill()
+            wait_until(lambda: not cluster.client.connected, PATIENCE_S, "the loss to be noticed")
+            with pytest.raises(RegistryUnavailable, match="ZooKeeper did not answer"):
+                cluster.start(1)
+            assert not cluster.brokers[1].running
+            server.start()
+            wait_until(lambda: cluster.client.connected, PATIENCE_S, "the connection")
+            cluster.start(1)
+            assert cluster.client.exists("/brokers/ids/1")
 
 
 class TestJavaBrokerOnTheSameFiles:

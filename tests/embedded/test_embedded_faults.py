@@ -219,6 +219,33 @@ class TestPlan:
         cluster.faults.clear()
         assert wire.fetch("t", 0, 0).error == 0
 
+    def test_a_cleared_delay_ends_for_those_that_wait(self, cluster: EmbeddedCluster, wire: Wire) -> None:
+        fault = cluster.faults.add(Fault.delay(600, api="fetch"))
+        wire.send(fetch_request("t", 0, 0))
+        cluster.faults.wait_used(fault)
+        cluster.faults.clear()
+        assert len(wire.receive()) > 0
+
+    def test_a_delayed_request_does_not_hold_up_the_end_of_its_broker_alone(self, cluster: EmbeddedCluster) -> None:
+        fault = cluster.faults.add(Fault.delay(600, api="fetch"), times=2)
+        with Wire(cluster.port(0)) as first, Wire(cluster.port(1)) as second:
+            first.send(fetch_request("t", 0, 0))
+            second.send(fetch_request("t", 0, 0))
+            cluster.faults.wait_used(fault, 2)
+            cluster.stop(0)
+            assert first.is_closed()
+            assert cluster.brokers[0].connections == 0
+            second.socket.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                second.socket.recv(1)
+
+    def test_a_reset_plan_has_forgotten_what_befell_whom(self, cluster: EmbeddedCluster, wire: Wire) -> None:
+        fault = cluster.faults.add(Fault.error(6), times=None)
+        assert wire.fetch("t", 0, 0).error == 6
+        cluster.faults.reset()
+        assert wire.fetch("t", 0, 0).error == 0
+        assert cluster.faults.used(fault) == 0
+
     def test_one_can_wait_for_a_fault_to_befall_somebody(self, cluster: EmbeddedCluster) -> None:
         fault = cluster.faults.add(Fault.error(6, api="fetch"))
 

@@ -16,13 +16,13 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.message_encode import Encodable
 from simpleconsumer.types import Message
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, KafkaStream
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 PATIENCE_S = 30.0
 
 
-def config(cluster: KafkaCluster, group: str, **settings: Any) -> ConsumerConfig:
+def config(cluster: Cluster, group: str, **settings: Any) -> ConsumerConfig:
     """Settings as in the tests of the Java consumer, with a time-out that makes reading bounded."""
     quick = {
         "auto_offset_reset": "smallest",
@@ -34,7 +34,7 @@ def config(cluster: KafkaCluster, group: str, **settings: Any) -> ConsumerConfig
 
 
 def member(
-    cluster: KafkaCluster, group: str, consumer_id: str | None = None, listener: object | None = None, **settings: Any
+    cluster: Cluster, group: str, consumer_id: str | None = None, listener: object | None = None, **settings: Any
 ) -> ConsumerConnector:
     """A connector that has not joined yet."""
     return ConsumerConnector(config(cluster, group, consumer_id=consumer_id, **settings), listener)
@@ -79,7 +79,7 @@ def multiset(messages: Iterable[Message]) -> Counter[str]:
 
 
 def produce(
-    cluster: KafkaCluster, topic: str, partition: int, values: Iterable[str | Encodable], codec: str = "none"
+    cluster: Cluster, topic: str, partition: int, values: Iterable[str | Encodable], codec: str = "none"
 ) -> list[Any]:
     """The values, appended to a partition on its leader; text is encoded."""
     leader = wait_until(lambda: _leader(cluster, topic, partition), PATIENCE_S, f"a leader of {topic}/{partition}")
@@ -90,13 +90,13 @@ def produce(
     return sent
 
 
-def _leader(cluster: KafkaCluster, topic: str, partition: int) -> tuple[int] | None:
+def _leader(cluster: Cluster, topic: str, partition: int) -> tuple[int] | None:
     leader = cluster.leader(topic, partition)
     return None if leader is None or leader < 0 else (leader,)
 
 
 def produce_each(
-    cluster: KafkaCluster, topic: str, partitions: int, each: int, codec: str = "none", tag: str = "test"
+    cluster: Cluster, topic: str, partitions: int, each: int, codec: str = "none", tag: str = "test"
 ) -> Counter[str]:
     """`each` messages `<tag>-<partition>-<i>` in every partition."""
     sent: list[Any] = []
@@ -105,7 +105,7 @@ def produce_each(
     return Counter(sent)
 
 
-def owners(cluster: KafkaCluster, group: str, topic: str) -> dict[int, str]:
+def owners(cluster: Cluster, group: str, topic: str) -> dict[int, str]:
     """Partition -> thread id, as the owner nodes have it."""
     path = f"/consumers/{group}/owners/{topic}"
     try:
@@ -115,7 +115,7 @@ def owners(cluster: KafkaCluster, group: str, topic: str) -> dict[int, str]:
         return {}
 
 
-def wait_owners(cluster: KafkaCluster, group: str, topic: str, expected: dict[int, str]) -> None:
+def wait_owners(cluster: Cluster, group: str, topic: str, expected: dict[int, str]) -> None:
     """Returns when the owner nodes are exactly these."""
     wait_until(
         lambda: owners(cluster, group, topic) == expected,
@@ -125,7 +125,7 @@ def wait_owners(cluster: KafkaCluster, group: str, topic: str, expected: dict[in
     )
 
 
-def owner_births(cluster: KafkaCluster, group: str, topic: str) -> dict[str, int]:
+def owner_births(cluster: Cluster, group: str, topic: str) -> dict[str, int]:
     """Partition -> transaction that created its owner node: equal means never released."""
     path = f"/consumers/{group}/owners/{topic}"
     return {name: cluster.client.exists(f"{path}/{name}").czxid for name in cluster.client.get_children(path)}
@@ -136,7 +136,7 @@ def offset_node(group: str, topic: str, partition: int) -> str:
     return f"/consumers/{group}/offsets/{topic}/{partition}"
 
 
-def stored(cluster: KafkaCluster, group: str, topic: str, partition: int) -> bytes | None:
+def stored(cluster: Cluster, group: str, topic: str, partition: int) -> bytes | None:
     """What stands in the offset node; None without one."""
     try:
         return bytes(cluster.client.get(offset_node(group, topic, partition))[0])
@@ -144,7 +144,7 @@ def stored(cluster: KafkaCluster, group: str, topic: str, partition: int) -> byt
         return None
 
 
-def wait_stored(cluster: KafkaCluster, group: str, topic: str, partition: int, expected: int) -> None:
+def wait_stored(cluster: Cluster, group: str, topic: str, partition: int, expected: int) -> None:
     """Returns when the offset node has this value."""
     wait_until(
         lambda: stored(cluster, group, topic, partition) == str(expected).encode(),
@@ -154,7 +154,7 @@ def wait_stored(cluster: KafkaCluster, group: str, topic: str, partition: int, e
     )
 
 
-def preset_offset(cluster: KafkaCluster, group: str, topic: str, partition: int, data: bytes) -> None:
+def preset_offset(cluster: Cluster, group: str, topic: str, partition: int, data: bytes) -> None:
     """Writes an offset node by hand."""
     path = offset_node(group, topic, partition)
     cluster.client.ensure_path(path)

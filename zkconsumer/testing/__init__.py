@@ -5,6 +5,7 @@
 | `ZooKeeperServer`, `ZooKeeperEnsemble` | real ZooKeeper in JVM child processes: kill, pause, wipe, end any session |
 | `KafkaCluster` | real Kafka brokers of any version from 0.7.2 to 3.9.2: topics, leaders, kill, pause |
 | `EmbeddedCluster`, `Fault` | Kafka 0.8.2 brokers in this process, up in milliseconds, with faults on demand |
+| `Cluster` | the type of both: what is written for it runs on either |
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
 | `TcpProxy` | stalled, broken, slow links; changed responses; counted ZooKeeper requests |
 | `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
@@ -16,6 +17,7 @@ Every child process ends with the Python process that started it, whatever ends 
 (Java, jars) is said in one sentence: `JavaMissing`, `MavenMissing`.
 """
 
+from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
@@ -28,6 +30,7 @@ from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer, end_session
 
 __all__ = [
+    "Cluster",
     "Deadline",
     "EmbeddedBroker",
     "EmbeddedCluster",

@@ -18,10 +18,10 @@ from typing import Self
 from kazoo.exceptions import NoNodeError
 
 from zkconsumer.testing import maven
+from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError, NotSupported, StartFailed
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.java import Java, find_java
-from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka_broker import LOG4J
 from zkconsumer.testing.kafka_settings import version_tuple
 from zkconsumer.testing.processes import ChildProcess
@@ -63,7 +63,7 @@ class JavaMember:
 
     def __init__(
         self,
-        cluster: KafkaCluster,
+        cluster: Cluster,
         group: str,
         *,
         topics: Mapping[str, int] | None = None,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from zkconsumer.testing import kafka_probe, kafka_topics, maven
+from zkconsumer.testing.cluster import ClusterFrame, broker_ids
 from zkconsumer.testing.errors import KitError, MavenMissing, NotSupported, StartFailed
 from zkconsumer.testing.kafka_broker import KafkaBroker
 from zkconsumer.testing.kafka_settings import version_tuple
@@ -33,7 +32,26 @@ def kafka_versions() -> list[str]:
     return sorted(names, key=version_tuple)
 
 
-class KafkaCluster:
+def nearest_version(version: str) -> str | None:
+    """The known version that an unknown one comes closest to; None if it is no version at all."""
+    try:
+        wanted = version_tuple(version)
+    except ValueError:
+        return None
+
+    def distance(known: str) -> list[int]:
+        return [abs(theirs - ours) for theirs, ours in zip_longest(wanted, version_tuple(known), fillvalue=0)]
+
+    return min(kafka_versions(), key=distance)
+
+
+def _known_versions(version: str) -> str:
+    nearest = nearest_version(version)
+    hint = f"; the nearest is {nearest}" if nearest else ""
+    return f"known versions are {', '.join(kafka_versions())}{hint}"
+
+
+class KafkaCluster(ClusterFrame[KafkaBroker]):
     """Real brokers of one version and a ZooKeeper, all in JVMs of their own.
 
     `with KafkaCluster("0.8.2.2", brokers=2) as cluster: cluster.create_topic("t", partitions=4)`. Ports are chosen
@@ -51,10 +69,12 @@ class KafkaCluster:
         settings: Mapping[str, object] | None = None,
         broker_settings: Mapping[int, Mapping[str, object]] | None = None,
         jar: str | os.PathLike[str] | None = None,
+        port: int | None = None,
+        zookeeper_port: int | None = None,
         heap_mb: int = 256,
         timeout_s: float = 90.0,
     ) -> None:
-        """Prepare a cluster; nothing runs before `start()`.
+        """Prepare a cluster; nothing runs before `start_all()`.
 
         Args:
             version: one of `kafka_versions()`.
@@ -65,76 +85,42 @@ class KafkaCluster:
             broker_settings: the same by broker id.
             jar: Kafka 0.7.2 only: path of its jar, which no public repository holds; None takes it from the environment
                 variable ZKCONSUMER_KAFKA_07_JAR.
+            port: of the first broker, the next one has the next port; None chooses free ones.
+            zookeeper_port: of the ZooKeeper that belongs to the cluster; None chooses a free one.
             heap_mb: heap limit of each broker in MiB.
             timeout_s: longest start of a broker.
 
         Raises:
-            NotSupported: unknown version.
-            ValueError: no broker, or a chroot that is no absolute path.
+            NotSupported: unknown version; names the nearest known one.
+            ValueError: no broker, a chroot that is no absolute path, or ports that cannot be.
         """
         if version not in kafka_versions():
-            raise NotSupported(f"Kafka {version}: known versions are {', '.join(kafka_versions())}")
-        if chroot and (not chroot.startswith("/") or chroot.endswith("/")):
-            raise ValueError(f"chroot {chroot!r}: must begin with / and must not end with it")
-        ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
-        if not ids:
-            raise ValueError("a cluster needs at least one broker")
+            raise NotSupported(f"Kafka {version}: {_known_versions(version)}")
+        ids = broker_ids(brokers)
+        super().__init__(
+            ids, zookeeper=zookeeper, chroot=chroot, port=port, zookeeper_port=zookeeper_port, folder=None,
+            folder_prefix=f"zkconsumer-kafka-{version}-", timeout_s=timeout_s,
+        )  # fmt: skip
         self.version = version
-        self.chroot = chroot
-        self.timeout_s = timeout_s
         self._jar = jar
         self._settings = dict(settings or {})
         self._broker_settings = {key: dict(value) for key, value in (broker_settings or {}).items()}
-        self._own_zookeeper = ZooKeeperServer() if zookeeper is None else None
-        self._zookeeper = zookeeper
         self._client: KazooClient | None = None
-        self.folder = Path(tempfile.mkdtemp(prefix=f"zkconsumer-kafka-{version}-"))
         self.brokers = {
-            n: KafkaBroker(version, n, self.folder / f"broker-{n}", heap_mb=heap_mb, timeout_s=timeout_s) for n in ids
+            n: KafkaBroker(
+                version, n, self.folder / f"broker-{n}", port=self._ports[n], heap_mb=heap_mb, timeout_s=timeout_s
+            )
+            for n in ids
         }
 
     # ---- where it is
 
     @property
-    def zookeeper(self) -> ZooKeeperServer:
-        """The ZooKeeper server; KitError when only a connect string was given."""
-        server = self._own_zookeeper or self._zookeeper
-        if not isinstance(server, ZooKeeperServer):
-            raise KitError("this cluster was given a connect string, not a ZooKeeperServer")
-        return server
-
-    @property
-    def zookeeper_hosts(self) -> str:
-        """Connect string without the chroot."""
-        server = self._own_zookeeper or self._zookeeper
-        return server.connect if isinstance(server, ZooKeeperServer) else str(server)
-
-    @property
-    def zookeeper_connect(self) -> str:
-        """Connect string for brokers and consumers, with the chroot."""
-        return self.zookeeper_hosts + self.chroot
-
-    @property
-    def broker_list(self) -> str:
-        """`host:port,host:port` of the running brokers, as clients are told."""
-        return ",".join(broker.address for broker in self.brokers.values() if broker.running)
-
-    bootstrap = broker_list
-
-    @property
     def client(self) -> KazooClient:
-        """The cluster's own ZooKeeper client, inside the chroot; KitError before `start()`."""
+        """The cluster's own ZooKeeper client, inside the chroot; KitError before the start."""
         if self._client is None:
             raise KitError("the cluster was not started")
         return self._client
-
-    def port(self, broker_id: int) -> int:
-        """The port a broker listens on."""
-        return self.brokers[broker_id].port
-
-    def advertise(self, broker_id: int, port: int | None) -> None:
-        """Tell clients another port of 127.0.0.1 for a broker, that of a proxy; in force at its next start."""
-        self.brokers[broker_id].advertised_port = port
 
     # ---- life
 
@@ -143,11 +129,11 @@ class KafkaCluster:
         requests.
 
         Raises:
-            JavaMissing, MavenMissing, StartFailed: see there.
+            JavaMissing, MavenMissing: the servers cannot be run on this machine; says what to install.
+            StartFailed: a port is taken, or a server ended or stayed silent; carries the end of its log.
         """
         jars = self._jars()
-        if self._own_zookeeper and not self._own_zookeeper.running:
-            self._own_zookeeper.start()
+        self._start_own_zookeeper()
         if self._client is None:
             self._connect()
         waiting = [broker for broker in self.brokers.values() if not broker.running]
@@ -157,11 +143,13 @@ class KafkaCluster:
             try:
                 broker.wait_ready(self.client)
             except StartFailed as error:
-                if PORT_TAKEN not in str(error) or broker.advertised_port is not None:
+                fixed = not self._ports_may_change or broker.advertised_port is not None
+                if fixed or PORT_TAKEN not in str(error):
                     raise
                 broker.port = free_port()  # another process was faster; nobody knows the old port yet
                 self._launch(broker, jars)
                 broker.wait_ready(self.client)
+        self._ports_may_change = False
         return self
 
     def _launch(self, broker: KafkaBroker, jars: Sequence[Path]) -> None:
@@ -227,27 +215,15 @@ class KafkaCluster:
 
     def close(self) -> None:
         """End everything that belongs to the cluster and remove its folder."""
-        for broker in self.brokers.values():
-            if broker.running:
-                broker.process.kill()  # the data is thrown away, so nothing is gained by waiting for an orderly end
-        if self._client is not None:
-            _end(self._client)
-            self._client = None
-        if self._own_zookeeper is not None:
-            self._own_zookeeper.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
         try:
-            return self.start_all()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+            for broker in self.brokers.values():
+                if broker.running:
+                    broker.process.kill()  # the data is thrown away, so nothing is gained by waiting for an orderly end
+            client, self._client = self._client, None
+            if client is not None:
+                _end(client)
+        finally:
+            self._give_up_zookeeper_and_folder()
 
     # ---- topics
 
@@ -301,6 +277,19 @@ class KafkaCluster:
         kafka_topics.mark_for_deletion(self.client, name)
         path = kafka_topics.topic_path(name)
         wait_until(lambda: self.client.exists(path) is None, self.timeout_s, f"topic {name} to be deleted")
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, in order.
+
+        Raises:
+            KitError: there is no such topic.
+            NotSupported: 0.7, where each broker has partitions of its own.
+        """
+        self._needs((0, 8), "listing the partitions of a topic")
+        found = sorted(kafka_topics.assignment_of(self.client, topic))
+        if not found:
+            raise KitError(f"there is no topic {topic}")
+        return found
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Leader of a partition as ZooKeeper has it; None without one."""

@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from simpleconsumer.consumer import SimpleConsumer
-from zkconsumer.testing import kafka_topics
+from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.kafka import KafkaCluster
 
 
 def load(
-    cluster: KafkaCluster,
+    cluster: Cluster,
     topic: str,
     count: int,
     *,
@@ -35,11 +34,11 @@ def load(
         batch: messages in one request.
 
     Raises:
-        KitError: a partition has no leader.
+        KitError: there is no such topic, or a partition has no leader.
         simpleconsumer's errors: a broker refused messages.
     """
     make = value or (lambda partition, n: b"%d:%d" % (partition, n))
-    chosen = sorted(kafka_topics.assignment_of(cluster.client, topic)) if partitions is None else list(partitions)
+    chosen = cluster.partitions(topic) if partitions is None else list(partitions)
     events: list[Event] = []
     for partition in chosen:
         leader = cluster.leader(topic, partition)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from zkconsumer.testing import maven, zookeeper_wire
-from zkconsumer.testing.errors import KitError, StartFailed
+from zkconsumer.testing.errors import KitError, MavenMissing, StartFailed
 from zkconsumer.testing.java import find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
 from zkconsumer.testing.waiting import Deadline, wait_until
@@ -56,6 +56,21 @@ def pyspark_jars() -> list[Path] | None:
     return None
 
 
+def default_jars() -> list[Path]:
+    """The jars of ZooKeeper 3.9: those of the installed pyspark, else by Maven.
+
+    Raises:
+        MavenMissing: neither is there; says what to install.
+    """
+    found = pyspark_jars()
+    if found is not None:
+        return found
+    try:
+        return maven.jars(DEFAULT_JARS)
+    except MavenMissing as error:
+        raise MavenMissing(f"{error}; or, for ZooKeeper alone: pip install pyspark, whose wheel holds it") from error
+
+
 @dataclass(frozen=True)
 class Quorum:
     """A server's place in an ensemble: its number and the `server.N=` lines all members share."""
@@ -81,6 +96,7 @@ class ZooKeeperServer:
         port: int | None = None,
         heap_mb: int = 64,
         fsync: bool = False,
+        data: Path | None = None,
         settings: Mapping[str, object] | None = None,
         quorum: Quorum | None = None,
         timeout_s: float = 60.0,
@@ -95,6 +111,7 @@ class ZooKeeperServer:
             port: None chooses a free one; it stays the same over restarts.
             heap_mb: limit of the JVM's heap in MiB.
             fsync: wait for the disk on every write.
+            data: folder for its data, made if need be and kept by `close()`; None takes a temporary one.
             settings: more lines of the configuration file.
             timeout_s: longest wait for the server to answer a handshake after a start.
         """
@@ -106,11 +123,12 @@ class ZooKeeperServer:
         self._fsync = fsync
         self._quorum = quorum
         self.folder = Path(tempfile.mkdtemp(prefix="zkconsumer-zookeeper-"))
+        self._data = (data or self.folder / "data").absolute()
         self._settings: dict[str, object] = {
             "tickTime": tick_ms,
             "minSessionTimeout": min_session_timeout_ms,
             "maxSessionTimeout": max_session_timeout_ms,
-            "dataDir": self.folder / "data",
+            "dataDir": self._data,
             "clientPortAddress": "127.0.0.1",
             "admin.enableServer": "false",  # else it wants jetty and port 8080
             "maxClientCnxns": 0,
@@ -121,10 +139,9 @@ class ZooKeeperServer:
         self._prepare()
 
     def _prepare(self) -> None:
-        data = self.folder / "data"
-        data.mkdir(exist_ok=True)
         if self._quorum:
-            (data / "myid").write_text(f"{self._quorum.number}\n")
+            self._data.mkdir(parents=True, exist_ok=True)
+            (self._data / "myid").write_text(f"{self._quorum.number}\n")
         (self.folder / "log4j.properties").write_text(LOG4J1)
         (self.folder / "log4j2.properties").write_text(LOG4J2)
 
@@ -182,6 +199,7 @@ class ZooKeeperServer:
         """Start the process without waiting for it; `wait_ready()` must follow."""
         if self.running:
             raise KitError(f"ZooKeeper at {self.connect} runs already")
+        self._data.mkdir(parents=True, exist_ok=True)
         configuration = {**self._settings, "clientPort": self.port}
         text = "".join(f"{key}={value}\n" for key, value in configuration.items())
         (self.folder / "zoo.cfg").write_text(text + (self._quorum.lines if self._quorum else ""))
@@ -202,9 +220,7 @@ class ZooKeeperServer:
         self._process = ChildProcess(f"ZooKeeper at {self.connect}", command, self.folder / "server.log")
 
     def _jars(self) -> Sequence[Path]:
-        if self.version is None:
-            return pyspark_jars() or maven.jars(DEFAULT_JARS)
-        return maven.jars(self.version)
+        return default_jars() if self.version is None else maven.jars(self.version)
 
     def wait_ready(self) -> None:
         """Return when the server answers a session handshake.
@@ -261,7 +277,7 @@ class ZooKeeperServer:
         ran = self.running
         if ran:
             self.kill()
-        shutil.rmtree(self.folder / "data")
+        shutil.rmtree(self._data)
         self._prepare()
         if ran:
             self.start()

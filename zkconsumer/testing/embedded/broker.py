@@ -31,7 +31,6 @@ from zkconsumer.testing.embedded.server import BrokerServer, Connection
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.embedded.storage import LogStorage
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.waiting import Deadline
 
 HOST: Final = "127.0.0.1"
 _log = logging.getLogger(__name__)
@@ -55,16 +54,17 @@ class EmbeddedBroker:
     Attributes:
         broker_id: its id.
         folder: its data folder.
-        port: where it listens; 0 before its first start if it may choose.
+        port: where it listens; 0 has it choose at its start.
         advertised_port: what clients are told instead of `port`, from the next start on.
     """
 
     def __init__(
-        self, broker_id: int, folder: Path, cluster: MovesLeaders, settings: BrokerSettings, plan: FaultPlan
-    ) -> None:
+        self, broker_id: int, folder: Path, cluster: MovesLeaders, settings: BrokerSettings, plan: FaultPlan,
+        *, port: int = 0,
+    ) -> None:  # fmt: skip
         self.broker_id = broker_id
         self.folder = folder
-        self.port = 0
+        self.port = port
         self.advertised_port: int | None = None
         self.stopping = threading.Event()
         self._cluster = cluster
@@ -137,6 +137,7 @@ class EmbeddedBroker:
         if server is not None and not clean:
             server.break_off()  # before any thread can see that the broker ends
         self.stopping.set()
+        self._faults.wake_stopped()
         self._flowing.set()
         led, self._led = self._led, {}
         if not clean:
@@ -257,7 +258,7 @@ class EmbeddedBroker:
             if fault.kind == faults.MOVE_LEADER:
                 self._cluster.move_leader(fault.topic or "", fault.partition or 0, fault.to_broker)
             else:
-                self.stopping.wait(Deadline(fault.seconds).remaining_s)
+                self._faults.wait_out(fault, self.stopping)
 
     def _errors(self, request: Request, where: Sequence[TopicPartition]) -> Codes:
         codes: Codes = {}

@@ -12,16 +12,15 @@ on either. What differs from real brokers:
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import IO, Literal, Self
 
 from kazoo.client import KazooClient
 
 from zkconsumer.testing import kafka_topics
+from zkconsumer.testing.cluster import ClusterFrame, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.controller import Controller
 from zkconsumer.testing.embedded.faults import FaultPlan
@@ -29,16 +28,19 @@ from zkconsumer.testing.embedded.leadership import NO_LEADER, is_legal_topic
 from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
 from zkconsumer.testing.embedded.requests import ClusterImage
 from zkconsumer.testing.embedded.settings import BrokerSettings
+from zkconsumer.testing.embedded.storage import hold
 from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
-from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.errors import KitError, StartFailed
+from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
     """Brokers of the protocol of Kafka 0.8.2, in this process, registered in a real ZooKeeper.
 
-    `with EmbeddedCluster(brokers=2) as cluster: cluster.create_topic("t", partitions=4)`.
+    `with EmbeddedCluster(brokers=2) as cluster: cluster.create_topic("t", partitions=4)`. Ports are chosen when the
+    object is made, so a proxy can be put in front of a broker before it starts.
 
     Threads: every method from any thread.
 
@@ -54,10 +56,12 @@ class EmbeddedCluster:
         self,
         brokers: int | Iterable[int] = 1,
         *,
-        zookeeper: ZooKeeperServer | str | bool | None = None,
+        zookeeper: ZooKeeperServer | str | Literal[False] | None = None,
         chroot: str = "",
         settings: Mapping[str, object] | None = None,
         folder: Path | None = None,
+        port: int | None = None,
+        zookeeper_port: int | None = None,
         timeout_s: float = 30.0,
     ) -> None:
         """Prepare a cluster; nothing runs before `start_all()`.
@@ -68,59 +72,28 @@ class EmbeddedCluster:
                 False does without, for tests of one client with one broker, where no Java is at hand.
             chroot: path in ZooKeeper under which the cluster lives.
             settings: broker properties, see `BrokerSettings`.
-            folder: for the data, kept when the cluster is closed; None takes a temporary one.
+            folder: for the data, that of the cluster's own ZooKeeper included, kept when the cluster is closed; a
+                cluster that is started on it later goes on where this one ended. None takes a temporary one.
+            port: of the first broker, the next one has the next port; None chooses free ones.
+            zookeeper_port: of the ZooKeeper that belongs to the cluster; None chooses a free one.
             timeout_s: longest wait for a leader.
 
         Raises:
-            ValueError: no broker, an unknown setting, or a chroot that is no absolute path.
+            ValueError: no broker, an unknown setting, a chroot that is no absolute path, or ports that cannot be.
         """
-        if chroot and (not chroot.startswith("/") or chroot.endswith("/")):
-            raise ValueError(f"chroot {chroot!r}: must begin with / and must not end with it")
-        ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
-        if not ids:
-            raise ValueError("a cluster needs at least one broker")
-        self.chroot = chroot
-        self.timeout_s = timeout_s
-        self.faults = FaultPlan()
+        ids = broker_ids(brokers)
         self._settings = BrokerSettings.from_properties(settings or {})
-        self._own_zookeeper = ZooKeeperServer() if zookeeper is None else None
-        self._zookeeper = zookeeper
-        self._own_folder = folder is None
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="zkconsumer-embedded-"))
+        super().__init__(
+            ids, zookeeper=zookeeper, chroot=chroot, port=port, zookeeper_port=zookeeper_port, folder=folder,
+            folder_prefix="zkconsumer-embedded-", timeout_s=timeout_s,
+        )  # fmt: skip
+        self.faults = FaultPlan()
         self.brokers = {
-            n: EmbeddedBroker(n, self.folder / f"broker-{n}", self, self._settings, self.faults) for n in ids
+            n: EmbeddedBroker(n, self.folder / f"broker-{n}", self, self._settings, self.faults, port=self._ports[n])
+            for n in ids
         }
         self._controller: Controller | None = None
-
-    # ---- where it is
-
-    @property
-    def zookeeper(self) -> ZooKeeperServer:
-        """The ZooKeeper server; KitError when there is none, or only a connect string was given."""
-        server = self._own_zookeeper or self._zookeeper
-        if not isinstance(server, ZooKeeperServer):
-            raise KitError("this cluster was not given a ZooKeeperServer")
-        return server
-
-    @property
-    def zookeeper_hosts(self) -> str:
-        """Connect string without the chroot."""
-        server = self._own_zookeeper or self._zookeeper
-        if isinstance(server, bool) or server is None:
-            raise KitError("this cluster does without ZooKeeper")
-        return server.connect if isinstance(server, ZooKeeperServer) else server
-
-    @property
-    def zookeeper_connect(self) -> str:
-        """Connect string for consumers, with the chroot."""
-        return self.zookeeper_hosts + self.chroot
-
-    @property
-    def broker_list(self) -> str:
-        """`host:port,host:port` of the running brokers, as clients are told."""
-        return ",".join(broker.address for broker in self.brokers.values() if broker.running)
-
-    bootstrap = broker_list
+        self._held: IO[str] | None = None
 
     @property
     def client(self) -> KazooClient:
@@ -129,14 +102,6 @@ class EmbeddedCluster:
         if not isinstance(registry, ZooKeeperRegistry):
             raise KitError("this cluster does without ZooKeeper")
         return registry.client
-
-    def port(self, broker_id: int) -> int:
-        """The port a broker listens on."""
-        return self.brokers[broker_id].port
-
-    def advertise(self, broker_id: int, port: int | None) -> None:
-        """Tell clients another port of 127.0.0.1 for a broker, that of a proxy; in force at its next start."""
-        self.brokers[broker_id].advertised_port = port
 
     # ---- what the brokers ask for
 
@@ -176,19 +141,30 @@ class EmbeddedCluster:
         """Start ZooKeeper (if it is the cluster's own) and all brokers; returns when all of them are registered.
 
         Raises:
-            JavaMissing: no ZooKeeper without Java.
+            JavaMissing, MavenMissing: ZooKeeper cannot be run on this machine; says what to install.
             StartFailed: a port is taken.
+            KitError: the folder cannot be written, or another cluster has it.
         """
-        if self._own_zookeeper and not self._own_zookeeper.running:
-            self._own_zookeeper.start()
+        if self._held is None:
+            self._held = hold(self.folder)
+        self._start_own_zookeeper()
         if self._controller is None:
             controller = Controller(self._make_registry(), self.brokers)
             controller.start()
             self._controller = controller
         for broker_id, broker in self.brokers.items():
             if not broker.running:
-                self.start(broker_id)
+                self._start_where_possible(broker_id)
+        self._ports_may_change = False
         return self
+
+    def _start_where_possible(self, broker_id: int) -> None:
+        try:
+            self.start(broker_id)
+        except StartFailed:
+            if not self._ports_may_change or self.brokers[broker_id].advertised_port is not None:
+                raise
+            self.start(broker_id, port=free_port())  # another process was faster; nobody knows the old port yet
 
     def _make_registry(self) -> Registry:
         if self._zookeeper is False:
@@ -207,7 +183,11 @@ class EmbeddedCluster:
             broker.port = port
         with self._control_of_brokers.lock:
             broker.start()
-            self.registry.register(broker.registration)
+            try:
+                self.registry.register(broker.registration)
+            except BaseException:
+                broker.end(clean=True)  # one that nobody can find would never be registered later
+                raise
             self._control_of_brokers.reconcile()
 
     def stop(self, broker_id: int) -> None:
@@ -235,32 +215,38 @@ class EmbeddedCluster:
         """Go on after `pause()`."""
         self.brokers[broker_id].resume()
 
+    def restore(self) -> None:
+        """Take back what a test did to the brokers: no fault in force or counted, all brokers running and answering.
+
+        Topics, leaders and ports stay as they are.
+        """
+        self.faults.reset()
+        for broker_id, broker in self.brokers.items():
+            broker.resume()
+            if self._controller is not None and not broker.running:
+                self.start(broker_id)
+
     def close(self) -> None:
         """End everything that belongs to the cluster; its folder is removed if it is a temporary one."""
-        if self._controller is not None:
-            self._controller.stop()
-        for broker in self.brokers.values():
-            if broker.running:
-                broker.end(clean=not self._own_folder)  # data that is thrown away need not be flushed
-        if self._controller is not None:
-            self._controller.registry.close()
-            self._controller = None
-        if self._own_zookeeper is not None:
-            self._own_zookeeper.close()
-        if self._own_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        with ExitStack() as last:  # from the bottom up, whatever fails
+            last.callback(self._give_up_zookeeper_and_folder)
+            last.callback(self._let_go)
+            last.callback(self._leave)
+            if self._controller is not None:
+                self._controller.stop()
+            for broker in self.brokers.values():
+                if broker.running:
+                    broker.end(clean=not self._own_folder)  # data that is thrown away need not be flushed
 
-    def __enter__(self) -> Self:
-        try:
-            return self.start_all()
-        except BaseException:
-            self.close()
-            raise
+    def _leave(self) -> None:
+        controller, self._controller = self._controller, None
+        if controller is not None:
+            controller.registry.close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _let_go(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
     # ---- topics
 
@@ -306,6 +292,14 @@ class EmbeddedCluster:
         self.registry.doom_topic(name)
         with self._control_of_brokers.lock:
             self._control_of_brokers.reconcile()
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, in order.
+
+        Raises:
+            KitError: there is no such topic.
+        """
+        return sorted(self._entry(topic).assignment)
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Leader of a partition as it is registered; None without one."""

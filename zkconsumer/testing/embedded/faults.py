@@ -60,7 +60,7 @@ class Fault:
 
     @classmethod
     def delay(cls, seconds: float, api: str | None = None, topic: str | None = None) -> Self:
-        """Wait before the request is looked at; a stopped broker waits no longer."""
+        """Wait before the request is looked at; no longer than the broker runs and the fault is not cleared."""
         return cls(DELAY, api, topic, seconds=seconds)
 
     @classmethod
@@ -123,6 +123,7 @@ class FaultPlan:
         self._left: dict[int, tuple[Fault, int | None]] = {}
         self._used: Counter[Fault] = Counter()
         self._numbers = 0
+        self._waiting: dict[threading.Event, threading.Event] = {}  # end of a delay -> broker is stopping
 
     def add(self, fault: Fault, times: int | None = 1) -> Fault:
         """Return the fault, now in force for that many requests; None: until it is cleared."""
@@ -186,6 +187,36 @@ class FaultPlan:
                    state=lambda: self.used(fault))  # fmt: skip
 
     def clear(self) -> None:
-        """Drop all faults that are in force."""
+        """Drop all faults that are in force; requests that one of them delays go on."""
         with self._lock:
             self._left.clear()
+            for done in self._waiting:
+                done.set()
+
+    def reset(self) -> None:
+        """Be as new: no fault in force, none ever used."""
+        self.clear()
+        with self._lock:
+            self._used.clear()
+
+    # ---- delays
+
+    def wait_out(self, fault: Fault, stopping: threading.Event) -> None:
+        """Return when the time of a delay is over, the faults were cleared, or the broker stops."""
+        done = threading.Event()
+        with self._lock:
+            self._waiting[done] = stopping
+        try:
+            # A broker sets `stopping` before it calls `wake_stopped()`: one of the two is seen.
+            if not stopping.is_set():
+                done.wait(fault.seconds)
+        finally:
+            with self._lock:
+                del self._waiting[done]
+
+    def wake_stopped(self) -> None:
+        """Have the delayed requests of stopping brokers go on."""
+        with self._lock:
+            for done, stopping in self._waiting.items():
+                if stopping.is_set():
+                    done.set()

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
+from zkconsumer.testing.errors import KitError
 
 Assignment = Mapping[int, Sequence[int]]
 
@@ -20,7 +21,7 @@ class TopicExists(Exception):  # noqa: N818
     """A topic of that name exists."""
 
 
-class RegistryUnavailable(Exception):  # noqa: N818
+class RegistryUnavailable(KitError):  # noqa: N818
     """The registry cannot be asked now."""
 
 

@@ -25,6 +25,25 @@ STOP_TIMEOUT_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
+def hold(folder: Path) -> IO[str]:
+    """The lock file of a data folder, which is made if need be; closing it gives the folder up.
+
+    Raises:
+        KitError: the folder cannot be written, or somebody else, in this process or another one, holds it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = (folder / LOCK).open("w")
+    except OSError as error:
+        raise KitError(f"the data folder {folder} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        held.close()
+        raise KitError(f"the data folder {folder} belongs to another running broker") from None
+    return held
+
+
 class LogStorage:
     """The open logs of one broker.
 
@@ -39,11 +58,10 @@ class LogStorage:
             check_interval_s: how often flushing by time and retention are looked at.
 
         Raises:
-            KitError: another broker, in this process or another one, holds the folder.
+            KitError: the folder cannot be written, or another broker, in this process or another one, holds it.
         """
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self._held = self._take_lock()
+        self._held = hold(folder)
         mark = folder / CLEAN_MARK
         self.was_clean = mark.exists()
         mark.unlink(missing_ok=True)
@@ -53,15 +71,6 @@ class LogStorage:
         self._check_interval_s = check_interval_s
         self._keeper = threading.Thread(target=self._keep, name=f"log keeper of {folder.name}", daemon=True)
         self._keeper.start()
-
-    def _take_lock(self) -> IO[str]:
-        held = (self.folder / LOCK).open("w")
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            held.close()
-            raise KitError(f"{self.folder} belongs to another running broker") from None
-        return held
 
     def open(self, topic: str, partition: int, settings: LogSettings, *, clean: bool | None = None) -> PartitionLog:
         """Return the log of a partition, opened or made if need be.

@@ -94,12 +94,26 @@ def _done(asked: Any) -> Any:
         raise RegistryUnavailable(f"ZooKeeper did not answer: {error!r}") from error
 
 
+def _connected(connect: str, session_timeout_s: float) -> KazooClient:
+    """A client with a session.
+
+    Raises:
+        RegistryUnavailable: no ZooKeeper answered for half a minute.
+    """
+    client = KazooClient(connect, timeout=session_timeout_s)
+    try:
+        client.start(timeout=START_TIMEOUT_S)
+    except KazooTimeoutError as error:
+        client.close()
+        raise RegistryUnavailable(f"no ZooKeeper answered at {connect} within {START_TIMEOUT_S:g} s") from error
+    return client
+
+
 class _Session:
     """A broker's ZooKeeper session, and under which session id it is registered."""
 
     def __init__(self, connect: str, timeout_s: float) -> None:
-        self.client = KazooClient(connect, timeout=timeout_s)
-        self.client.start(timeout=START_TIMEOUT_S)
+        self.client = _connected(connect, timeout_s)
         self.registered_as = 0
 
     @property
@@ -166,13 +180,11 @@ class ZooKeeperRegistry:
         """Connect, and make the nodes that an idle Java broker makes."""
         self._changed = changed
         if self._chroot:
-            root = KazooClient(self._hosts, timeout=CLUSTER_SESSION_S)
-            root.start(timeout=START_TIMEOUT_S)
+            root = _connected(self._hosts, CLUSTER_SESSION_S)
             root.ensure_path(self._chroot)
             root.stop()
             root.close()
-        self._client = KazooClient(self._connect, timeout=CLUSTER_SESSION_S)
-        self._client.start(timeout=START_TIMEOUT_S)
+        self._client = _connected(self._connect, CLUSTER_SESSION_S)
         for path in ROOTS:
             self._client.ensure_path(path)
 

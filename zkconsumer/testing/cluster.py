@@ -1,0 +1,330 @@
+"""What clusters of real and of embedded brokers share: one face, their addresses, the `with` block."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import socket
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, Literal, Protocol, Self, TypeVar
+
+from kazoo.client import KazooClient
+
+from zkconsumer.testing.errors import KitError, StartFailed
+from zkconsumer.testing.processes import free_ports
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+HOST = "127.0.0.1"
+
+
+class Broker(Protocol):
+    """One broker of a cluster.
+
+    Attributes:
+        broker_id: its id.
+        port: where it listens.
+        advertised_port: what clients are told instead of `port`, from its next start on.
+    """
+
+    broker_id: int
+    port: int
+    advertised_port: int | None
+
+    @property
+    def running(self) -> bool:
+        """True between its start and its end."""
+
+    @property
+    def address(self) -> str:
+        """`host:port` that clients are told."""
+
+
+class Cluster(Protocol):
+    """Brokers and their ZooKeeper: a `KafkaCluster` or an `EmbeddedCluster`; what is typed for it runs on either.
+
+    Attributes:
+        version: of Kafka, whose protocol the brokers speak.
+        chroot: path in ZooKeeper under which the cluster lives, or nothing.
+        folder: holds the data of the brokers.
+        timeout_s: longest wait for a leader.
+    """
+
+    version: str
+    chroot: str
+    folder: Path
+    timeout_s: float
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers by id."""
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer:
+        """The ZooKeeper server; KitError when there is none, or only a connect string was given."""
+
+    @property
+    def zookeeper_hosts(self) -> str:
+        """Connect string without the chroot."""
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """Connect string for consumers, with the chroot."""
+
+    @property
+    def broker_list(self) -> str:
+        """`host:port,host:port` of the running brokers, as clients are told."""
+
+    @property
+    def client(self) -> KazooClient:
+        """The cluster's own ZooKeeper client, inside the chroot; KitError before the start."""
+
+    def port(self, broker_id: int) -> int:
+        """The port a broker listens on."""
+
+    def advertise(self, broker_id: int, port: int | None) -> None:
+        """Tell clients another port of 127.0.0.1 for a broker, from its next start on."""
+
+    def start_all(self) -> Self:
+        """Start whatever does not run; returns when all brokers answer requests."""
+
+    def start(self, broker_id: int, *, port: int | None = None) -> None:
+        """Start one broker again on its data, on another port if one is given."""
+
+    def stop(self, broker_id: int) -> None:
+        """End one broker in order; returns when its id node is gone."""
+
+    def kill(self, broker_id: int, *, expire: bool = False) -> None:
+        """End one broker as SIGKILL does; its id node stays until its session expires, or goes with `expire`."""
+
+    def pause(self, broker_id: int) -> None:
+        """Have one broker answer nothing, its connections open."""
+
+    def resume(self, broker_id: int) -> None:
+        """Go on after `pause()`."""
+
+    def close(self) -> None:
+        """End everything that belongs to the cluster."""
+
+    def __enter__(self) -> Self:
+        """`start_all()`, and `close()` if that fails."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """`close()`."""
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int = 1,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> dict[int, int]:
+        """Partition -> leader of a new topic; returns when every leader serves requests."""
+
+    def add_partitions(self, name: str, total: int) -> dict[int, int]:
+        """Partition -> leader after the topic has grown to `total` partitions."""
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when its node is gone."""
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, in order; KitError if there is no such topic."""
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Leader of a partition as it is registered; None without one."""
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition; returns when it serves requests."""
+
+    def wait_leaders(self, topic: str, partitions: Sequence[int], timeout_s: float | None = None) -> dict[int, int]:
+        """Partition -> leader, once all of these have one; WaitTimeout if that takes too long."""
+
+
+AnyBroker = TypeVar("AnyBroker", bound=Broker)
+
+
+class ClusterFrame(ABC, Generic[AnyBroker]):
+    """The part of a cluster that is the same for both kinds: where everything is, and that it ends with its block.
+
+    Attributes:
+        brokers: by id; set by the kinds.
+    """
+
+    brokers: dict[int, AnyBroker]
+
+    def __init__(
+        self,
+        ids: Sequence[int],
+        *,
+        zookeeper: ZooKeeperServer | str | Literal[False] | None,
+        chroot: str,
+        port: int | None,
+        zookeeper_port: int | None,
+        folder: Path | None,
+        folder_prefix: str,
+        timeout_s: float,
+    ) -> None:
+        """Choose ports and folder.
+
+        Args:
+            zookeeper: None makes one that belongs to the cluster; False does without.
+            port: of the first broker, the others follow it; None chooses free ones.
+            zookeeper_port: of the cluster's own ZooKeeper; None chooses a free one.
+            folder: kept when the cluster is closed, and with it the data of the cluster's own ZooKeeper; None makes a
+                temporary one.
+
+        Raises:
+            ValueError: a chroot that is no absolute path, or ports that cannot be.
+        """
+        self.chroot = _checked_chroot(chroot)
+        self.timeout_s = timeout_s
+        if zookeeper_port is not None and zookeeper is not None:
+            raise ValueError("zookeeper_port is for a ZooKeeper that belongs to the cluster, and one was given")
+        self._fixed = _fixed_ports(ids, port, zookeeper_port)
+        ports = free_ports(len(ids)) if port is None else range(port, port + len(ids))
+        self._ports = dict(zip(ids, ports, strict=True))
+        self._ports_may_change = port is None
+        self._own_folder = folder is None
+        self.folder = Path(tempfile.mkdtemp(prefix=folder_prefix)) if folder is None else folder
+        data = None if folder is None else folder / "zookeeper"
+        self._own_zookeeper = ZooKeeperServer(port=zookeeper_port, data=data) if zookeeper is None else None
+        self._zookeeper = self._own_zookeeper if zookeeper is None else zookeeper
+
+    # ---- where it is
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer:
+        """The ZooKeeper server; KitError when there is none, or only a connect string was given."""
+        if not isinstance(self._zookeeper, ZooKeeperServer):
+            raise KitError("this cluster was not given a ZooKeeperServer")
+        return self._zookeeper
+
+    @property
+    def zookeeper_hosts(self) -> str:
+        """Connect string without the chroot; KitError when there is no ZooKeeper."""
+        if isinstance(self._zookeeper, ZooKeeperServer):
+            return self._zookeeper.connect
+        if not self._zookeeper:
+            raise KitError("this cluster does without ZooKeeper")
+        return self._zookeeper
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """Connect string for consumers, with the chroot."""
+        return self.zookeeper_hosts + self.chroot
+
+    @property
+    def broker_list(self) -> str:
+        """`host:port,host:port` of the running brokers, as clients are told."""
+        return ",".join(broker.address for broker in self.brokers.values() if broker.running)
+
+    bootstrap = broker_list
+
+    def port(self, broker_id: int) -> int:
+        """The port a broker listens on."""
+        return self.brokers[broker_id].port
+
+    def advertise(self, broker_id: int, port: int | None) -> None:
+        """Tell clients another port of 127.0.0.1 for a broker, that of a proxy; in force at its next start."""
+        self.brokers[broker_id].advertised_port = port
+
+    # ---- life
+
+    def _start_own_zookeeper(self) -> None:
+        """Start the cluster's own ZooKeeper; before that, look whether all ports that were asked for are free.
+
+        Raises:
+            StartFailed: one is taken.
+        """
+        server = self._own_zookeeper
+        ours = {each.port for each in (server, *self.brokers.values()) if each is not None and each.running}
+        for port, user in self._fixed.items():
+            if port not in ours:
+                check_port(port, user)
+        if server is not None and not server.running:
+            server.start()
+
+    def _give_up_zookeeper_and_folder(self) -> None:
+        try:
+            if self._own_zookeeper is not None:
+                self._own_zookeeper.close()
+        finally:
+            if self._own_folder:
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    @abstractmethod
+    def start_all(self) -> Self:
+        """Start whatever does not run; returns when all brokers answer requests."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything that belongs to the cluster."""
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def broker_ids(brokers: int | Iterable[int]) -> list[int]:
+    """The ids of so many brokers, or of the given ones.
+
+    Raises:
+        ValueError: there is none, or an id is negative or there twice.
+    """
+    ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+    if not ids:
+        raise ValueError("a cluster needs at least one broker")
+    if min(ids) < 0 or len(set(ids)) < len(ids):
+        raise ValueError(f"broker ids {ids}: each is a number from 0, and there once")
+    return ids
+
+
+def check_port(port: int, user: str) -> None:
+    """Return if a server can listen on a port of 127.0.0.1.
+
+    Raises:
+        StartFailed: it cannot; names port and user in one sentence.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: old connections are no obstacle
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+            raise StartFailed(f"port {port} of {HOST}, wanted for {user}, {reason}") from error
+
+
+def _checked_chroot(chroot: str) -> str:
+    if chroot and (not chroot.startswith("/") or any(part in ("", ".", "..") for part in chroot[1:].split("/"))):
+        raise ValueError(f"chroot {chroot!r}: must be a path that begins with / and does not end with it")
+    return chroot
+
+
+def _fixed_ports(ids: Sequence[int], port: int | None, zookeeper_port: int | None) -> dict[int, str]:
+    """Port -> who wants it, of the ports that were asked for."""
+    wanted = [] if zookeeper_port is None else [(zookeeper_port, "ZooKeeper")]
+    if port is not None:
+        wanted += [(port + number, f"broker {broker_id}") for number, broker_id in enumerate(ids)]
+    found: dict[int, str] = {}
+    for number, user in wanted:
+        if not 1 <= number <= 65535:
+            raise ValueError(f"port {number} for {user}: must be from 1 to 65535")
+        if number in found:
+            raise ValueError(f"port {number} is wanted for {found[number]} and for {user}")
+        found[number] = user
+    return found
