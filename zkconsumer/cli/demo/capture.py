@@ -25,7 +25,7 @@ _MARGIN = 12
 _FRAME = "{styles}\0{backgrounds}\0{matrix}\0{terminal_width}\0{terminal_height}"
 _NEEDLESS = re.compile(r' clip-path="[^"]*"|<text [^>]*>\s*</text>\s*')
 _HEAD = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="-{margin} -{margin} {width} {height}" role="img" aria-label="zkconsumer demo">
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="-{margin} -{margin} {width} {height}" aria-label="zkconsumer demo">
 <style>
 text {{ font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 20px; white-space: pre }}
 .frame {{ visibility: hidden; animation: turn {length:g}s step-end infinite }}
