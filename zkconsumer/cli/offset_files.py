@@ -143,14 +143,15 @@ def _read_lines(path: str) -> list[OffsetLine]:
     else:
         with open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
+    name = "stdin" if path == "-" else path
     if len(data) > MAX_FILE_BYTES:
-        raise CliError(f"{path} is larger than {MAX_FILE_BYTES} bytes", "import it in parts")
+        raise CliError(f"{name} is larger than {MAX_FILE_BYTES} bytes", "import it in parts")
     lines, problems = parse_lines(data.decode("utf-8", "replace"))
     if problems:
         shown = "; ".join(problems[:_SHOWN_LINES])
         more = f"; and {len(problems) - _SHOWN_LINES} more" if len(problems) > _SHOWN_LINES else ""
         raise CliError(
-            f"no offset was set: {path} has {count_of(len(problems), 'line')} that cannot be used: {shown}{more}",
+            f"no offset was set: {name} has {count_of(len(problems), 'line')} that cannot be used: {shown}{more}",
             "each must be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once",
         )
     if not lines:

@@ -19,6 +19,7 @@ from zkconsumer.cli.consume import consume
 from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
 from zkconsumer.cli.failures import sentence_of
+from zkconsumer.cli.groups import groups
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.topics import topics
@@ -70,6 +71,7 @@ def program(debug: bool) -> None:
 program.add_command(consume)
 program.add_command(produce)
 program.add_command(describe)
+program.add_command(groups)
 program.add_command(offsets)
 program.add_command(topics)
 program.add_command(cluster)
