@@ -12,6 +12,7 @@ Source: kafka.network.BlockingChannel, kafka.consumer.SimpleConsumer (0.8.2.2); 
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -29,6 +30,8 @@ _MOST_KEPT_BYTES = 16 * 1024 * 1024
 
 class Connection:
     """A connection to one broker, made at the first call and again after a fault.
+
+    A forked child connects anew.
 
     Threads: One call at a time (a second one is a RuntimeError). `close()` from any thread ends a blocked call at
     once with ConnectionFailed; it is final.
@@ -65,6 +68,7 @@ class Connection:
         self._socket: socket.socket | None = None
         self._busy = False
         self._closed = False
+        self._pid = os.getpid()
 
     def call(
         self, request: bytes, *, correlation_id: int | None = None, has_answer: bool = True, resend: bool = False
@@ -94,12 +98,14 @@ class Connection:
 
     def reset(self) -> None:
         """Drop the socket after an answer that makes no sense; the next call connects anew."""
+        self._leave_to_parent()
         with self._lock:
             if not self._busy:
                 self._drop()
 
     def close(self) -> None:
         """Close for good. A call that is blocked in another thread ends at once with ConnectionFailed."""
+        self._leave_to_parent()
         with self._lock:
             self._closed = True
             if self._socket is None:
@@ -115,7 +121,19 @@ class Connection:
         """True while there is a socket; says nothing about the other end."""
         return self._socket is not None
 
+    def _leave_to_parent(self) -> None:
+        """In a forked child: leave the parent's socket to it; answers would go to whoever of the two reads first."""
+        if self._pid == os.getpid():
+            return
+        self._pid = os.getpid()
+        self._lock = threading.Lock()  # one that another thread of the parent held is never released here
+        self._busy = False
+        if self._socket is not None:
+            self._socket.close()  # not shut down: that would end it for the parent, too
+            self._socket = None
+
     def _enter(self) -> None:
+        self._leave_to_parent()
         with self._lock:
             if self._closed:
                 raise self._failed("closed")

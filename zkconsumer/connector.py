@@ -8,6 +8,7 @@ Source: kafka.consumer.ZookeeperConsumerConnector, 0.8.2.2; docs/SEMANTICS.md.
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -20,8 +21,9 @@ from rebalance.lease import Lease, lease_clock
 from rebalance.subscription import Subscription, check_topic, thread_ids
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import CommitFailed, ConnectorClosed, MessageStreamsExist, NotSupported
+from zkconsumer.errors import CommitFailed, ConnectorClosed, ForkedConnector, MessageStreamsExist, NotSupported
 from zkconsumer.filters import TopicFilter
+from zkconsumer.forking import tell_after_fork
 from zkconsumer.membership import Membership
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.stream import KafkaStream
@@ -49,6 +51,8 @@ class ConsumerConnector:
     Nothing is connected before streams are created. As a context manager it shuts down at the end of the block: a
     clean end counts the message in hand as done, an exception does not.
 
+    It belongs to the process that made it; in a forked child streams and methods raise ForkedConnector.
+
     Threads: every method may be called from any thread, `shutdown` from signal handlers and from the loop over a
         stream too.
     """
@@ -65,6 +69,22 @@ class ConsumerConnector:
         self._closing = False
         self._closed = threading.Event()
         self._member: Membership | None = None
+        self._streams: tuple[KafkaStream, ...] = ()
+        self._pid = os.getpid()
+        self._forked: ForkedConnector | None = None
+        tell_after_fork(self)
+
+    def disown(self) -> None:
+        """This process is a fork of the one that made the connector: every call but `shutdown` raises from now on."""
+        self._forked = ForkedConnector(self._pid, os.getpid())
+        if self._member is not None:
+            self._member.lease.end()
+        for stream in self._streams:
+            stream.disown(self._forked)
+
+    def _refuse_fork(self) -> None:
+        if self._forked is not None:
+            raise self._forked.with_traceback(None)
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
@@ -136,6 +156,7 @@ class ConsumerConnector:
     def _join(
         self, subscription: Subscription, build: Callable[[Lease], dict[tuple[str, str], KafkaStream]]
     ) -> dict[tuple[str, str], KafkaStream]:
+        self._refuse_fork()
         with self._state:
             if self._closing:
                 raise ConnectorClosed
@@ -144,6 +165,7 @@ class ConsumerConnector:
             self._created = True
         lease = Lease()
         streams = build(lease)
+        self._streams = tuple(streams.values())
         member = Membership(self.config, self.consumer_id, subscription, lease, streams, self._listener)
         self._member = member
         try:
@@ -167,6 +189,7 @@ class ConsumerConnector:
             ValueError: an offset that is no integer from 0 to 2^63-1.
             ConnectorClosed: after shutdown.
         """
+        self._refuse_fork()
         member = self._member
         # Until shutdown is over the listener may still commit what it is told to be revoked.
         if self._closed.is_set() or (self._closing and not (member and member.listening.is_current_thread)):
@@ -180,6 +203,7 @@ class ConsumerConnector:
 
     def status(self) -> ConnectorStatus:
         """What this member is doing, as a frozen value."""
+        self._refuse_fork()
         member = self._member
         if member is None or self._closed.is_set():
             state = "closed" if self._closing else "created"
@@ -194,7 +218,8 @@ class ConsumerConnector:
 
         Waits for the messages in hand of other threads' streams; what is still in hand at the time-out stays
         uncommitted and comes again elsewhere. The message in hand of a stream that this thread was the last to read
-        counts as done. A second call waits for the first and does nothing more.
+        counts as done. A second call waits for the first and does nothing more. In a forked child nothing is done: the
+        session is the parent's.
 
         Args:
             timeout: seconds; by default `rebalance.drain.timeout.ms`.
@@ -203,6 +228,8 @@ class ConsumerConnector:
         self._shutdown(wait_s)
 
     def _shutdown(self, wait_s: float, *, is_hand_done: bool = True) -> None:
+        if self._forked is not None:
+            return
         with self._state:
             first, self._closing = not self._closing, True
         if first:

@@ -170,3 +170,18 @@ class ConnectorClosed(ZkConsumerError):
 
     def __str__(self) -> str:
         return "the connector is shut down"
+
+
+class ForkedConnector(ZkConsumerError):
+    """A connector was used in a process that was forked after the connector had been made."""
+
+    def __init__(self, owner_pid: int, pid: int) -> None:
+        super().__init__(owner_pid, pid)
+        self.owner_pid = owner_pid
+        self.pid = pid
+
+    def __str__(self) -> str:
+        return (
+            f"this connector belongs to process {self.owner_pid}, and process {self.pid} was forked from it; "
+            "create a connector in the process that uses it"
+        )

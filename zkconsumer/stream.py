@@ -127,6 +127,14 @@ class KafkaStream:
         self._error = error
         self._wakeup.wake()
 
+    def disown(self, error: Exception) -> None:
+        """Raise this by every `next()` from now on, in a forked child; takes no lock, as its holder may be gone."""
+        self._source = _NO_CHUNK
+        self._flow = Flow(_NOWHERE, 0, self, ByteBudget(0))
+        self._chunk = self._messages = None
+        self._inside = {}
+        self._error = error
+
     # -- the fast path: a message out of the chunk that is open --------------------------------------------------------
 
     def __next__(self) -> Message:
