@@ -1,0 +1,88 @@
+"""A service: messages are handled in a thread, HTTP tells how it is, SIGTERM ends it in order and in time.
+
+    zkconsumer cluster up --topic clicks:4       # says where its ZooKeeper is
+    python examples/graceful_service.py --zookeeper 127.0.0.1:2181 --group service --topic clicks --port 8080
+    curl -i http://127.0.0.1:8080/
+
+The answer is the member's status: 200 while its partitions are safely its own, else 503. At SIGTERM or Ctrl-C the
+message in hand may finish within `STOP_S`; then it is committed and the partitions go to the others, who go on with
+the next message. Status 0 says so; 1 says that a message failed or took too long, and comes again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import SimpleQueue
+
+from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaStream
+
+STOP_S = 5.0
+
+
+def work(stream: KafkaStream, ends: SimpleQueue[str]) -> None:
+    """Handle messages until the stream ends; when one fails, the service ends."""
+    try:
+        for message in stream:
+            print(message.partition, message.offset, message.value.decode(), flush=True)
+    finally:
+        ends.put("worker")
+
+
+def health_server(connector: ConsumerConnector, port: int) -> ThreadingHTTPServer:
+    """A server that answers each GET with the status of the connector; it listens, and does not run yet."""
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status = connector.status()
+            # ZooKeeper has confirmed the session lately, and no message has been in hand for too long.
+            age_s = status.lease_age_s
+            is_well = age_s is not None and age_s < status.session_timeout_s and status.state != "out"
+            body = status.to_json().encode()
+            self.send_response(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """A probe is nothing to be told."""
+
+    return ThreadingHTTPServer(("127.0.0.1", port), Health)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Handle the messages of a topic.")
+    parser.add_argument("--zookeeper", required=True, help="host:port,host:port/chroot")
+    parser.add_argument("--group", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--port", type=int, default=8080, help="of the health check; 0 takes a free one")
+    parser.add_argument("--longest-ms", type=int, default=60_000, help="a message that takes longer is somebody else's")
+    options = parser.parse_args()
+
+    ends: SimpleQueue[str] = SimpleQueue()  # the one queue that signal handlers may put into
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: ends.put("signal"))
+
+    settings = {"auto_offset_reset": "smallest", "max_processing_interval_ms": options.longest_ms}
+    connector = ConsumerConnector(ConsumerConfig(options.zookeeper, options.group, **settings))
+    with connector:
+        [stream] = connector.create_message_streams({options.topic: 1})[options.topic]
+        server = health_server(connector, options.port)
+        print(f"health: http://127.0.0.1:{server.server_port}/", file=sys.stderr)
+        worker = threading.Thread(target=work, args=(stream, ends), daemon=True)  # daemons do not hold up the end
+        for thread in (worker, threading.Thread(target=server.serve_forever, daemon=True)):
+            thread.start()
+        reason = ends.get()
+        connector.shutdown(STOP_S if reason == "signal" else 0)
+        worker.join(1.0)
+    if reason == "worker" or worker.is_alive():
+        sys.exit("a message has failed or took too long; it comes again")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Values decoded from JSON, and what becomes of a message that is none.
+
+    zkconsumer cluster up --topic clicks:4       # says where its ZooKeeper is
+    python examples/json_decoder.py --zookeeper 127.0.0.1:2181 --group report --topic clicks
+    printf '{"user": "ann"}\nno JSON\n{"user": "bob"}\n' | zkconsumer produce --zookeeper 127.0.0.1:2181 --topic clicks
+
+A decoder is any function of bytes. When it raises, `on_message_error` decides: `raise` gives DecoderFailed to the
+loop, which goes on behind the message; `skip` logs it and goes on; `stop` delivers no more of that partition and
+keeps its offset in front of the message until the program is started anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+
+from zkconsumer import ConsumerConfig, ConsumerConnector, DecoderFailed, KafkaStream
+
+
+def read(stream: KafkaStream) -> None:
+    """Print the users of all clicks; tell of those that cannot be read."""
+    while True:
+        try:
+            for message in stream:
+                print(message.partition, message.offset, message.value["user"], flush=True)
+            return  # the connector was shut down
+        except DecoderFailed as error:
+            # Done when the loop asks for the next message: keep it now, or it is gone.
+            print(f"no JSON: {error.topic} {error.partition} {error.offset}: {error.__cause__}", file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Read a topic of JSON.")
+    parser.add_argument("--zookeeper", required=True, help="host:port,host:port/chroot")
+    parser.add_argument("--group", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--on-message-error", choices=["raise", "skip", "stop"], default="raise")
+    options = parser.parse_args()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: sys.exit())  # an exception in the loop: commits what is done
+
+    config = ConsumerConfig(
+        options.zookeeper,
+        options.group,
+        auto_offset_reset="smallest",
+        auto_commit_interval_ms=1000,
+        on_message_error=options.on_message_error,
+    )
+    with ConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({options.topic: 1}, value_decoder=json.loads)[options.topic]
+        read(stream)
+
+
+if __name__ == "__main__":
+    main()
