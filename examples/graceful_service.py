@@ -6,7 +6,8 @@
 
 The answer is the member's status: 200 while its partitions are safely its own, else 503. At SIGTERM or Ctrl-C the
 message in hand may finish within `STOP_S`; then it is committed and the partitions go to the others, who go on with
-the next message. Status 0 says so; 1 says that a message failed or took too long, and comes again.
+the next message. Status 1 says that a message failed or took too long, and comes again. Without ZooKeeper the end
+takes some seconds longer, and a warning says that the last messages come again.
 """
 
 from __future__ import annotations
