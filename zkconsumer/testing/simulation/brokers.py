@@ -1,0 +1,287 @@
+"""The brokers of the simulated cluster: topics, partitions, logs, leaders, and what goes wrong with them. Pure.
+
+Which brokers there are does not matter to a consumer, but whether a partition has a leader, and what that one knows.
+A topic that is deleted and created again is another one: each life has a `Place` of its own, `t` and then `t~1`, and
+so have its messages in a history.
+
+Source: kafka.server.KafkaApis, kafka.log.Log (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+from rebalance import znodes
+from simpleconsumer.message_encode import encode_message
+from zkconsumer.testing.history import Place
+from zkconsumer.testing.simulation.controller import Controller
+from zkconsumer.testing.simulation.pipe import Latency
+from zkconsumer.testing.simulation.process import Process
+from zkconsumer.testing.simulation.schedule import Event, Schedule
+
+__all__ = ["Brokers", "Ends", "Fetched", "StoredMessage"]
+
+NO_LEADER: Final = "no leader"
+OUT_OF_RANGE: Final = "out of range"
+UNKNOWN: Final = "unknown topic or partition"
+
+_BROKERS: Final = 2
+_LATENCY: Final = Latency(0.0003, 0.01)
+
+
+class StoredMessage(NamedTuple):
+    """One message of a log; `entry` is what stands in the log, as Kafka 0.8 writes it."""
+
+    offset: int
+    id: str
+    entry: bytes
+
+
+class Fetched(NamedTuple):
+    """The answer to a fetch: messages, or none (the log ends there), or an error.
+
+    Attributes:
+        place: whose messages they are, see `Brokers.place`.
+        error: "", "no leader", "out of range" or "unknown topic or partition".
+    """
+
+    place: Place
+    messages: list[StoredMessage]
+    error: str = ""
+
+
+class Ends(NamedTuple):
+    """The answer to the question for the ends of a log: the first offset in it, and the one behind the last."""
+
+    place: Place
+    earliest: int = 0
+    latest: int = 0
+    error: str = ""
+
+
+class Recorder(Protocol):
+    """Writes down what happens to the logs."""
+
+    def __call__(self, kind: str, place: Place, offset: int, message_id: str = "") -> None: ...
+
+
+class _Waiter:
+    """A fetch at the end of a log that waits for a message."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Callable[[], None]) -> None:
+        self.answer = answer
+
+
+class _Log:
+    """One partition in one life of its topic; `messages` begin at offset `first`."""
+
+    __slots__ = ("first", "leader", "messages", "place", "waiters")
+
+    def __init__(self, place: Place, leader: int) -> None:
+        self.place = place
+        self.leader: int | None = leader
+        self.first = 0
+        self.messages: list[StoredMessage] = []
+        self.waiters: dict[_Waiter, Event] = {}
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.messages)
+
+    def read(self, offset: int, most: int) -> list[StoredMessage]:
+        at = offset - self.first
+        return self.messages[at : at + most]
+
+
+class Brokers:
+    """A cluster of two brokers.
+
+    Args:
+        schedule, rng: of the simulation.
+        controller: writes the nodes.
+        record: hears of `acked` and `log_start`.
+    """
+
+    def __init__(self, schedule: Schedule, rng: random.Random, controller: Controller, record: Recorder) -> None:
+        self._schedule = schedule
+        self._rng = rng
+        self._controller = controller
+        self._record = record
+        self._topics: dict[str, list[_Log]] = {}
+        self._lives: dict[str, int] = {}
+        for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/consumers"):
+            controller.want(path)
+        for number in range(_BROKERS):
+            node = {"jmx_port": -1, "timestamp": "1", "host": f"b{number}", "version": 1, "port": 9092}
+            controller.want(znodes.broker_path(number), json.dumps(node).encode(), ephemeral=True)
+
+    # -- topics -----------------------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics that exist, with their numbers of partitions."""
+        return {topic: len(logs) for topic, logs in self._topics.items()}
+
+    def place(self, topic: str, partition: int) -> Place:
+        """The partition's name in a history: the topic with the number of its life behind it."""
+        life = self._lives.get(topic, 0)
+        return (f"{topic}~{life}" if life else topic), partition
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic, or nothing if it is there."""
+        if topic in self._topics:
+            return
+        if topic in self._lives:
+            self._lives[topic] += 1
+        else:
+            self._lives[topic] = 0
+        self._topics[topic] = []
+        self._grow(topic, partitions)
+        self._write_topic(topic)
+        self._controller.want(f"{znodes.topic_path(topic)}/partitions")
+        self._write_states(topic, 0)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Add partitions to a topic that exists."""
+        logs = self._topics.get(topic)
+        if logs:
+            before = len(logs)
+            self._grow(topic, count)
+            self._write_topic(topic)
+            self._write_states(topic, before)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and all that is in it."""
+        for log in self._topics.pop(topic, []):
+            self._answer_all(log)
+        self._controller.drop(znodes.topic_path(topic))
+
+    def _grow(self, topic: str, count: int) -> None:
+        logs = self._topics[topic]
+        for number in range(len(logs), len(logs) + count):
+            logs.append(_Log(self.place(topic, number), number % _BROKERS))
+
+    def _write_topic(self, topic: str) -> None:
+        replicas = {str(number): [0, 1] for number in range(len(self._topics[topic]))}
+        self._controller.want(znodes.topic_path(topic), json.dumps({"version": 1, "partitions": replicas}).encode())
+
+    def _write_states(self, topic: str, first: int) -> None:
+        for number in range(first, len(self._topics[topic])):
+            self._controller.want(f"{znodes.topic_path(topic)}/partitions/{number}")
+            self._write_state(topic, number)
+
+    def _write_state(self, topic: str, partition: int) -> None:
+        leader = self._topics[topic][partition].leader
+        state = {"controller_epoch": 1, "leader": -1 if leader is None else leader, "version": 1, "leader_epoch": 0,
+                 "isr": [0, 1]}
+        self._controller.want(znodes.partition_state_path(topic, partition), json.dumps(state).encode())
+
+    # -- logs -------------------------------------------------------------------------------------------------------
+
+    def produce(self, topic: str, partition: int) -> bool:
+        """Append a message and have it acknowledged; False if there is nobody to take it."""
+        log = self._log(topic, partition)
+        if log is None or log.leader is None:
+            return False
+        offset = log.end
+        name = f"{log.place[0]}/{partition}/{offset}"
+        log.messages.append(StoredMessage(offset, name, encode_message(offset, None, name.encode())))
+        self._record("acked", log.place, offset, name)
+        self._answer_all(log)
+        return True
+
+    def trim(self, topic: str, partition: int, first: int) -> None:
+        """Retention: drop what lies before an offset."""
+        log = self._log(topic, partition)
+        if log is not None and first > log.first:
+            first = min(first, log.end)
+            del log.messages[: first - log.first]
+            log.first = first
+            self._record("log_start", log.place, first)
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """First offset and log end of a partition as it is now, None without it."""
+        log = self._log(topic, partition)
+        return None if log is None else (log.first, log.end)
+
+    def set_leader(self, topic: str, partition: int, broker: int | None) -> None:
+        """Have another broker lead, or none."""
+        log = self._log(topic, partition)
+        if log is not None:
+            log.leader = broker
+            self._write_state(topic, partition)
+            self._answer_all(log)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The broker that leads, None without one."""
+        log = self._log(topic, partition)
+        return None if log is None else log.leader
+
+    def _log(self, topic: str, partition: int) -> _Log | None:
+        logs = self._topics.get(topic)
+        return logs[partition] if logs is not None and 0 <= partition < len(logs) else None
+
+    # -- what consumers ask -----------------------------------------------------------------------------------------
+
+    def ask_ends(self, process: Process, topic: str, partition: int, done: Callable[[Ends], None]) -> None:
+        """Ask the leader for the ends of a log; `done` runs in `process`, once."""
+
+        def answer() -> None:
+            log = self._log(topic, partition)
+            if log is None:
+                self._reply(process, done, Ends(self.place(topic, partition), error=UNKNOWN))
+            elif log.leader is None:
+                self._reply(process, done, Ends(log.place, error=NO_LEADER))
+            else:
+                self._reply(process, done, Ends(log.place, log.first, log.end))
+
+        self._schedule.after(_LATENCY.draw(self._rng), answer)
+
+    def fetch(
+        self,
+        process: Process,
+        topic: str,
+        partition: int,
+        offset: int,
+        done: Callable[[Fetched], None],
+        most: int = 10,
+        wait_s: float = 1.0,
+    ) -> None:
+        """Ask for messages from an offset on; `done` runs in `process`, once.
+
+        At the end of the log the answer waits for a message, at most `wait_s`.
+        """
+
+        def answer(waits: bool) -> None:
+            log = self._log(topic, partition)
+            if log is None:
+                self._reply(process, done, Fetched(self.place(topic, partition), [], UNKNOWN))
+            elif log.leader is None:
+                self._reply(process, done, Fetched(log.place, [], NO_LEADER))
+            elif not log.first <= offset <= log.end:
+                self._reply(process, done, Fetched(log.place, [], OUT_OF_RANGE))
+            elif offset == log.end and waits:
+                waiter = _Waiter(lambda: answer(False))
+                log.waiters[waiter] = self._schedule.after(wait_s, time_out, log, waiter)
+            else:
+                self._reply(process, done, Fetched(log.place, log.read(offset, most)))
+
+        def time_out(log: _Log, waiter: _Waiter) -> None:
+            log.waiters.pop(waiter, None)
+            waiter.answer()
+
+        self._schedule.after(_LATENCY.draw(self._rng), answer, True)
+
+    def _reply(self, process: Process, done: Callable[[Any], None], answer: Any) -> None:
+        process.after(_LATENCY.draw(self._rng), done, answer)
+
+    def _answer_all(self, log: _Log) -> None:
+        waiters, log.waiters = log.waiters, {}
+        for waiter, timer in waiters.items():
+            self._schedule.cancel(timer)
+            waiter.answer()
