@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from rebalance import machine as m
-from rebalance import partition as p
 from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
 from rebalance.lease import Lease, lease_clock
@@ -27,6 +26,7 @@ from rebalance.zookeeper import KazooPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.brokers import BrokerDirectory
 from zkconsumer.cluster import ClusterReader
+from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.delivery import Delivery
 from zkconsumer.errors import CommitFailed, StreamFailed, ZooKeeperUnavailable
@@ -37,7 +37,7 @@ from zkconsumer.status_reading import read_status
 from zkconsumer.stream import KafkaStream
 from zkconsumer.zookeeper_options import zookeeper_options
 
-__all__ = ["Membership"]
+__all__ = ["Membership", "member_of"]
 
 log = logging.getLogger(__name__)
 
@@ -93,16 +93,15 @@ class Membership:
         )
         self.listening = ListenerThread(listener)
         self.coordinator = Coordinator(
-            _member(config, consumer_id, subscription), self.port, self.loop, lease, self.delivery, self.offsets,
+            member_of(config, consumer_id, subscription), self.port, self.loop, lease, self.delivery, self.offsets,
             self.listening, random.Random(), lambda: int(time.time() * 1000),
         )
+        self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         self._connected = threading.Event()
         self._settled = threading.Event()
         self._gate = threading.Lock()
         self._held_change: SessionChange | None = None
         self._gate_open = False
-        self._committing = False
-        self._given_back: dict[Partition, int] = {}
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-{consumer_id}", daemon=True)
 
     def _ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
@@ -124,7 +123,7 @@ class Membership:
         self.loop.post(self.coordinator.start)
         self.loop.post(self.coordinator.when_settled, self._settled.set)
         if self.config.auto_commit_enable:
-            self.loop.post(self._auto_commit_later)
+            self.loop.post(self.commits.start_auto_commit, self.config.auto_commit_interval_ms / 1000)
         self._open_gate()
         if not self._settled.wait(max(0.0, deadline - lease_clock())) and self._call(self._is_registering, 1.0):
             # Another session has this consumer id. It ends soon if its process has died; else the caller must know.
@@ -184,30 +183,6 @@ class Membership:
 
     # -- commits -----------------------------------------------------------------------------------------------------
 
-    def _auto_commit_later(self) -> None:
-        self.loop.call_later(self.config.auto_commit_interval_ms / 1000, self._auto_commit)
-
-    def _auto_commit(self) -> None:
-        self._auto_commit_later()
-        if self._committing:
-            return
-        positions: dict[Partition, int] = {
-            partition: position
-            for partition, position in self.delivery.positions().items()
-            if self._is_held(partition)
-        }
-        self._committing = True
-        self.offsets.commit(positions, self._auto_committed)
-
-    def _auto_committed(self, failed: Mapping[Partition, str]) -> None:
-        self._committing = False
-        for partition, reason in failed.items():
-            log.warning("offset of %s-%s is not committed: %s", *partition, reason)
-
-    def _is_held(self, partition: Partition) -> bool:
-        holding = self.coordinator.holdings.get(partition)
-        return holding is not None and holding.machine.state in (p.PartitionState.OWNED, p.PartitionState.DRAINING)
-
     def commit(self, offsets: Mapping[TopicPartition, int] | None, reader: int) -> None:
         """Commit `offsets`, or all that counts for `reader`. Source: `ConsumerConnector.commit_offsets`."""
         explicit = None if offsets is None else _checked(offsets)
@@ -221,14 +196,9 @@ class Membership:
             done.set()
 
         def run() -> None:
-            if explicit is not None:
-                positions.update(explicit)
-            else:
-                positions.update(self._drained_positions())
-                positions.update((partition, at) for partition, at in in_hand.items() if self._is_held(partition))
-            for partition in [partition for partition in positions if not self._is_held(partition)]:
-                outcome[partition] = "this member does not own it"
-                del positions[partition]
+            chosen, refused = self.commits.choose(explicit, in_hand)
+            positions.update(chosen)
+            outcome.update(refused)
             self.offsets.commit(positions, committed, explicit=explicit is not None)
 
         self.loop.post(run)
@@ -240,15 +210,6 @@ class Membership:
         )
         if outcome:
             raise CommitFailed(outcome)
-
-    def _drained_positions(self) -> dict[Partition, int]:
-        """Partitions between drain and release: the listener may still commit what was done of them."""
-        draining = {
-            partition: holding.position
-            for partition, holding in self.coordinator.holdings.items()
-            if holding.machine.state is p.PartitionState.DRAINING and holding.position is not None
-        }
-        return {**self._given_back, **draining}
 
     # -- state and end -----------------------------------------------------------------------------------------------
 
@@ -292,21 +253,7 @@ class Membership:
         """Tell the listener what is about to be given back; it may commit, which counts when auto-commit is off."""
         told = threading.Event()
 
-        def tell() -> None:
-            # What is being drained has its position already.
-            owned = {
-                partition
-                for partition, holding in self.coordinator.holdings.items()
-                if holding.machine.state is p.PartitionState.OWNED
-            }
-            self._given_back = {partition: at for partition, at in positions.items() if partition in owned}
-            self.listening.leave(told.set)
-
-        def run() -> None:
-            # Behind what this very step still has to tell: the callbacks of drains that end just now.
-            self.loop.after_step(tell)
-
-        self.loop.post(run)
+        self.loop.post(self.commits.give_back, positions, lambda: self.listening.leave(told.set))
         # A callback that shuts down would wait for itself.
         if not self.listening.is_current_thread:
             told.wait(max(0.5, deadline - lease_clock()))
@@ -319,12 +266,7 @@ class Membership:
             failures.update(failed)
             done.set()
 
-        def run() -> None:
-            held = self._drained_positions()
-            held.update((partition, at) for partition, at in positions.items() if self._is_held(partition))
-            self.offsets.commit(held, committed)
-
-        self.loop.post(run)
+        self.loop.post(self.commits.commit_last, positions, committed)
         if not done.wait(max(self.coordinator.session.timeout_s, 1.0)):
             log.warning("the last positions are not committed: no answer from ZooKeeper; they may come again")
         for partition, reason in failures.items():
@@ -340,7 +282,8 @@ def _checked(offsets: Mapping[TopicPartition, int]) -> dict[Partition, int]:
     return {(partition[0], partition[1]): offset for partition, offset in offsets.items()}
 
 
-def _member(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> Member:
+def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> Member:
+    """The member that these settings describe."""
     backoff_s = config.rebalance_backoff_ms / 1000
     return Member(
         group=config.group_id,

@@ -1,0 +1,126 @@
+"""Which positions of a member are committed, and when: by the clock, at the application's word, and at the end.
+
+Knows who holds what (the coordinator) and how far the application is (the delivery). Writes nothing itself, and waits
+for nothing: `zkconsumer.offsets` writes and reports. Rule: only what is held is committed.
+
+Source: docs/SEMANTICS.md, "Delivery" and "The rebalance listener".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from rebalance import partition as p
+from rebalance.coordinator import Coordinator
+from rebalance.handover import Partition
+from rebalance.loop import Loop
+from rebalance.ports import Offsets
+from simpleconsumer.types import TopicPartition
+
+__all__ = ["Commits"]
+
+log = logging.getLogger(__name__)
+
+Positions = Mapping[TopicPartition, int]
+Failed = Mapping[Partition, str]
+
+
+class Commits:
+    """The commits of one member.
+
+    Args:
+        coordinator: who holds what.
+        offsets: writes them.
+        positions: how far the application is with all that was started and not ended.
+        loop: the coordinator's.
+
+    Threads: the coordinator's alone.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, offsets: Offsets, positions: Callable[[], Positions], loop: Loop
+    ) -> None:
+        self._coordinator = coordinator
+        self._offsets = offsets
+        self._positions = positions
+        self._loop = loop
+        self._is_committing = False
+        self._given_back: dict[Partition, int] = {}
+
+    # -- by the clock -------------------------------------------------------------------------------------------------
+
+    def start_auto_commit(self, interval_s: float) -> None:
+        """Commit what is done every `interval_s` seconds."""
+        self._loop.call_later(interval_s, self._auto_commit, interval_s)
+
+    def _auto_commit(self, interval_s: float) -> None:
+        self.start_auto_commit(interval_s)
+        if self._is_committing:
+            return
+        positions: dict[Partition, int] = {
+            partition: position for partition, position in self._positions().items() if self._is_held(partition)
+        }
+        self._is_committing = True
+        self._offsets.commit(positions, self._auto_committed)
+
+    def _auto_committed(self, failed: Failed) -> None:
+        self._is_committing = False
+        for partition, reason in failed.items():
+            log.warning("offset of %s-%s is not committed: %s", *partition, reason)
+
+    # -- at the application's word -----------------------------------------------------------------------------------
+
+    def choose(
+        self, explicit: Mapping[Partition, int] | None, in_hand: Positions
+    ) -> tuple[dict[Partition, int], dict[Partition, str]]:
+        """What a call of `commit_offsets` commits, and which partitions it may not commit, with the reason.
+
+        Args:
+            explicit: what the application has named, None for all that counts.
+            in_hand: positions that count the message in hand; for a call without a map.
+        """
+        if explicit is not None:
+            wanted = dict(explicit)
+        else:
+            wanted = self._drained()
+            wanted.update((partition, at) for partition, at in in_hand.items() if self._is_held(partition))
+        refused = {partition: "this member does not own it" for partition in wanted if not self._is_held(partition)}
+        return {partition: at for partition, at in wanted.items() if partition not in refused}, refused
+
+    def _is_held(self, partition: Partition) -> bool:
+        holding = self._coordinator.holdings.get(partition)
+        return holding is not None and holding.machine.state in (p.PartitionState.OWNED, p.PartitionState.DRAINING)
+
+    def _drained(self) -> dict[Partition, int]:
+        """Partitions between drain and release: the listener may still commit what was done of them."""
+        draining = {
+            partition: holding.position
+            for partition, holding in self._coordinator.holdings.items()
+            if holding.machine.state is p.PartitionState.DRAINING and holding.position is not None
+        }
+        return {**self._given_back, **draining}
+
+    # -- at the end ----------------------------------------------------------------------------------------------------
+
+    def give_back(self, positions: Positions, leave: Callable[[], None]) -> None:
+        """Call `leave`, which tells the listener what is given back: from now on its commits count these as final."""
+
+        def tell() -> None:
+            # What is being drained has its position already.
+            owned = {
+                partition
+                for partition, holding in self._coordinator.holdings.items()
+                if holding.machine.state is p.PartitionState.OWNED
+            }
+            self._given_back = {partition: at for partition, at in positions.items() if partition in owned}
+            leave()
+
+        # Behind what this very step still has to tell: the callbacks of drains that end just now.
+        self._loop.after_step(tell)
+
+    def commit_last(self, positions: Positions, done: Callable[[Failed], None]) -> None:
+        """Commit what is done when delivery has ended."""
+        held = self._drained()
+        held.update((partition, at) for partition, at in positions.items() if self._is_held(partition))
+        self._offsets.commit(held, done)
