@@ -27,6 +27,7 @@ PACKAGES = (
     "zkconsumer/cli/demo",
     "zkconsumer/testing",
     "zkconsumer/testing/embedded",
+    "zkconsumer/testing/simulation",
 )
 IGNORED = "·"
 
