@@ -25,6 +25,7 @@ from zkconsumer.errors import CommitFailed, ConnectorClosed, ForkedConnector, Me
 from zkconsumer.filters import TopicFilter
 from zkconsumer.forking import tell_after_fork
 from zkconsumer.membership import Membership
+from zkconsumer.signal_handlers import called_by_signal_handler
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.stream import KafkaStream
 
@@ -70,6 +71,7 @@ class ConsumerConnector:
         self._closed = threading.Event()
         self._member: Membership | None = None
         self._streams: tuple[KafkaStream, ...] = ()
+        self._leaver: int | None = None
         self._pid = os.getpid()
         self._forked: ForkedConnector | None = None
         tell_after_fork(self)
@@ -218,29 +220,58 @@ class ConsumerConnector:
 
         Waits for the messages in hand of other threads' streams; what is still in hand at the time-out stays
         uncommitted and comes again elsewhere. The message in hand of a stream that this thread was the last to read
-        counts as done. A second call waits for the first and does nothing more. In a forked child nothing is done: the
-        session is the parent's.
+        counts as done. A signal handler that interrupts the work on a message returns at once instead, and the consumer
+        leaves when the loop asks for the next message, at the end of the `with` block, or at the time-out. A second
+        call waits for the first and does nothing more. In a forked child nothing is done: the session is the parent's.
 
         Args:
             timeout: seconds; by default `rebalance.drain.timeout.ms`.
         """
         wait_s = self.config.rebalance_drain_timeout_ms / 1000 if timeout is None else max(0.0, timeout)
-        self._shutdown(wait_s)
+        in_work = [stream for stream in self._read_here() if stream.handed is not None]
+        if in_work and self._forked is None and called_by_signal_handler():
+            self._leave_after_hand(in_work, wait_s)
+        else:
+            self._shutdown(wait_s)
+
+    def _read_here(self) -> list[KafkaStream]:
+        """The streams that the calling thread was the last to read."""
+        return [stream for stream in self._streams if stream.reader == threading.get_ident()]
+
+    def _leave_after_hand(self, in_work: list[KafkaStream], wait_s: float) -> None:
+        """Have another thread leave: it can wait for the work on the message, which goes on when this call returns.
+
+        If that work fails, the message is not committed.
+        """
+        with self._state:
+            if self._closing:
+                return
+        for stream in in_work:
+            stream.end_after_hand(lambda: self._wait_closed(wait_s))
+        # No daemon: a handler may end the program, which then must not end before the group was left in order.
+        threading.Thread(target=self._shutdown, args=[wait_s], name=f"zkconsumer-{self.consumer_id}-leave").start()
 
     def _shutdown(self, wait_s: float, *, is_hand_done: bool = True) -> None:
         if self._forked is not None:
             return
         with self._state:
             first, self._closing = not self._closing, True
+            if first:
+                self._leaver = threading.get_ident()
         if first:
             try:
                 if self._member is not None:
                     self._member.leave_group(wait_s, threading.get_ident(), is_hand_done)
             finally:
                 self._closed.set()
-        elif threading.current_thread() is not threading.main_thread():
-            # A signal handler that interrupts the first call runs on its thread: waiting there would be for ever.
-            self._closed.wait(wait_s + _CLOSE_S)
+        elif self._leaver != threading.get_ident():
+            for stream in self._read_here():
+                stream.settle(is_hand_done)
+            self._wait_closed(wait_s)
+        # else: a signal handler interrupts the first call on its own thread: waiting there would be for ever.
+
+    def _wait_closed(self, wait_s: float) -> None:
+        self._closed.wait(wait_s + _CLOSE_S)
 
     def __enter__(self) -> ConsumerConnector:
         return self

@@ -30,6 +30,8 @@ __all__ = ["Delivery", "PartitionStatus"]
 
 log = logging.getLogger(__name__)
 
+_DEAD_READER_POLL_S = 0.1
+
 Partition = tuple[str, int | str]
 
 
@@ -229,8 +231,11 @@ class Delivery:
             flow.committed = max(flow.committed, _explicit_position(flow, reader if is_hand_done else None))
             flow.end(lambda _: finished.wake())
         while any(_is_in_hand(flow, reader) for flow in flows.values()):
-            if not finished.wait(deadline - self._clock()):
+            # In slices: a reader that dies with a message in hand tells nobody.
+            left_s = deadline - self._clock()
+            if left_s <= 0:
                 break
+            finished.wait(min(left_s, _DEAD_READER_POLL_S))
         return {name: flow.cancel() for name, flow in flows.items()}
 
     def close(self, deadline: float) -> None:

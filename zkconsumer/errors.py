@@ -110,13 +110,21 @@ class ConcurrentStreamUse(ZkConsumerError):
 
 
 class DecoderFailed(ZkConsumerError):
-    """A key or value decoder raised on one message; what it raised is the `__cause__`."""
+    """A key or value decoder raised on one message; what it raised is the `__cause__`.
 
-    def __init__(self, topic: str, partition: int | str, offset: int) -> None:
-        super().__init__(topic, partition, offset)
+    Attributes:
+        key, value: the bytes as they came, for a place where such messages are kept.
+    """
+
+    def __init__(
+        self, topic: str, partition: int | str, offset: int, key: bytes | None = None, value: bytes | None = None
+    ) -> None:
+        super().__init__(topic, partition, offset, key, value)
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.key = key
+        self.value = value
 
     def __str__(self) -> str:
         cause = "" if self.__cause__ is None else f": {type(self.__cause__).__name__}: {self.__cause__}"

@@ -51,7 +51,9 @@ class ConnectorStatus:
 
     Attributes:
         consumer_id: as in `/consumers/[group]/ids`.
-        state: of the group's machine: disconnected, registering, reading, settling, stable, failed, closed.
+        state: of the group's machine: disconnected, registering, reading, settling, stable, failed; leaving,
+            unregistering and out while `max.processing.interval.ms` is exceeded; created before there are streams, busy
+            when the member did not answer within 2 s, closed after the end.
         since_s: seconds in that state.
         generation: zxid of the last join or leave this member has seen; equal in members that see the same group.
         registrations: the members of the group as last read.

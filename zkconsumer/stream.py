@@ -98,6 +98,7 @@ class KafkaStream:
         self._wakeup = Wakeup()
         self._inside: dict[str, int] = {}
         self._is_ended = False
+        self._at_end: Callable[[], None] | None = None
         self._error: Exception | None = None
         # What the fast path reads; without an open chunk `_source` leads to the slow one.
         self._flow = Flow(_NOWHERE, 0, self, ByteBudget(0))
@@ -121,6 +122,16 @@ class KafkaStream:
         """End the iteration, for ever; the flows must be ended after this call."""
         self._is_ended = True
         self._wakeup.wake()
+
+    def end_after_hand(self, at_end: Callable[[], None]) -> None:
+        """End the iteration with the message that the calling thread works on; `at_end` is called before it ends."""
+        self._at_end = at_end
+
+    def settle(self, is_done: bool) -> None:
+        """The calling thread, which was the last to read, reads no more; is it done with what it has in hand?"""
+        if is_done:
+            self._put_down(None)
+        self.reader = self.handed = None
 
     def fail(self, error: Exception) -> None:
         """Raise this by every `next()` from now on; the flows must be ended after this call."""
@@ -163,13 +174,14 @@ class KafkaStream:
             trouble = None  # its traceback holds this frame: a cycle for each error otherwise
 
     def _apply_decoders(self, message: Message) -> None:
+        key, value = message.key, message.value
         try:
             if self._key_decoder is not None and message.key is not None:
                 message.key = self._key_decoder(message.key)
             if self._value_decoder is not None and message.value is not None:
                 message.value = self._value_decoder(message.value)
         except Exception as error:  # whatever the application's code raises is about this message
-            raise DecoderFailed(message.topic, message.partition, message.offset) from error
+            raise DecoderFailed(message.topic, message.partition, message.offset, key, value) from error
 
     def _interrupted(self, message: Message | None, error: BaseException) -> None:
         """Leave things so that the next call finds the message again that this call did not hand over."""
@@ -220,6 +232,8 @@ class KafkaStream:
             if self._error is not None:
                 raise self._error.with_traceback(None)
             if self._is_ended:
+                if self._at_end is not None:
+                    self._at_end()
                 raise StopIteration
             found = self._read_ready()
             if found is None:

@@ -201,6 +201,69 @@ def test_shutdown_in_a_signal_handler_while_a_message_is_in_hand_counts_it(
     assert stored(kafka_0822, fresh_group, ten, 0) == b"4"
 
 
+def test_after_shutdown_in_a_signal_handler_a_message_whose_work_fails_is_not_committed(
+    kafka_0822: KafkaCluster,
+    fresh_group: str,
+    ten: str,
+    on_user_signal: Callable[[Callable[[], None]], None],
+) -> None:
+    received = []
+
+    def consume() -> None:
+        with member(kafka_0822, fresh_group, consumer_timeout_ms=LONG_MS, auto_commit_interval_ms=NEVER_MS) as consumer:
+            on_user_signal(consumer.shutdown)
+            for message in consumer.create_message_streams({ten: 1})[ten][0]:
+                if len(received) == 3:
+                    signal.raise_signal(signal.SIGUSR1)
+                    raise RuntimeError("the work on the fourth message fails")
+                received.append(message)
+
+    with pytest.raises(RuntimeError):
+        consume()
+    assert stored(kafka_0822, fresh_group, ten, 0) == b"3"
+    assert owners(kafka_0822, fresh_group, ten) == {}
+
+
+def test_a_handler_that_shuts_down_and_exits_leaves_in_order_without_the_message_in_hand(
+    kafka_0822: KafkaCluster,
+    fresh_group: str,
+    ten: str,
+    on_user_signal: Callable[[Callable[[], None]], None],
+) -> None:
+    consumer = member(kafka_0822, fresh_group, consumer_timeout_ms=LONG_MS, auto_commit_interval_ms=NEVER_MS)
+    [stream] = consumer.create_message_streams({ten: 1})[ten]
+
+    def leave_and_exit() -> None:
+        consumer.shutdown(timeout=1.0)
+        raise SystemExit
+
+    on_user_signal(leave_and_exit)
+    next(stream)
+    next(stream)
+    with pytest.raises(SystemExit):
+        signal.raise_signal(signal.SIGUSR1)
+    wait_until(lambda: owners(kafka_0822, fresh_group, ten) == {}, PATIENCE_S, "the group to be left")
+    consumer.shutdown()
+    assert stored(kafka_0822, fresh_group, ten, 0) == b"1"
+
+
+def test_shutdown_in_a_signal_handler_does_not_wait_for_a_loop_that_was_left(
+    kafka_0822: KafkaCluster,
+    fresh_group: str,
+    ten: str,
+    on_user_signal: Callable[[Callable[[], None]], None],
+) -> None:
+    """The message that a `break` left in hand counts as done at the clean end of the block."""
+    with member(kafka_0822, fresh_group, consumer_timeout_ms=LONG_MS, auto_commit_interval_ms=NEVER_MS) as consumer:
+        on_user_signal(consumer.shutdown)
+        for message in consumer.create_message_streams({ten: 1})[ten][0]:
+            if message.offset == 4:
+                break
+        signal.raise_signal(signal.SIGUSR1)
+    assert stored(kafka_0822, fresh_group, ten, 0) == b"5"
+    assert owners(kafka_0822, fresh_group, ten) == {}
+
+
 def test_shutdown_in_a_signal_handler_ends_a_start_that_waits(
     kafka_0822: KafkaCluster,
     fresh_group: str,

@@ -518,6 +518,14 @@ def test_a_decoder_that_always_raises_passes_each_message_once() -> None:
     assert flow.done_position() == 10
 
 
+def test_what_a_decoder_refused_is_kept_as_it_came_even_if_the_other_decoder_was_done() -> None:
+    feed = Feed(key_decoder=int, value_decoder=int)
+    feed.flow().push(Chunk(bytes(encode_message_set([(b"7", b"no number")], offsets=[0])), 1))
+    with pytest.raises(DecoderFailed) as caught:
+        next(feed.stream)
+    assert (caught.value.key, caught.value.value) == (b"7", b"no number")
+
+
 def test_skip_passes_over_messages_that_their_decoder_refuses() -> None:
     feed = Feed(value_decoder=lambda data: 1 // (int(data.split()[1]) % 3), on_message_error="skip")
     feed.flow().push(chunk(0, 6))
