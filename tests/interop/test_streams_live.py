@@ -201,7 +201,7 @@ def test_shutdown_in_a_signal_handler_while_a_message_is_in_hand_counts_it(
     assert stored(kafka_0822, fresh_group, ten, 0) == b"4"
 
 
-def test_after_shutdown_in_a_signal_handler_a_message_whose_work_fails_is_not_committed(
+def test_work_that_fails_after_shutdown_in_a_handler_is_not_committed(
     kafka_0822: KafkaCluster,
     fresh_group: str,
     ten: str,
@@ -224,7 +224,7 @@ def test_after_shutdown_in_a_signal_handler_a_message_whose_work_fails_is_not_co
     assert owners(kafka_0822, fresh_group, ten) == {}
 
 
-def test_a_handler_that_shuts_down_and_exits_leaves_in_order_without_the_message_in_hand(
+def test_a_handler_that_shuts_down_and_exits_leaves_in_order(
     kafka_0822: KafkaCluster,
     fresh_group: str,
     ten: str,
