@@ -1,34 +1,45 @@
-"""`zkconsumer cluster`: real Kafka brokers and a ZooKeeper on this machine."""
+"""`zkconsumer cluster`: brokers and a ZooKeeper on this machine, embedded ones or those of any version of Kafka."""
 
 from __future__ import annotations
 
+import json
 import re
 import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from rebalance.subscription import check_topic
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.tables import count_of, print_table
 
 if TYPE_CHECKING:
-    from zkconsumer.testing.kafka import KafkaCluster
+    from zkconsumer.testing.cluster import Cluster
 
-__all__ = ["cluster", "running_cluster"]
+__all__ = ["cluster"]
 
 _LOOK_S = 1.0
 
 _UP_EPILOG = """\
 \b
-The servers listen on 127.0.0.1 only, keep their data in a temporary folder, and end with this command: at Ctrl-C, at
-SIGTERM, and when it is killed.
+Embedded brokers run within this command, are up in about two seconds and speak the protocol of Kafka 0.8.2; they need
+Java for ZooKeeper alone. Real ones (--kafka) are Kafka's own, each in a JVM; their jars are fetched once, by Maven.
+
+\b
+All servers listen on 127.0.0.1 only, keep their data in a temporary folder unless --data names one, and end with this
+command: at Ctrl-C, at SIGTERM, and when it is killed.
 
 \b
 Example: two brokers and a topic of eight partitions, each on both
   zkconsumer cluster up --brokers 2 --topic clicks:8:2
+Example: the ports that configuration files name, and messages that are there tomorrow
+  zkconsumer cluster up --zookeeper-port 2181 --port 9092 --data clicks-cluster
+Example: real brokers
+  zkconsumer cluster up --kafka 0.9.0.1
 """
 _VERSIONS_EPILOG = """\
 \b
@@ -57,36 +68,89 @@ class _TopicType(click.ParamType[TopicWanted]):
         return TopicWanted(check_topic(found[1]), int(found[2] or 1), int(found[3] or 1))
 
 
+class ClusterWanted(NamedTuple):
+    """What `cluster up` is asked for; see its options."""
+
+    kafka: str | None
+    brokers: int
+    chroot: str
+    zookeeper_port: int | None
+    port: int | None
+    data: Path | None
+
+    @property
+    def words(self) -> str:
+        """Which brokers these are."""
+        if self.kafka is None:
+            return count_of(self.brokers, "embedded broker")
+        return f"{count_of(self.brokers, 'real broker')} of Kafka {self.kafka}"
+
+    def make(self) -> Cluster:
+        """The cluster, not yet started.
+
+        Raises:
+            KitError, ValueError: it cannot be.
+        """
+        from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+        from zkconsumer.testing.kafka import KafkaCluster
+
+        where: dict[str, Any] = {"chroot": self.chroot, "zookeeper_port": self.zookeeper_port, "port": self.port}
+        if self.kafka is None:
+            return EmbeddedCluster(self.brokers, folder=self.data, **where)
+        return KafkaCluster(self.kafka, self.brokers, **where)
+
+
 @click.group()
 def cluster() -> None:
-    """Real Kafka clusters on this machine, to try things with."""
+    """Kafka clusters on this machine, to try things with."""
 
 
 @cluster.command(epilog=_VERSIONS_EPILOG)
-def versions() -> None:
-    """List the versions of Kafka that `cluster up` can start."""
-    from zkconsumer.testing.kafka import kafka_versions
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def versions(as_json: bool) -> None:
+    """List the brokers that `cluster up` can start, and what they need.
 
-    for version in kafka_versions():
-        click.echo(version)
+    The first ones are those it starts without --kafka.
+    """
+    from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+    from zkconsumer.testing.kafka import kafka_versions, needs_of
+
+    rows = [(EmbeddedCluster.version, "embedded", "Java for ZooKeeper")]
+    rows += [(version, "real", needs_of(version)) for version in kafka_versions()]
+    if as_json:
+        fields = ("version", "brokers", "needs")
+        click.echo(json.dumps({"versions": [dict(zip(fields, row, strict=True)) for row in rows]}))
+    else:
+        print_table(["VERSION", "BROKERS", "NEEDS"], rows)
 
 
 @cluster.command(epilog=_UP_EPILOG)
-@click.option("--kafka", metavar="VERSION", default="0.8.2.2", help="Version of Kafka. [0.8.2.2]")
+@click.option("--kafka", metavar="VERSION", help="Start real brokers of this version instead of embedded ones.")
 @click.option("--brokers", metavar="N", type=click.IntRange(1, 20), default=1, help="Number of brokers. [1]")
 @click.option("--topic", "topics", metavar="NAME:PARTITIONS:REPLICATION", type=_TopicType(), multiple=True,
-              help="Create a topic; both numbers may be left out and are 1 then; may be repeated.")
+              help="Create a topic unless it is there; both numbers may be left out and are 1 then; may be repeated.")
 @click.option("--chroot", metavar="PATH", default="", help="Path in ZooKeeper under which the cluster lives.")
-def up(kafka: str, brokers: int, topics: tuple[TopicWanted, ...], chroot: str) -> None:
-    """Start ZooKeeper and brokers, and stop them at Ctrl-C."""
+@click.option("--zookeeper-port", metavar="PORT", type=click.IntRange(1, 65535), help="Port of ZooKeeper. [a free one]")
+@click.option("--port", metavar="PORT", type=click.IntRange(1, 65535),
+              help="Port of the first broker; the next one has the next port. [free ones]")
+@click.option("--data", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path),
+              help="Keep the data of embedded brokers and ZooKeeper here, and go on with what is here already.")
+def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
+    """Start ZooKeeper and brokers, and stop them at Ctrl-C.
+
+    The brokers are embedded ones, unless --kafka asks for real ones.
+    """
+    wanted = ClusterWanted(**options)
     for topic in topics:
-        if topic.replication > brokers:
+        if topic.replication > wanted.brokers:
             raise click.BadParameter(f"{topic.name}: {topic.replication} replicas need as many brokers, there are "
-                                     f"{brokers}", param_hint="--topic")
+                                     f"{wanted.brokers}", param_hint="--topic")
+    if wanted.data is not None and wanted.kafka is not None:
+        raise click.BadParameter("the data of real brokers cannot be kept; leave --kafka out", param_hint="--data")
     with LeaveSignals() as signals:
         try:
-            with running_cluster(kafka, brokers, chroot, topics) as running:
-                _tell(running, topics)
+            with _running(wanted, topics) as running:
+                _tell(wanted, running, topics)
                 signals.wait_quietly()
                 _wait(running, signals)
                 click.echo("stopping", err=True)
@@ -95,45 +159,49 @@ def up(kafka: str, brokers: int, topics: tuple[TopicWanted, ...], chroot: str) -
 
 
 @contextmanager
-def running_cluster(
-    version: str, brokers: int, chroot: str = "", topics: Sequence[TopicWanted] = ()
-) -> Iterator[KafkaCluster]:
+def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[Cluster]:
     """A cluster that runs for the block.
 
     Raises:
         CliError: it cannot be started; says what to install where something is missing.
     """
-    from zkconsumer.testing.errors import KitError
-    from zkconsumer.testing.kafka import KafkaCluster
+    from zkconsumer.testing.errors import KitError, MavenMissing
 
     try:
-        made = KafkaCluster(version, brokers, chroot=chroot)
+        made = wanted.make()
     except (KitError, ValueError) as error:
         raise CliError(str(error)) from error
-    noun = "broker" if brokers == 1 else "brokers"
-    click.echo(f"starting ZooKeeper and {brokers} {noun} of Kafka {version} ...", err=True)
+    except OSError as error:
+        raise CliError(f"no folder can be made for the cluster: {error.strerror}") from error
     try:
-        made.start_all()
-        for topic in topics:
-            made.create_topic(topic.name, topic.partitions, topic.replication)
-    except KitError as error:
-        made.close()
-        raise CliError(f"the cluster cannot be started: {error}") from error
-    except BaseException:
-        made.close()
-        raise
-    try:
+        click.echo(f"starting ZooKeeper and {wanted.words} ...", err=True)
+        try:
+            made.start_all()
+            _create(made, topics)
+        except (KitError, OSError) as error:
+            embedded_would_do = wanted.kafka is not None and isinstance(error, MavenMissing)
+            remedy = "or leave --kafka out: embedded brokers need no Kafka" if embedded_would_do else ""
+            raise CliError(f"the cluster cannot be started: {error}", remedy) from error
         yield made
     finally:
         made.close()
 
 
-def _tell(running: KafkaCluster, topics: Sequence[TopicWanted]) -> None:
+def _create(running: Cluster, topics: Sequence[TopicWanted]) -> None:
+    for topic in topics:
+        if running.client.exists(f"/brokers/topics/{topic.name}") is None:
+            running.create_topic(topic.name, topic.partitions, topic.replication)
+
+
+def _tell(wanted: ClusterWanted, running: Cluster, topics: Sequence[TopicWanted]) -> None:
     topic = topics[0].name if topics else "clicks"
     zookeeper = running.zookeeper_connect
-    click.echo(f"ZooKeeper  {zookeeper}\nbrokers    {running.broker_list}")
-    for name, partitions, replication in topics:
-        click.echo(f"topic      {name}: {partitions} partitions, {replication} replicas")
+    speaking = "" if wanted.kafka else f", protocol of Kafka {running.version}"
+    click.echo(f"cluster    {wanted.words}{speaking}\nZooKeeper  {zookeeper}\nbrokers    {running.broker_list}")
+    if wanted.data is not None:
+        click.echo(f"data       {wanted.data.absolute()}")
+    for name in dict.fromkeys(each.name for each in topics):
+        click.echo(f"topic      {name}: {count_of(len(running.partitions(name)), 'partition')}")
     click.echo(
         "\nTry, in other terminals:\n"
         f"  zkconsumer consume --zookeeper {zookeeper} --topic {topic} --group demo --from-beginning\n"
@@ -143,7 +211,7 @@ def _tell(running: KafkaCluster, topics: Sequence[TopicWanted]) -> None:
     )
 
 
-def _wait(running: KafkaCluster, signals: LeaveSignals) -> None:
+def _wait(running: Cluster, signals: LeaveSignals) -> None:
     """Wait for a signal, or for a server to end."""
     while not signals.came:
         select.select([signals.fd], [], [], _LOOK_S)

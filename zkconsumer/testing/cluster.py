@@ -306,7 +306,7 @@ def check_port(port: int, user: str) -> None:
             probe.bind((HOST, port))
         except OSError as error:
             reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-            raise StartFailed(f"port {port} of {HOST}, wanted for {user}, {reason}") from error
+            raise StartFailed(f"port {port} of {HOST}, wanted for {user}, {reason}; choose another one") from error
 
 
 def _checked_chroot(chroot: str) -> str:

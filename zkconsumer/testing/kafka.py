@@ -32,6 +32,13 @@ def kafka_versions() -> list[str]:
     return sorted(names, key=version_tuple)
 
 
+def needs_of(version: str) -> str:
+    """What brokers of a version need on this machine, jars that are fetched already left out."""
+    fetched = (maven.cache_folder() / "jars" / JAR_SETS.get(version, version)).is_dir()
+    needs = "Java" if fetched else "Java and, the first time, Maven"
+    return f"{needs}; its jar, named by {KAFKA_07_JAR}" if version_tuple(version) < (0, 8) else needs
+
+
 def nearest_version(version: str) -> str | None:
     """The known version that an unknown one comes closest to; None if it is no version at all."""
     try:

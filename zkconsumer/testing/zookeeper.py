@@ -123,12 +123,15 @@ class ZooKeeperServer:
         self._fsync = fsync
         self._quorum = quorum
         self.folder = Path(tempfile.mkdtemp(prefix="zkconsumer-zookeeper-"))
-        self._data = (data or self.folder / "data").absolute()
+        seen = self.folder / "data"  # by ZooKeeper, which reads its configuration as Latin-1
+        self._data = seen if data is None else data.absolute()
+        if data is not None:
+            seen.symlink_to(self._data)
         self._settings: dict[str, object] = {
             "tickTime": tick_ms,
             "minSessionTimeout": min_session_timeout_ms,
             "maxSessionTimeout": max_session_timeout_ms,
-            "dataDir": self._data,
+            "dataDir": seen,
             "clientPortAddress": "127.0.0.1",
             "admin.enableServer": "false",  # else it wants jetty and port 8080
             "maxClientCnxns": 0,
