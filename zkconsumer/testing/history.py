@@ -13,8 +13,20 @@ events of all of them can be put in one order. A history is about one consumer g
 | revoked | member | member, topic, partition: given up in order |
 | lost | member | member, topic, partition: lease or session gone |
 | killed | test | member: its process was killed |
-| owner_gone | watcher | member, topic, partition: its owner node vanished or changed hands |
-| offset_node | watcher | topic, partition, offset: value seen in the offset node |
+| owner_gone | watcher | member, topic, partition: its owner node vanished or changed hands; `id`: by whom, if known |
+| offset_node | watcher | topic, partition, offset: value seen in the offset node; `member`: who wrote it, if known |
+
+Only a simulation (`zkconsumer.testing.simulation`) sees these:
+
+| kind | who writes it | fields beside time_ns and kind |
+|---|---|---|
+| claimed | watcher | member, topic, partition: its owner node was created |
+| touched | watcher | member, topic, partition: it deleted or set a node of another's; `id`: whose |
+| log_start | broker | topic, partition, offset: retention; what lies below is gone |
+| reset | member | member, topic, partition, offset: its position was outside the log, it goes on there |
+| requests | watcher | member, offset: so many requests to ZooKeeper within a second; `id`: reads or writes |
+| blocked_try | member | member, topic, partition: a Java member's claim failed; `id`: who held the node |
+| gave_up | member | member: a Java member's tries are exhausted |
 """
 
 from __future__ import annotations
@@ -24,8 +36,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 
 KINDS = frozenset(
-    {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node"}
+    {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node",
+     "claimed", "touched", "log_start", "reset", "requests", "blocked_try", "gave_up"}
 )
+_OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone"})
 Place = tuple[str, int]
 
 
@@ -138,7 +152,7 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
             _end_unannounced(current, event)
             current[key] = Ownership(event.member, event.place, event.time_ns, event.offset)
             found.append(current[key])
-        elif event.kind not in ("acked", "offset_node"):
+        elif event.kind in _OF_A_MEMBER:
             found += _member_event(current, event)
     return found
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from rebalance.requests import ZooKeeperPort
 from zkconsumer.testing.history import Place
 
 if TYPE_CHECKING:
     from zkconsumer.testing.simulation.brokers import Brokers
-    from zkconsumer.testing.simulation.port import SimulatedPort
     from zkconsumer.testing.simulation.process import Process
 
-__all__ = ["Actor", "MemberSpec", "Record", "Surroundings"]
+__all__ = ["Actor", "MemberSpec", "Owned", "Record", "Surroundings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Surroundings:
 
     group: str
     process: Process
-    port: SimulatedPort
+    port: ZooKeeperPort
     brokers: Brokers
     rng: random.Random
     record: Record

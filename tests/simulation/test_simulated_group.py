@@ -1,0 +1,67 @@
+"""A simulated group without faults: everything is delivered once, and the same dice give the same history."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from zkconsumer.testing.history import format_event
+from zkconsumer.testing.history_checks import check_history
+from zkconsumer.testing.simulation.actor import MemberSpec
+from zkconsumer.testing.simulation.plan import Plan
+from zkconsumer.testing.simulation.world import World
+
+PLAN = Plan((MemberSpec("a", topics=(("t", 2),)), MemberSpec("b", topics=(("t", 1),))), (("t", 4),), ())
+
+
+def two_members(seed: int) -> World:
+    """A group in which `b` joins and leaves again."""
+    world = World(PLAN, seed)
+    world.begin()
+    world.join("a")
+    world.schedule.run(4.0)
+    world.join("b")
+    world.schedule.run(10.0)
+    member = world.living("b")
+    assert member is not None
+    assert sorted(member.actor.owned()) == [("t", 3)]
+    member.actor.leave()
+    world.schedule.run(14.0)
+    world.stop_producing()
+    world.schedule.run(16.0)
+    return world
+
+
+def test_every_message_is_delivered_once_while_a_member_joins_and_leaves() -> None:
+    for seed in range(5):
+        world = two_members(seed)
+        assert check_history(world.history) == []
+        delivered = [event.id for event in world.history if event.kind == "deliver"]
+        acked = [event.id for event in world.history if event.kind == "acked"]
+        assert sorted(delivered) == sorted(acked)
+        assert len(acked) > 100
+        kinds = {event.kind for event in world.history}
+        assert kinds >= {"assigned", "claimed", "commit", "done", "offset_node", "owner_gone", "revoked"}
+        assert world.zookeeper.children("/consumers/g/ids") == ["g_a"]
+
+
+def test_the_same_seed_gives_the_same_history_whatever_python_hashes_to() -> None:
+    script = (
+        "import sys; sys.path.insert(0, 'tests/simulation'); from test_simulated_group import history_text; "
+        "print(history_text(3))"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", script], env={"PYTHONHASHSEED": number, "PYTHONPATH": "."}, check=True,
+            capture_output=True, text=True, timeout=120,
+        ).stdout
+        for number in ("0", "1", "77")
+    }
+    assert len(texts) == 1
+    assert texts == {history_text(3) + "\n"}
+    assert history_text(3) != history_text(4)
+
+
+def history_text(seed: int) -> str:
+    """The history of two members, a line for each event."""
+    return "\n".join(map(format_event, two_members(seed).history))

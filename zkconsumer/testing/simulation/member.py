@@ -1,0 +1,282 @@
+"""Our member in the simulated world: the production code, but for its threads and its sockets.
+
+Shared: `Coordinator` with both machines, session, registration, lease, claims, snapshot, handover and audit; `Loop`
+(stepped); `ZooKeeperOffsets`; `Commits`; `Delivery` with its flows, and `KafkaStream`; the pairing of calls in
+`ListenerThread`; and the settings by way of `ConsumerConfig`.
+
+Not shared, because it is threads, sockets or waiting, and played here or in the files beside:
+
+| in earnest | here |
+|---|---|
+| `rebalance.zookeeper` on kazoo | `port` |
+| `Fetcher`, `LeaderFinder`, `BrokerDirectory`, `ClusterReader`, `SimpleConsumer` | `delivery`, `brokers` |
+| the thread of `Loop.run`, of `ListenerThread` | `stepping` |
+| the sleep in `KafkaStream.next()`, the application's threads | `application` |
+| `ConsumerConnector`, and the waits of `Membership.join_group`, `commit`, `leave_group` | this file |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rebalance.coordinator import Coordinator
+from rebalance.handover import Partition
+from rebalance.lease import Lease
+from rebalance.partition import PartitionState
+from rebalance.requests import Reply, Request
+from rebalance.subscription import Subscription, thread_ids
+from simpleconsumer.types import TopicPartition
+from zkconsumer.commits import Commits
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.membership import member_of
+from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.testing.simulation.actor import MemberSpec, Owned, Surroundings
+from zkconsumer.testing.simulation.application import Application, Pace, SteppedStream
+from zkconsumer.testing.simulation.delivery import SteppedDelivery
+from zkconsumer.testing.simulation.stepping import SteppedListener, SteppedLoop, lateness_s
+
+__all__ = ["OurMember", "config_of"]
+
+_CLOSE_S: Final = 5.0
+
+
+def config_of(group: str, spec: MemberSpec) -> ConsumerConfig:
+    """The settings of a member."""
+    return ConsumerConfig(
+        "simulated:2181",
+        group,
+        consumer_id=spec.name,
+        consumer_timeout_ms=0,
+        zookeeper_session_timeout_ms=int(spec.session_s * 1000),
+        auto_commit_enable=spec.auto_commit_s > 0,
+        auto_commit_interval_ms=int(spec.auto_commit_s * 1000) or 1000,
+        auto_offset_reset=spec.reset,
+        partition_assignment_strategy=spec.strategy,
+        rebalance_drain_timeout_ms=int(spec.drain_s * 1000),
+        rebalance_backoff_ms=int(spec.backoff_s * 1000),
+        rebalance_max_retries=spec.max_retries,
+        max_processing_interval_ms=int(spec.max_processing_s * 1000) or None,
+    )
+
+
+def _subscription(spec: MemberSpec) -> Subscription:
+    if spec.whitelist:
+        return Subscription.white_list(spec.whitelist, spec.streams)
+    return Subscription.static(dict(spec.topics))
+
+
+class OurMember:
+    """One connector, its streams and its application; see `zkconsumer.testing.simulation.actor.Actor`."""
+
+    def __init__(self, spec: MemberSpec, surroundings: Surroundings) -> None:
+        self.spec = spec
+        self.consumer_id = f"{surroundings.group}_{spec.name}"
+        self.failure: Exception | None = None
+        self.has_left = False
+        self.config = config_of(surroundings.group, spec)
+        self.lease = Lease()
+        self._process = process = surroundings.process
+        self._rng = rng = surroundings.rng
+        self._port = surroundings.port
+        self._record = surroundings.record
+        self._is_leaving = False
+        self._pace = Pace(rng, spec.work_s)
+        self.loop = SteppedLoop(process, rng, self._failed)
+        self.streams = self._build_streams()
+        self.offsets = ZooKeeperOffsets(self._ask, self.loop, surroundings.group)
+        self.delivery = SteppedDelivery(
+            process, rng, surroundings.brokers, surroundings.record, self.config, list(self.streams.values()),
+            self._stream_of, self.lease, lambda partition: self.loop.post(self.offsets.out_of_range, partition),
+        )
+        self.listening = SteppedListener(
+            process, rng, {"on_partitions_assigned": self._assigned, "on_partitions_revoked": self._revoked,
+                           "on_partitions_lost": self._lost},
+        )
+        self.coordinator = Coordinator(
+            member_of(self.config, self.consumer_id, _subscription(spec)), surroundings.port, self.loop, self.lease,
+            self.delivery, self.offsets, self.listening, rng, surroundings.wall_clock_ms,
+        )
+        self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
+        commit = None if self.config.auto_commit_enable else self._commit
+        self.applications = [
+            Application(process, rng, number, stream, self._pace, surroundings.record,
+                        None if commit is None else self._commit_as(number), spec.commit_every)
+            for number, stream in enumerate(self.streams.values())
+        ]
+
+    def _build_streams(self) -> dict[tuple[str, str], SteppedStream]:
+        topics = (("", self.spec.streams),) if self.spec.whitelist else self.spec.topics
+        return {
+            (topic, thread_id): SteppedStream(thread_id, self.config, self.lease, self._process.clock)
+            for topic, count in topics
+            for thread_id in thread_ids(self.consumer_id, count)
+        }
+
+    def _stream_of(self, topic: str, thread_id: str) -> SteppedStream:
+        stream = self.streams.get((topic, thread_id))
+        return stream if stream is not None else self.streams["", thread_id]
+
+    def _ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
+        self.coordinator.ask(request, handle)
+
+    def _failed(self, error: Exception) -> None:
+        """What `Membership` does when the coordinator's thread ends by an exception."""
+        self.failure = error
+        self.lease.end()
+        self.coordinator.error = error
+        self.delivery.fail(error)
+
+    # -- the listener -----------------------------------------------------------------------------------------------
+
+    def _assigned(self, positions: Mapping[TopicPartition, int], returned: Callable[[], None]) -> None:
+        for (topic, partition), offset in positions.items():
+            self._record("assigned", self.delivery.place(topic, partition), offset)
+        returned()
+
+    def _revoked(self, partitions: list[TopicPartition], returned: Callable[[], None]) -> None:
+        def committed() -> None:
+            for partition in partitions:
+                self._record("revoked", self.delivery.place(*partition))
+            returned()
+
+        if self.config.auto_commit_enable or not self.spec.commits_when_revoked:
+            committed()
+        else:
+            self._commit(None, committed)
+
+    def _lost(self, partitions: list[TopicPartition], returned: Callable[[], None]) -> None:
+        for partition in partitions:
+            self._record("lost", self.delivery.place(*partition))
+        returned()
+
+    # -- commits by hand: `Membership.commit`, step by step -----------------------------------------------------------
+
+    def _commit_as(self, reader: int) -> Callable[[Callable[[], None]], None]:
+        return lambda returned: self._commit(reader, returned)
+
+    def _commit(self, reader: int | None, returned: Callable[[], None]) -> None:
+        """`commit_offsets()` on the thread `reader` (None: the listener's)."""
+        in_hand = self.delivery.explicit_positions(-1 if reader is None else reader)
+        chosen: dict[Partition, int] = {}
+        is_over = False
+
+        def run() -> None:
+            positions, _ = self.commits.choose(None, in_hand)
+            chosen.update(positions)
+            self.offsets.commit(positions, lambda failed: self._later(back, failed))
+
+        def back(failed: Mapping[Partition, str]) -> None:
+            nonlocal is_over
+            if is_over:
+                return
+            is_over = True
+            stored = {TopicPartition(*each): at for each, at in chosen.items() if each not in failed}
+            self.delivery.mark_committed(stored)
+            returned()
+
+        def timed_out() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                returned()
+
+        self.loop.post(run)
+        self._process.after(max(self.coordinator.session.timeout_s, 1.0), timed_out)
+
+    def _later(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Wake a thread that waits: it goes on a little later."""
+        self._process.after(lateness_s(self._rng), call, *arguments)
+
+    # -- joining and leaving: `Membership.join_group` and `leave_group`, step by step ----------------------------------
+
+    def start(self) -> None:
+        """Join the group."""
+        self.loop.post(self.coordinator.start)
+        if self.config.auto_commit_enable:
+            self.loop.post(self.commits.start_auto_commit, self.config.auto_commit_interval_ms / 1000)
+        self._port.start(self.coordinator.session_changed)
+
+    def leave(self) -> None:
+        """Begin to leave in order."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            self.delivery.stop_stepwise(self.spec.drain_s, self._stopped)
+
+    def _stopped(self, positions: dict[TopicPartition, int]) -> None:
+        if self.coordinator.error is not None:
+            self._close()
+            return
+        commit = self._once(lambda: self._commit_last(positions))
+        self.loop.post(self.commits.give_back, positions, lambda: self.listening.leave(lambda: self._later(commit)))
+        self._process.after(max(0.5, self.spec.drain_s), commit)
+
+    def _commit_last(self, positions: dict[TopicPartition, int]) -> None:
+        if not self.config.auto_commit_enable or self.coordinator.error is not None:
+            self._close()
+            return
+        close = self._once(self._close)
+        self.loop.post(self.commits.commit_last, positions, lambda failed: self._later(close))
+        self._process.after(max(self.coordinator.session.timeout_s, 1.0), close)
+
+    def _close(self) -> None:
+        end = self._once(self._end)
+
+        def run() -> None:
+            self.coordinator.close()
+            self._later(end)
+
+        self.loop.post(run)
+        self._process.after(1.0, end)
+
+    def _end(self) -> None:
+        self.lease.end()
+        self._port.close(_CLOSE_S)
+        self.loop.post(self.loop.stop)
+        self.has_left = True
+
+    def _once(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Whoever comes first, an answer or a time-out, calls it."""
+        is_done = False
+
+        def first() -> None:
+            nonlocal is_done
+            if not is_done:
+                is_done = True
+                call()
+
+        return first
+
+    # -- for the world ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has left, or is out for good."""
+        return self.has_left or (self.coordinator.error is not None and not self._is_leaving)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the group was read and nothing is under way."""
+        return self.coordinator.error is None and not self._is_leaving and self.coordinator.settled
+
+    def owned(self) -> Owned:
+        """The partitions that it owns and delivers."""
+        return {
+            (topic, int(partition)): holding.machine.held or ""
+            for (topic, partition), holding in self.coordinator.holdings.items()
+            if holding.machine.state is PartitionState.OWNED and holding.started
+        }
+
+    def slow_down(self, work_s: float, until_s: float) -> None:
+        """Let the application take `work_s` for each message that is begun before `until_s`."""
+        self._pace.slow_down(work_s, until_s)
+
+    def describe(self) -> str:
+        """State, and what it has."""
+        parts = [
+            f"{topic}/{partition} {holding.machine.state.value}"
+            f"{'' if holding.started or holding.machine.state is not PartitionState.OWNED else ' (not started)'}"
+            for (topic, partition), holding in sorted(self.coordinator.holdings.items(), key=str)
+        ]
+        error = f" error {self.coordinator.error!r}" if self.coordinator.error is not None else ""
+        return f"{self.consumer_id}: {self.coordinator.machine.state.value}{error} [{', '.join(parts)}]"

@@ -1,0 +1,219 @@
+"""A simulated world, built from a plan and a seed: ZooKeeper, brokers, members and what happens to them.
+
+It runs in three parts. While faults last, steps of the plan are done. Then everything is healed, and the group has a
+bounded time to converge: every partition owned by whom the rule says, all messages delivered. Last comes a calm, in
+which nothing may move any more. What happened is a history, on the virtual clock.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.simulation.actor import Actor, MemberSpec, Surroundings
+from zkconsumer.testing.simulation.brokers import Brokers
+from zkconsumer.testing.simulation.controller import Controller
+from zkconsumer.testing.simulation.member import OurMember
+from zkconsumer.testing.simulation.plan import Plan
+from zkconsumer.testing.simulation.port import PortSettings, SimulatedPort
+from zkconsumer.testing.simulation.process import Process
+from zkconsumer.testing.simulation.schedule import Schedule
+from zkconsumer.testing.simulation.tree_watch import TreeWatch
+from zkconsumer.testing.simulation.watched_port import WatchedPort
+from zkconsumer.testing.simulation.zookeeper import SimulatedZooKeeper
+from zkconsumer.testing.simulation.zookeeper_connection import Record
+from zkconsumer.testing.simulation.zookeeper_ensemble import ZooKeeperSettings
+
+__all__ = ["GROUP", "Inhabitant", "World"]
+
+GROUP: Final = "g"
+_SETTLE_S: Final = 2.0
+_RESTART_S: Final = 1.0
+_WALL_CLOCK_MS: Final = 1_400_000_000_000
+
+ActorBuilder = Callable[[MemberSpec, Surroundings], Actor]
+
+
+@dataclass(slots=True)
+class WallClock:
+    """The wall clock of one machine, which hands may set."""
+
+    schedule: Schedule
+    jump_s: float = 0.0
+
+    def __call__(self) -> int:
+        return _WALL_CLOCK_MS + int((self.schedule.now + self.jump_s) * 1000)
+
+
+@dataclass(slots=True)
+class Inhabitant:
+    """One process with a member in it.
+
+    Attributes:
+        name: in the history: the member's, with a number behind it if it is not the first process of that member.
+    """
+
+    name: str
+    spec: MemberSpec
+    process: Process
+    port: SimulatedPort
+    watched: WatchedPort
+    actor: Actor
+    wall_clock: WallClock
+
+    @property
+    def is_well(self) -> bool:
+        """Whether its process runs and its member takes part."""
+        return not (self.process.is_gone or self.process.is_paused or self.actor.has_ended)
+
+
+class World:
+    """All there is in one run.
+
+    Args:
+        plan: who and what.
+        seed: the dice; together with the plan it decides everything.
+        java: builds a Java member.
+    """
+
+    def __init__(self, plan: Plan, seed: int | str, java: ActorBuilder | None = None) -> None:
+        self.plan = plan
+        self.seed = seed
+        self.history: list[Event] = []
+        self.schedule = Schedule(self.rng("order"))
+        self.zookeeper = SimulatedZooKeeper(
+            self.schedule, self.rng("zookeeper"), plan.servers, ZooKeeperSettings(tick_s=plan.tick_s)
+        )
+        self._builders: dict[str, ActorBuilder] = {"ours": OurMember}
+        if java is not None:
+            self._builders["java"] = java
+        controller = Process(self.schedule, self.rng("controller"), "controller")
+        self.controller_port = self.zookeeper.port(controller, PortSettings(session_timeout_s=6.0))
+        self.controller = Controller(controller, self.controller_port)
+        self.brokers = Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
+        self.inhabitants: dict[str, Inhabitant] = {}
+        self._names: dict[SimulatedPort, str] = {}
+        self._sessions: dict[int, str] = {}
+        self.ended_from_outside: set[int] = set()
+        self.tree = TreeWatch(GROUP, self.member_of, self.brokers.place, self._tree_event, self._end_of)
+        self.zookeeper.observe(self._observe)
+        self._produces = True
+        self._incarnations: dict[str, int] = {}
+
+    def rng(self, name: str) -> random.Random:
+        """Dice of their own for each part: what is taken away from one part changes no throw of another."""
+        return random.Random(f"{self.seed}/{name}")
+
+    # -- the history ------------------------------------------------------------------------------------------------
+
+    def write(
+        self, kind: str, member: str = "", place: Place = ("", -1), offset: int = -1, message_id: str = ""
+    ) -> None:
+        """Append an event at the present moment."""
+        self.history.append(Event(int(self.schedule.now * 1e9), kind, member, place[0], place[1], offset, message_id))
+
+    def _broker_event(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
+        self.write(kind, "", place, offset, message_id)
+
+    def _tree_event(self, kind: str, member: str, place: Place, offset: int, who: str) -> None:
+        self.write(kind, member, place, offset, who)
+
+    def _observe(self, record: Record) -> None:
+        if record.opened is not None:
+            client = record.opened.client
+            if isinstance(client, SimulatedPort):
+                self._sessions[record.session_id] = self._names.get(client, "")
+        if record.changes:
+            self.tree.observe(record)
+
+    def member_of(self, session_id: int) -> str:
+        """The member whose session it is, as the history names it; "" for none."""
+        return self._sessions.get(session_id, "")
+
+    def _end_of(self, session_id: int) -> str:
+        if session_id in self.ended_from_outside:
+            return "ended"
+        member = self.inhabitants.get(self.member_of(session_id))
+        return "closed" if member is not None and member.actor.has_ended else "expired"
+
+    # -- members ----------------------------------------------------------------------------------------------------
+
+    def join(self, name: str) -> None:
+        """Start a process of a member, unless one is there."""
+        spec = next((each for each in self.plan.members if each.name == name), None)
+        if spec is None or spec.kind not in self._builders or self.living(name) is not None:
+            return
+        number = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        label = name if number == 1 else f"{name}.{number}"
+        rng = self.rng(label)
+        process = Process(self.schedule, rng, label, clock_offset_s=rng.uniform(0, 1e5),
+                          clock_rate=rng.uniform(0.9999, 1.0001))
+        port = self.zookeeper.port(process, PortSettings(session_timeout_s=spec.session_s))
+        self._names[port] = label
+        wall_clock = WallClock(self.schedule)
+        watched = WatchedPort(label, port, self.schedule)
+
+        def record(kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = "") -> None:
+            self.write(kind, label, place, offset, message_id)
+
+        surroundings = Surroundings(GROUP, process, watched, self.brokers, rng, record, wall_clock)
+        actor = self._builders[spec.kind](spec, surroundings)
+        self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock)
+        actor.start()
+
+    def living(self, name: str) -> Inhabitant | None:
+        """The present process of a member, None if it has none."""
+        number = self._incarnations.get(name, 0)
+        label = name if number == 1 else f"{name}.{number}"
+        found = self.inhabitants.get(label)
+        return None if found is None or found.process.is_gone else found
+
+    def all_living(self) -> Iterator[Inhabitant]:
+        """Everybody whose process is there."""
+        return (each for each in self.inhabitants.values() if not each.process.is_gone)
+
+    def kill(self, inhabitant: Inhabitant) -> None:
+        """End a process without a word."""
+        if not inhabitant.process.is_gone:
+            self.write("killed", inhabitant.name)
+            inhabitant.process.kill()
+
+    def _watch_over(self) -> None:
+        """What a supervisor does: a process whose member has left ends; one whose member failed is started again."""
+        for each in list(self.all_living()):
+            if each.actor.has_ended and not each.process.is_paused:
+                failed = getattr(each.actor, "has_left", True) is False
+                self.kill(each)
+                if failed:
+                    self.schedule.after(_RESTART_S, self.join, each.spec.name)
+        self.schedule.after(0.5, self._watch_over)
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def _produce(self, rng: random.Random) -> None:
+        """One message somewhere, and the next one later."""
+        if not self._produces:
+            return
+        places = [(topic, number) for topic, count in self.brokers.topics.items() for number in range(count)]
+        wait_s = self.plan.message_every_s
+        if places:
+            self.brokers.produce(*places[rng.randrange(len(places))])
+            wait_s /= len(places)
+        self.schedule.after(wait_s * rng.uniform(0.2, 1.8), self._produce, rng)
+
+    def stop_producing(self) -> None:
+        """Let no more messages come."""
+        self._produces = False
+
+    # -- the beginning ----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Bring up the brokers, and let messages come."""
+        for topic, partitions in self.plan.topics:
+            self.brokers.create_topic(topic, partitions)
+        self.schedule.run_until(lambda: self.controller.is_idle, _SETTLE_S)
+        self._produce(self.rng("producer"))
+        self._watch_over()
