@@ -15,9 +15,9 @@ import pytest
 from zkconsumer.testing.kafka import KafkaCluster
 
 pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
-"""Brings `zookeeper`, `kafka_clusters`, `kafka_cluster`, and the skip where Java or the jars are missing."""
+"""Brings `zookeeper`, `kafka_cluster(s)`, `embedded_cluster(s)`, and the skip where Java or the jars are missing."""
 
-REAL_FIXTURES = {"zookeeper", "kafka_clusters"}
+REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

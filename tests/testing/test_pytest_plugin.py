@@ -29,12 +29,14 @@ def pytest_run(folder: Path, tests: str, *options: str, ini: str = "", **environ
 
 
 @pytest.mark.real
-def test_the_example_of_the_document_passes(tmp_path: Path) -> None:
+def test_the_examples_of_the_document_pass(tmp_path: Path) -> None:
     document = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
-    [program] = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
     [options] = re.findall(r"```ini\n\[pytest\]\n(.*?)```", document, re.DOTALL)
-    said = pytest_run(tmp_path, program, ini=options)
-    assert "2 passed" in said, said
+    (tmp_path / "test_first.py").write_text(programs[0])
+    said = pytest_run(tmp_path, programs[1], ini=options)
+    assert "4 passed" in said, said
+    assert len(programs) == 2
 
 
 SHARED = """
@@ -65,6 +67,106 @@ def test_clusters_come_by_marker_and_option_and_are_shared(tmp_path: Path) -> No
     assert "3 passed" in said, said
 
 
+EMBEDDED = """
+import pytest
+from zkconsumer import ConsumerConfig, ConsumerConnector
+from simpleconsumer import SimpleConsumerError
+from zkconsumer.testing import EmbeddedCluster, Fault, load
+seen = []
+
+@pytest.fixture(scope="module")
+def filled(embedded_clusters):
+    cluster = embedded_clusters(2)
+    cluster.create_topic("filled", assignment={0: [0], 1: [1]})
+    load(cluster, "filled", 5)
+    return cluster
+
+def test_of_the_options(embedded_cluster):
+    assert isinstance(embedded_cluster, EmbeddedCluster) and len(embedded_cluster.brokers) == 1
+    assert embedded_cluster.create_topic("clicks", 2) == {0: 0, 1: 0}
+    seen.append(embedded_cluster)
+
+@pytest.mark.embedded_cluster(brokers=1)
+def test_alike_is_the_same(embedded_cluster, embedded_clusters, filled):
+    assert seen == [embedded_cluster] == [embedded_clusters(1)]
+    assert filled is not embedded_cluster
+
+@pytest.mark.embedded_cluster(2)
+def test_that_breaks_everything_it_finds(embedded_cluster, filled):
+    assert embedded_cluster is filled
+    for fault in FAULTS:
+        embedded_cluster.faults.add(fault, times=None)
+    with pytest.raises(SimpleConsumerError):
+        load(embedded_cluster, "filled", 1)
+    assert embedded_cluster.faults.used(FAULTS[0])
+    embedded_cluster.pause(0)
+    embedded_cluster.kill(1)
+
+def test_that_finds_everything_whole(filled):
+    assert not any(filled.faults.used(fault) for fault in FAULTS)
+    load(filled, "filled", 5, first=5)
+    config = ConsumerConfig(filled.zookeeper_connect, "group", auto_offset_reset="smallest")
+    with ConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({"filled": 1})["filled"]
+        values = {next(stream).value for _ in range(20)}
+    assert values == {b"%d:%d" % (partition, n) for partition in (0, 1) for n in range(10)}
+    filled.faults.add(FAULTS[0], times=None)
+
+@pytest.mark.embedded_cluster(brokers=2)
+def test_that_sees_no_fault_of_one_that_used_the_wider_fixture(embedded_cluster):
+    embedded_cluster.create_topic("last")
+    assert len(load(embedded_cluster, "last", 5)) == 5
+
+FAULTS = [Fault.error(6), Fault.close(), Fault.delay(0.1), Fault.corrupt("filled", 0, offset=0)]
+"""
+
+
+@pytest.mark.real
+def test_embedded_clusters_are_shared_and_hand_no_fault_on(tmp_path: Path) -> None:
+    said = pytest_run(tmp_path, EMBEDDED)
+    assert "5 passed" in said, said
+
+
+FAILING = """
+import pytest
+from zkconsumer.testing import Fault, load
+
+@pytest.fixture
+def breaking_down(embedded_cluster):
+    yield embedded_cluster.faults.add(Fault.error(6), times=None)
+    raise RuntimeError("in the fixture's end")
+
+def test_that_ends_badly(breaking_down):
+    raise RuntimeError("in the test")
+
+def test_of_another(embedded_cluster):
+    embedded_cluster.create_topic("t")
+    load(embedded_cluster, "t", 1)
+"""
+
+
+@pytest.mark.real
+def test_a_test_that_fails_hands_no_fault_on_either(tmp_path: Path) -> None:
+    assert "1 failed, 1 passed, 1 error" in pytest_run(tmp_path, FAILING)
+
+
+@pytest.mark.parametrize(
+    ("tests", "ini", "said"),
+    [
+        ("@pytest.mark.embedded_cluster(size=2)", "", "the marker embedded_cluster takes brokers"),
+        ("@pytest.mark.embedded_cluster(2, 3)", "", "the marker embedded_cluster takes brokers"),
+        ("@pytest.mark.embedded_cluster(brokers=-1)", "", "-1 brokers: a number from 1 is needed"),
+        ("@pytest.mark.embedded_cluster(brokers=0)", "", "0 brokers: a number from 1 is needed"),
+        ("", "zkconsumer_kafka_brokers = none", "'none' brokers: a number from 1 is needed"),
+    ],
+)
+def test_an_embedded_cluster_that_cannot_be_is_refused(tmp_path: Path, tests: str, ini: str, said: str) -> None:
+    text = f"import pytest\n{tests}\ndef test_it(embedded_cluster):\n    pass\n"
+    shown = pytest_run(tmp_path, text, ini=ini)
+    assert "1 error" in shown
+    assert said in shown
+
+
 @pytest.mark.parametrize(
     ("tests", "ini", "said"),
     [
@@ -83,7 +185,9 @@ def test_what_cannot_be_is_said(tmp_path: Path, tests: str, ini: str, said: str)
 
 
 def test_options_and_marker_are_documented_to_pytest(tmp_path: Path) -> None:
-    assert "@pytest.mark.kafka_cluster(version=None, brokers=None)" in pytest_run(tmp_path, "", "--markers")
+    markers = pytest_run(tmp_path, "", "--markers")
+    assert "@pytest.mark.kafka_cluster(version=None, brokers=None)" in markers
+    assert "@pytest.mark.embedded_cluster(brokers=None)" in markers
     assert "zkconsumer_kafka_version" in pytest_run(tmp_path, "", "--help")
 
 

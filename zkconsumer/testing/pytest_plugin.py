@@ -1,24 +1,27 @@
-"""The pytest plugin: real ZooKeeper and real Kafka as fixtures.
+"""The pytest plugin: real ZooKeeper, real Kafka and embedded brokers as fixtures.
 
 | fixture | scope | |
 |---|---|---|
 | `zookeeper` | session | a `ZooKeeperServer` that all tests share |
 | `kafka_cluster` | function | a running `KafkaCluster` of the version and size that the test asks for |
 | `kafka_clusters` | session | `kafka_clusters(version, brokers)`: the same for fixtures of a wider scope |
+| `embedded_cluster` | function | a running `EmbeddedCluster` of the size that the test asks for |
+| `embedded_clusters` | session | `embedded_clusters(brokers)`: the same for fixtures of a wider scope |
 | `kafka_containers` | session | ZooKeeper and two brokers of Kafka 0.8.2.2 in Docker; skipped where no Docker answers |
 
-Version and number of brokers come from the marker `kafka_cluster(version=..., brokers=...)`, else from the ini options
-`zkconsumer_kafka_version` and `zkconsumer_kafka_brokers`. Clusters that are alike are one cluster, started when first
-asked for, and all end with the session. A test that cannot have its servers on this machine is skipped with the
-sentence that says what to install; with ZKCONSUMER_REQUIRE_REAL=1 it fails.
+Version and number of brokers come from the markers `kafka_cluster(version=..., brokers=...)` and
+`embedded_cluster(brokers=...)`, else from the ini options `zkconsumer_kafka_version` and `zkconsumer_kafka_brokers`.
+Clusters that are alike are one cluster, started when first asked for, and all end with the session. Embedded ones are
+restored after each test: no fault in force, all brokers running. A test that cannot have its servers on this machine is
+skipped with the sentence that says what to install; with ZKCONSUMER_REQUIRE_REAL=1 it fails.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +29,7 @@ from zkconsumer.testing.errors import DockerMissing, JavaMissing, MavenMissing
 
 if TYPE_CHECKING:
     from zkconsumer.testing.containers import KafkaContainers
+    from zkconsumer.testing.embedded.cluster import EmbeddedCluster
     from zkconsumer.testing.kafka import KafkaCluster
     from zkconsumer.testing.zookeeper import ZooKeeperServer
 
@@ -33,19 +37,21 @@ REQUIRE_REAL = "ZKCONSUMER_REQUIRE_REAL"
 VERSION_OPTION = "zkconsumer_kafka_version"
 BROKERS_OPTION = "zkconsumer_kafka_brokers"
 MARKER = "kafka_cluster"
+EMBEDDED_MARKER = "embedded_cluster"
+EMBEDDED: pytest.StashKey[dict[int, EmbeddedCluster]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the ini options."""
     parser.addini(VERSION_OPTION, "Kafka version of the fixture kafka_cluster", default="0.8.2.2")
-    parser.addini(BROKERS_OPTION, "number of brokers of the fixture kafka_cluster", default="1")
+    parser.addini(BROKERS_OPTION, "number of brokers of the fixtures kafka_cluster and embedded_cluster", default="1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
-    config.addinivalue_line(
-        "markers", f"{MARKER}(version=None, brokers=None): which cluster the fixture kafka_cluster gives to the test"
-    )
+    """Declare the markers."""
+    for marker, arguments in ((MARKER, "version=None, brokers=None"), (EMBEDDED_MARKER, "brokers=None")):
+        text = f"{marker}({arguments}): which cluster the fixture {marker} gives to the test"
+        config.addinivalue_line("markers", text)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,6 +64,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         except pytest.skip.Exception:
             call.excinfo = pytest.ExceptionInfo.from_current()
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Hand embedded clusters on without the faults of this test."""
+    try:
+        return (yield)
+    finally:
+        for cluster in item.config.stash.get(EMBEDDED, {}).values():
+            cluster.restore()
 
 
 @pytest.fixture(scope="session")
@@ -91,26 +107,65 @@ def kafka_cluster(
     request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]
 ) -> KafkaCluster:
     """A cluster that is shared by tests: do not stop its brokers, and use topics and groups of your own."""
-    version, brokers = wanted_cluster(request.config, request.node.get_closest_marker(MARKER))
-    return kafka_clusters(version, brokers)
+    asked = _arguments(request.node.get_closest_marker(MARKER), ("version", "brokers"))
+    version = asked.get("version") or request.config.getini(VERSION_OPTION)
+    return kafka_clusters(str(version), _brokers(asked, request.config))
 
 
-def wanted_cluster(config: pytest.Config, marker: pytest.Mark | None) -> tuple[str, int]:
-    """Version and number of brokers: what the marker says, and the ini options for what it does not say.
+@pytest.fixture(scope="session")
+def embedded_clusters(pytestconfig: pytest.Config) -> Iterator[Callable[[int], EmbeddedCluster]]:
+    """Gives running embedded clusters by number of brokers, one for all who ask for the same; restored after each test.
+
+    So a fault that is to last longer than a test needs a cluster of its own.
+    """
+    from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+
+    running = pytestconfig.stash[EMBEDDED] = {}
+    with contextlib.ExitStack() as stack:
+        stack.callback(running.clear)
+
+        def cluster(brokers: int) -> EmbeddedCluster:
+            if brokers not in running:
+                running[brokers] = stack.enter_context(EmbeddedCluster(brokers))
+            return running[brokers]
+
+        yield cluster
+
+
+@pytest.fixture
+def embedded_cluster(
+    request: pytest.FixtureRequest, embedded_clusters: Callable[[int], EmbeddedCluster]
+) -> EmbeddedCluster:
+    """An embedded cluster that is shared by tests: do what you like to its brokers, with topics and groups of your own.
+
+    After the test its faults are cleared and all its brokers run again.
+    """
+    asked = _arguments(request.node.get_closest_marker(EMBEDDED_MARKER), ("brokers",))
+    return embedded_clusters(_brokers(asked, request.config))
+
+
+def _arguments(marker: pytest.Mark | None, names: Sequence[str]) -> dict[str, Any]:
+    """What a marker says, by name.
 
     Raises:
-        pytest.UsageError: the marker has other arguments, or the number is none.
+        pytest.UsageError: it says something else.
     """
-    asked = dict(marker.kwargs) if marker else {}
-    positional = marker.args if marker else ()
-    asked.update(zip(("version", "brokers"), positional, strict=False))
-    if set(asked) - {"version", "brokers"} or len(positional) > 2:
-        raise pytest.UsageError(f"{marker}: the marker {MARKER} takes version and brokers")
-    version = asked.get("version") or config.getini(VERSION_OPTION)
-    brokers = asked.get("brokers") or config.getini(BROKERS_OPTION)
+    if marker is None:
+        return {}
+    asked = {**marker.kwargs, **dict(zip(names, marker.args, strict=False))}
+    if set(asked) - set(names) or len(marker.args) > len(names):
+        raise pytest.UsageError(f"{marker}: the marker {marker.name} takes {' and '.join(names)}")
+    return asked
+
+
+def _brokers(asked: dict[str, Any], config: pytest.Config) -> int:
+    """Number of brokers: what the marker says, else the ini option; UsageError if it is none."""
+    brokers = asked.get("brokers")
+    if brokers is None:
+        brokers = config.getini(BROKERS_OPTION)
     if not str(brokers).isdigit() or int(brokers) < 1:
         raise pytest.UsageError(f"{brokers!r} brokers: a number from 1 is needed")
-    return str(version), int(brokers)
+    return int(brokers)
 
 
 @pytest.fixture(scope="session")
