@@ -1,4 +1,4 @@
-"""Write the tables of docs/ARCHITECTURE.md from the code: `python docs/tables.py`.
+"""Write the tables of docs/ARCHITECTURE.md and docs/REBALANCE.md from the code: `python docs/tables.py`.
 
 Three tables stand between markers: the file map (first sentence of each module), and the two machines. Of a machine
 the events and states are read from its transition table, and what a step may do from the source of the step.
@@ -18,7 +18,8 @@ from typing import Any
 from rebalance import machine, partition
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "docs" / "ARCHITECTURE.md"
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+REBALANCE = ROOT / "docs" / "REBALANCE.md"
 PACKAGES = (
     "simpleconsumer",
     "rebalance",
@@ -112,22 +113,24 @@ def _is_own_step(owner: type, node: ast.Attribute) -> bool:
     return is_self and inspect.isfunction(getattr(owner, node.attr, None))
 
 
-def sections() -> dict[str, str]:
-    """Return what stands between the markers of each section."""
+def sections() -> dict[Path, dict[str, str]]:
+    """Return what stands between the markers of each section of each document."""
     return {
-        "files": file_map(),
-        "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
-        "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),
+        ARCHITECTURE: {"files": file_map()},
+        REBALANCE: {
+            "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
+            "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),
+        },
     }
 
 
-def with_tables(document: str) -> str:
+def with_tables(document: str, tables: Mapping[str, str]) -> str:
     """Return the document with what stands between its markers replaced.
 
     Raises:
         ValueError: A marker is missing.
     """
-    for name, table in sections().items():
+    for name, table in tables.items():
         begin, end = f"<!-- {name}: written by python docs/tables.py -->", f"<!-- {name}: end -->"
         before, found_begin, rest = document.partition(begin)
         _, found_end, after = rest.partition(end)
@@ -142,8 +145,9 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    """Rewrite the tables of the document."""
-    DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    """Rewrite the tables of both documents."""
+    for path, tables in sections().items():
+        path.write_text(with_tables(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
     return 0
 
 

@@ -14,7 +14,7 @@ class OwnedPartition:
     """One partition that this member holds.
 
     Attributes:
-        state: "owned", "draining" and so on, as in docs/ARCHITECTURE.md.
+        state: "owned", "draining" and so on, as in docs/REBALANCE.md.
         position: next offset that is not done yet, `None` before it is known.
         committed: stored offset as last seen or written by this member.
         log_end: end of the log as the broker last told, `None` before.
