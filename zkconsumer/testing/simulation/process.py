@@ -56,7 +56,7 @@ class Process:
         self._rng = rng
         self._offset_s = clock_offset_s
         self._rate = clock_rate
-        self._overdue: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._overdue: list[Event] = []
         self._parts: list[ProcessPart] = []
 
     def clock(self) -> float:
@@ -70,14 +70,23 @@ class Process:
     def after(self, delay_s: float, call: Callable[..., object], *arguments: Any) -> Event:
         """Run `call(*arguments)` in `delay_s` seconds of its clock.
 
-        What comes due in a pause runs after it; a process that is gone runs nothing.
+        What comes due in a pause runs after it unless it is cancelled by then; a process that is gone runs nothing.
         """
         return self.schedule.after(delay_s / self._rate, self._run, call, arguments)
 
     def _run(self, call: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         if self.is_paused:
-            self._overdue.append((call, arguments))
+            event = self.schedule.current
+            assert event is not None
+            self._overdue.append(event)
         elif not self.is_gone:
+            call(*arguments)
+
+    def _run_overdue(self, event: Event) -> None:
+        if self.is_paused:
+            self._overdue.append(event)
+        elif not self.is_gone and not self.schedule.is_cancelled(event):
+            call, arguments = event[-1]
             call(*arguments)
 
     def pause(self) -> None:
@@ -94,8 +103,8 @@ class Process:
         self.is_paused = False
         self.resumed_at_s = self.schedule.now
         overdue, self._overdue = self._overdue, []
-        for call, arguments in overdue:
-            self.schedule.after(self.wake.draw(self._rng), self._run, call, arguments)
+        for event in overdue:
+            self.schedule.after(self.wake.draw(self._rng), self._run_overdue, event)
         for part in self._parts:
             part.resumed()
 

@@ -38,14 +38,16 @@ class Schedule:
         now: the present moment in seconds.
         trace: called as `trace(now, call, arguments)` before each event; None for nobody.
         steps: events run so far.
+        current: the event that runs, or ran last.
     """
 
-    __slots__ = ("_burst", "_heap", "_rng", "_serial", "now", "steps", "trace")
+    __slots__ = ("_burst", "_heap", "_rng", "_serial", "current", "now", "steps", "trace")
 
     def __init__(self, rng: random.Random | None = None, start_s: float = 0.0) -> None:
         self.now = start_s
         self.trace: Callable[[float, Callable[..., object], tuple[Any, ...]], None] | None = None
         self.steps = 0
+        self.current: Event | None = None
         self._heap: list[Event] = []
         self._serial = 0
         self._burst = 0
@@ -76,6 +78,11 @@ class Schedule:
             event[_CALL] = None
             event[_ARGUMENTS] = ()
 
+    @staticmethod
+    def is_cancelled(event: Event) -> bool:
+        """Whether it was cancelled, be it after it ran."""
+        return event[_CALL] is None
+
     @property
     def next_time(self) -> float | None:
         """When the next event is due, None without any."""
@@ -92,7 +99,8 @@ class Schedule:
         """
         heap = self._heap
         while heap and heap[0][0] <= deadline_s:
-            time_s, _, call, arguments = heappop(heap)
+            event = heappop(heap)
+            time_s, _, call, arguments = event
             if call is None:
                 continue
             if time_s > self.now:
@@ -103,6 +111,7 @@ class Schedule:
                 if self._burst > BURST_LIMIT:
                     raise SimulationStuck(f"{BURST_LIMIT} events at {self.now:g} s, the last one {call!r}")
             self.steps += 1
+            self.current = event
             if self.trace is not None:
                 self.trace(time_s, call, arguments)
             call(*arguments)
