@@ -127,6 +127,11 @@ class SimulatedPort:
         """Whether there is a connection with a session, told or not."""
         return self._state is _State.CONNECTED
 
+    @property
+    def server(self) -> int | None:
+        """The number of the server it is connected to, None without a connection."""
+        return self._connection.link.server.number if self._connection is not None and self.is_connected else None
+
     # -- what the coordination calls --------------------------------------------------------------------------------
 
     def start(self, on_session: Callable[[SessionChange], None]) -> None:
