@@ -26,7 +26,7 @@ from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 SESSIONS = ("first", "second")
 STEPS = 150
-SEEDS = range(14)
+SEEDS = range(10)
 
 
 class Steps:
@@ -40,7 +40,7 @@ class Steps:
     def __iter__(self) -> Iterator[tuple[str, str, list[Any]]]:
         for _ in range(STEPS):
             name = self._rng.choice(SESSIONS)
-            kind = self._rng.choices(["ask", "burst", "close", "end"], [80, 14, 3, 3])[0]
+            kind = self._rng.choices(["ask", "burst", "close", "end"], [82, 14, 2, 2])[0]
             count = self._rng.randint(2, 6) if kind == "burst" else 1
             yield kind, name, [self._request() for _ in range(count)]
 

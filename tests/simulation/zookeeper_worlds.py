@@ -34,7 +34,7 @@ from zkconsumer.testing.simulation.zookeeper_ensemble import ZooKeeperSettings
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 40.0
 
 
 class Session:
@@ -236,9 +236,11 @@ class SimulatedWorld:
         self.zookeeper.outage()
         self.schedule.run(self.schedule.now + 0.5)
         self.zookeeper.restore()
+        self.schedule.run(self.schedule.now + 2.0)
 
     def wipe(self) -> None:
         self.zookeeper.wipe()
+        self.schedule.run(self.schedule.now + 2.0)
 
 
 class Terms:
