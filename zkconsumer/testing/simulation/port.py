@@ -24,8 +24,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from rebalance.requests import Create, Fault, GetChildren, Multi, Reply, Request, SessionChange, Sync, Watch, WatchEvent
+from rebalance.requests import Fault, GetChildren, Multi, Reply, Request, SessionChange, Watch, WatchEvent
 from zkconsumer.testing.simulation.pipe import Latency
+from zkconsumer.testing.simulation.port_callbacks import Callbacks
 from zkconsumer.testing.simulation.process import Process
 from zkconsumer.testing.simulation.schedule import Event
 from zkconsumer.testing.simulation.tree import ChangeKind
@@ -116,8 +117,7 @@ class SimulatedPort:
         self._pending: deque[_Asked] = deque()
         self._data_watches: _Watches = {}
         self._child_watches: _Watches = {}
-        self._late: deque[tuple[Callable[[Any], object], Any]] | None = None
-        self._turning: deque[tuple[Callable[[Reply], None], Reply]] = deque()
+        self._callbacks = Callbacks(process, rng, settings.extra_turn, settings.behind)
         self._last_send_s = 0.0
         self._ping_is_out = False
         process.attach(self)
@@ -160,7 +160,7 @@ class SimulatedPort:
             self._queue.append((request, done, sent_at))
         else:
             fault = Fault.SESSION_EXPIRED if self._state is _State.EXPIRED else Fault.CONNECTION_LOSS
-            process.after(0.0, self._call_back, done, Reply(None, fault, sent_at, fault.value))
+            process.after(0.0, self._callbacks.call, done, Reply(None, fault, sent_at, fault.value))
 
     def drop_connection(self) -> None:
         """Give up the present connection, behind what was sent; without one, the next as soon as there is one."""
@@ -196,7 +196,7 @@ class SimulatedPort:
         for link in self.links:
             link.down.release()
         if self._settings.overtaking and self._rng.random() < self._settings.overtaking:
-            self._fall_behind()
+            self._callbacks.fall_behind()
 
     def killed(self) -> None:
         """The machine closes the sockets."""
@@ -210,36 +210,7 @@ class SimulatedPort:
         for link in self.links:
             link.up.send(link.server.forget_link, link)
 
-    # -- callbacks --------------------------------------------------------------------------------------------------
-
-    def _call_back(self, call: Callable[[Any], object], argument: Any) -> None:
-        if self._process.is_gone:
-            return
-        if self._late is None:
-            call(argument)
-        else:
-            self._late.append((call, argument))
-
-    def _hand_on(self, request: Request | CloseSession | None, done: Callable[[Reply], None], reply: Reply) -> None:
-        if isinstance(request, (Create, Sync)):
-            self._turning.append((done, reply))
-            self._process.after(self._settings.extra_turn.draw(self._rng), self._hand_on_next)
-        else:
-            self._call_back(done, reply)
-
-    def _hand_on_next(self) -> None:
-        self._call_back(*self._turning.popleft())
-
-    def _fall_behind(self) -> None:
-        """Keep answers and events back for a while."""
-        if self._late is None:
-            self._late = deque()
-            self._process.after(self._settings.behind.draw(self._rng), self._catch_up)
-
-    def _catch_up(self) -> None:
-        late, self._late = self._late, None
-        for call, argument in late or ():
-            call(argument)
+    # -- what is told of the session ----------------------------------------------------------------------------------
 
     def _tell(self, change: SessionChange) -> None:
         if not self._is_closing:
@@ -357,7 +328,7 @@ class SimulatedPort:
         self._state = _State.CONNECTING
         self._changes += 1
         if self._settings.overtaking and self._rng.random() < self._settings.overtaking:
-            self._fall_behind()
+            self._callbacks.fall_behind()
         self._fail_all(Fault.CONNECTION_LOSS)
         self._tell(SessionChange("suspended"))
         self._forget_watches()
@@ -379,7 +350,7 @@ class SimulatedPort:
         self._queue.clear()
         for request, done, sent_at in failed:
             if done is not None:
-                self._hand_on(request, done, Reply(None, fault, sent_at, fault.value))
+                self._callbacks.reply(request, done, Reply(None, fault, sent_at, fault.value))
 
     def _forget_watches(self) -> None:
         self._data_watches.clear()
@@ -409,7 +380,7 @@ class SimulatedPort:
         if watch is not None and fault is None and not self._is_closing:
             watches = self._child_watches if isinstance(request, GetChildren) else self._data_watches
             watches.setdefault(request.path, {})[watch] = None  # type: ignore[union-attr]
-        self._hand_on(request, done, Reply(value, fault, sent_at, _reason(value, fault)))
+        self._callbacks.reply(request, done, Reply(value, fault, sent_at, _reason(value, fault)))
 
     def watch_fired(self, connection: Connection, kind: WatchKind, path: str) -> None:
         """A node (or with None its children) changed that this connection watched."""
@@ -423,7 +394,7 @@ class SimulatedPort:
         if len(fired) > 1:
             self._rng.shuffle(fired)
         for watch in fired:
-            self._call_back(watch, WatchEvent(path))
+            self._callbacks.call(watch, WatchEvent(path))
 
     # -- pings ------------------------------------------------------------------------------------------------------
 
