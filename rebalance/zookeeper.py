@@ -340,10 +340,18 @@ def _reply(request: Request, outcome: Any, sent_at: float) -> Reply:
     value = outcome.value
     if isinstance(request, Multi):
         # kazoo does not raise for a failed multi: each item has to be looked at.
-        results = [_fault(item) if isinstance(item, Exception) else item for item in value]
+        results = [
+            _fault(item) if isinstance(item, Exception) else _read(operation, item)
+            for operation, item in zip(request.operations, value, strict=True)
+        ]
         reasons = [repr(item) for item in value if isinstance(item, Exception)]
         return Reply(results, None, sent_at, "; ".join(reasons))
-    return Reply(_READERS.get(type(request), lambda plain: plain)(value), None, sent_at)
+    return Reply(_read(request, value), None, sent_at)
+
+
+def _read(request: Request | Check, value: Any) -> Any:
+    """What kazoo answers, as `rebalance.requests` promises it."""
+    return _READERS.get(type(request), lambda plain: plain)(value)
 
 
 def _watcher(watch: Watch | None) -> Callable[[Any], None] | None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from group_members import Group
-from group_watch import Owner, owners, wait_owned
 
+from zkconsumer.testing.group_watch import Owner, owners, wait_owned
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import BACKGROUND, TcpProxy

@@ -129,6 +129,7 @@ def test_a_multi_tells_what_became_of_each_operation_and_does_all_or_nothing(ope
     assert done.fault is None
     created, changed, checked, other, deleted = done.value
     assert (created, changed.version, checked, other, deleted) == (f"{root}/a", 1, True, f"{root}/b", True)
+    assert isinstance(done.value[1], Stat)
     failed = opened.ask(Multi((Check(f"{root}/a", 1), Create(f"{root}/c"), Create(f"{root}/a"), Delete(f"{root}/a"))))
     assert failed.fault is None
     assert failed.value == [Fault.ROLLED_BACK, Fault.ROLLED_BACK, Fault.NODE_EXISTS, Fault.ROLLED_BACK]
