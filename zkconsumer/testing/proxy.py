@@ -22,6 +22,8 @@ SEEN_REQUESTS = 100_000
 BACKGROUND = frozenset({"ping", "connect", "close", "four_letter"})
 JOIN_TIMEOUT_S = 10.0
 T = TypeVar("T")
+Tap = Callable[[], tuple[Callable[[bytes], object], Callable[[bytes], object]]]
+"""Called for each new connection; the two functions are shown the bytes that go up, and those that go down."""
 
 
 class TcpProxy:
@@ -41,6 +43,7 @@ class TcpProxy:
         rewrite: Rewrite | None = None,
         generation_07: bool = False,
         count_zookeeper: bool = False,
+        tap: Tap | None = None,
     ) -> None:
         """Listen at once.
 
@@ -50,12 +53,15 @@ class TcpProxy:
             rewrite: called in the proxy's thread with each Kafka exchange; see `kafka_frames`.
             generation_07: what `rewrite` sees is the protocol of Kafka 0.7.
             count_zookeeper: read the ZooKeeper requests that pass; see `requests`.
+            tap: is shown the bytes of each connection, in the proxy's thread, as they are read; without `rewrite`
+                and `count_zookeeper` only.
         """
         self._lock = threading.RLock()
         self._upstream = _address(upstream)
         self._rewrite = rewrite
         self._generation_07 = generation_07
         self._count_zookeeper = count_zookeeper
+        self._tap = tap
         self._rules = Rules()
         self._connections: list[Connection] = []
         self._seen: deque[ZooKeeperRequest] = deque(maxlen=SEEN_REQUESTS)
@@ -346,7 +352,18 @@ class TcpProxy:
                 return chunk
 
             return count, bytes
+        if self._tap is not None:
+            up, down = self._tap()
+            return _shown(up), _shown(down)
         return bytes, bytes
+
+
+def _shown(show: Callable[[bytes], object]) -> Callable[[bytes], bytes]:
+    def passed(chunk: bytes) -> bytes:
+        show(chunk)
+        return chunk
+
+    return passed
 
 
 def _address(upstream: tuple[str, int] | str) -> tuple[str, int]:
