@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -43,6 +42,7 @@ from rebalance.requests import (
     WatchEvent,
     ZooKeeperPort,
 )
+from rebalance.zookeeper_33 import OneByOne, is_version_33
 
 __all__ = ["KazooPort", "access_list", "call"]
 
@@ -141,6 +141,7 @@ class KazooPort:
         self._use_tls = bool(options.get("use_ssl"))
         self._versions: dict[tuple[str, int], bool] = {}
         self._connections = 0
+        self._moved_at = -1
         self._atomic = True
         self._lock = threading.Lock()
         self._stopper: threading.Thread | None = None
@@ -222,7 +223,7 @@ class KazooPort:
             return
 
         def ask_version() -> None:
-            atomic = not _is_version_33(peer, min(2.0, self._asked_timeout_s / 3))
+            atomic = not is_version_33(peer, min(2.0, self._asked_timeout_s / 3))
             self._versions[peer] = atomic
             if not atomic:
                 log.warning("ZooKeeper %s:%d is 3.3: it has no multi, so commits and releases are checked first and "
@@ -284,7 +285,7 @@ class KazooPort:
     def send(self, request: Request, done: Callable[[Reply], None]) -> None:
         """Send a request; `done` is called once with the reply. Source: `ZooKeeperPort`."""
         if isinstance(request, Multi) and not self._atomic:
-            _OneByOne(self, request.operations, done).next()
+            OneByOne(self, request.operations, done).next()
             return
         sent_at = lease_clock()
         try:
@@ -292,7 +293,27 @@ class KazooPort:
         except kx.KazooException as error:
             self._complete(done, Reply(None, _fault(error), sent_at, str(error)))
             return
-        result.rawlink(lambda outcome: done(_reply(request, outcome, sent_at)))
+        result.rawlink(lambda outcome: self._answered(request, outcome, sent_at, done))
+
+    def _answered(self, request: Request, outcome: Any, sent_at: float, done: Callable[[Reply], None]) -> None:
+        reply = _reply(request, outcome, sent_at)
+        if reply.fault is Fault.CONNECTION_LOSS and outcome.exception is None:
+            self._session_moved()
+        done(reply)
+
+    def _session_moved(self) -> None:
+        """The leader takes another server for the one that has this session: come anew, then it is this one again.
+
+        A late word of a server that was tried in vain does that. Of any other request such a server closes the
+        connection; to a multi ZooKeeper 3.4 answers, and would for as long as the session lives.
+        """
+        with self._lock:
+            if self._moved_at == self._connections:
+                return
+            self._moved_at = self._connections
+        log.warning("ZooKeeper takes session 0x%x for moved to another server; connecting anew",
+                    self._client._session_id or 0)
+        self.drop_connection()
 
     def _complete(self, done: Callable[[Reply], None], reply: Reply) -> None:
         self._client.handler.completion_queue.put(lambda: done(reply))
@@ -340,6 +361,9 @@ def _reply(request: Request, outcome: Any, sent_at: float) -> Reply:
     value = outcome.value
     if isinstance(request, Multi):
         # kazoo does not raise for a failed multi: each item has to be looked at.
+        over = next((item for item in value if isinstance(item, (kx.SessionMovedError, kx.SessionExpiredError))), None)
+        if over is not None:
+            return Reply(None, _fault(over), sent_at, repr(over))
         results = [
             _fault(item) if isinstance(item, Exception) else _read(operation, item)
             for operation, item in zip(request.operations, value, strict=True)
@@ -378,60 +402,6 @@ class _KazooWatch:
 
     def __hash__(self) -> int:
         return hash(self._watch)
-
-
-class _OneByOne:
-    """A multi for ZooKeeper 3.3, which never answers one: each operation on its own, stopping at the first fault.
-
-    Not atomic: between the check and the write another session can step in. That is the limit of 3.3.
-    """
-
-    def __init__(self, port: KazooPort, operations: tuple[Any, ...], done: Callable[[Reply], None]) -> None:
-        self._port = port
-        self._operations = operations
-        self._done = done
-        self._results: list[Any] = []
-        self._sent_at = lease_clock()
-
-    def next(self) -> None:
-        if len(self._results) == len(self._operations):
-            self._done(Reply(self._results, None, self._sent_at))
-            return
-        operation = self._operations[len(self._results)]
-        request = Exists(operation.path) if isinstance(operation, Check) else operation
-        self._port.send(request, self._answered)
-
-    def _answered(self, reply: Reply) -> None:
-        operation = self._operations[len(self._results)]
-        fault, value = reply.fault, reply.value
-        if fault is None and isinstance(operation, Check):
-            if value is None:
-                fault = Fault.NO_NODE
-            elif value.version != operation.version:
-                fault = Fault.BAD_VERSION
-            value = True
-        if fault in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED):
-            self._done(Reply(None, fault, self._sent_at, reply.reason))
-            return
-        if fault is not None:
-            rolled_back = [Fault.ROLLED_BACK] * len(self._operations)
-            rolled_back[len(self._results)] = fault
-            self._done(Reply(rolled_back, None, self._sent_at, reply.reason))
-            return
-        self._results.append(value)
-        self.next()
-
-
-def _is_version_33(peer: tuple[str, int], timeout_s: float) -> bool:
-    """Whether the server answers `srvr` as a 3.3; anything else, silence included, counts as newer."""
-    try:
-        with socket.create_connection(peer, timeout_s) as connection:
-            connection.settimeout(timeout_s)
-            connection.sendall(b"srvr")
-            answer = connection.recv(4096)
-    except OSError:
-        return False
-    return answer.startswith(b"Zookeeper version: 3.3")
 
 
 def access_list(entries: Iterable[tuple[str, str, str]]) -> list[Any]:

@@ -32,6 +32,7 @@ from rebalance.zookeeper import KazooPort, access_list, call
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
+from zkconsumer.testing.zookeeper_wire import move_session, split_connect
 
 
 class Opened:
@@ -333,6 +334,22 @@ def test_a_silent_connection_is_dropped_and_another_server_is_taken() -> None:
         assert opened.session_id == opened.changes[0].session_id
         assert opened.ask(Exists("/there")).value is not None
         silent.resume()
+
+
+def test_a_session_that_its_leader_takes_for_moved_is_fetched_back() -> None:
+    """ZooKeeper 3.4 refuses each multi of such a session, for good, and leaves the connection as it is."""
+    with ZooKeeperEnsemble(3, version="zk-3.4.14") as ensemble:
+        here, there = ensemble.members[:2]
+        with Opened(here.connect, session_s=20.0) as opened, Opened(here.connect) as other:
+            other.ask(Create("/guard"))
+            [address] = split_connect(there.connect)
+            with move_session(*address, opened.session_id):
+                replies = [opened.ask(Multi((Check("/guard", 0), Create("/late"))))]
+                wait_until(lambda: opened.what()[-2:] == ["suspended", "connected"], 15.0, "another connection",
+                           state=opened.what)
+                replies.append(opened.ask(Multi((Check("/guard", 0), Create("/late")))))
+            assert [reply.fault for reply in replies] == [Fault.CONNECTION_LOSS, None]
+            assert opened.session_id == opened.changes[0].session_id
 
 
 def test_dropping_a_connection_twice_does_not_go_on_dropping(zookeeper: ZooKeeperServer) -> None:

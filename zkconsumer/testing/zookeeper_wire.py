@@ -98,6 +98,23 @@ def end_session(connect: str, session_id: int, *, timeout_s: float = 10.0) -> No
     raise KitError(f"session 0x{session_id & (1 << 64) - 1:x} could not be ended: " + "; ".join(reasons))
 
 
+def move_session(host: str, port: int, session_id: int, *, timeout_s: float = 5.0) -> socket.socket:
+    """A connection to another server under a session, anybody's: for the leader the session is at that server now.
+
+    Raises:
+        OSError: no connection, or the server does not know the session.
+    """
+    connection = socket.create_connection((host, port), timeout=timeout_s)
+    password = session_password(session_id)
+    request = struct.pack(">iqiqi", 0, 0, 10_000, session_id, len(password)) + password + b"\0"
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    _, granted_ms = struct.unpack_from(">ii", _frame(connection, Deadline(timeout_s)))
+    if granted_ms <= 0:
+        connection.close()
+        raise ConnectionRefusedError(f"ZooKeeper at {host}:{port} does not know session {session_id:#x}")
+    return connection
+
+
 def four_letter(host: str, port: int, word: str, *, timeout_s: float = 5.0) -> str:
     """The server's answer to a four-letter word (`srvr`, `mntr`, `cons`, ...).
 

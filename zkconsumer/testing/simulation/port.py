@@ -380,6 +380,11 @@ class SimulatedPort:
         if watch is not None and fault is None and not self._is_closing:
             watches = self._child_watches if isinstance(request, GetChildren) else self._data_watches
             watches.setdefault(request.path, {})[watch] = None  # type: ignore[union-attr]
+        if isinstance(request, Multi) and value and value[0] in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED):
+            # Not the multi is refused but the session, which is at another server by now, or over.
+            value, fault = None, value[0]
+            if fault is Fault.CONNECTION_LOSS:
+                self.drop_connection()
         self._callbacks.reply(request, done, Reply(value, fault, sent_at, _reason(value, fault)))
 
     def watch_fired(self, connection: Connection, kind: WatchKind, path: str) -> None:
