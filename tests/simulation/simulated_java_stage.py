@@ -1,0 +1,162 @@
+"""The simulated stage: the model of the Java member, where `real_java_stage` has the real one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from java_scenes import FOREIGNER, QUIET_S
+from java_traces import Trace, normalised
+
+from rebalance import znodes
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.simulation.actor import MemberSpec, Surroundings
+from zkconsumer.testing.simulation.brokers import Brokers
+from zkconsumer.testing.simulation.controller import Controller
+from zkconsumer.testing.simulation.java_member import JavaMember
+from zkconsumer.testing.simulation.java_threads import USUAL_PACE
+from zkconsumer.testing.simulation.java_zkclient import java_port
+from zkconsumer.testing.simulation.pipe import Latency
+from zkconsumer.testing.simulation.port import PortSettings, SimulatedPort
+from zkconsumer.testing.simulation.process import Process
+from zkconsumer.testing.simulation.schedule import Schedule
+from zkconsumer.testing.simulation.zookeeper import SimulatedZooKeeper
+from zkconsumer.testing.zookeeper_exchanges import Entry
+from zkconsumer.testing.zookeeper_trace import format_trace
+
+__all__ = ["SimulatedStage"]
+
+MESSAGES = 3
+LIMIT_S = 60.0
+NEW_JVM = Latency(0.004, 0.008)
+"""The pace of a JVM that has just begun, beside one that is warm."""
+
+
+class SimulatedStage:
+    """See `java_scenes.Stage`.
+
+    Attributes:
+        trace: part -> member -> lines.
+        threads: part -> member -> thread -> lines.
+        members: by name.
+        history: what they wrote down.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.trace: Trace = {}
+        self.threads: dict[str, dict[str, dict[str, list[str]]]] = {}
+        self.members: dict[str, JavaMember] = {}
+        self.history: list[Event] = []
+        self.schedule = Schedule(random.Random(f"{seed}/order"))
+        self._rng = random.Random(seed)
+        self.zookeeper = SimulatedZooKeeper(self.schedule, self._rng)
+        self._heard: dict[str, list[tuple[str, Entry]]] = {}
+        self._heard_at_s = 0.0
+        self._ports: dict[str, SimulatedPort] = {}
+        self._processes: dict[str, Process] = {}
+        self._foreigner = self._port("foreigner")
+        self._foreigner.start(lambda change: None)
+        controller = Process(self.schedule, self._rng, "controller")
+        self._controller = Controller(controller, self.zookeeper.port(controller))
+        self.brokers = Brokers(self.schedule, self._rng, self._controller, self._acked)
+        self.brokers.create_topic("t", 2)
+        for number in range(2 * MESSAGES):
+            self.brokers.produce("t", number % 2)
+        assert self.schedule.run_until(lambda: self._controller.is_idle and self._foreigner.session_id, LIMIT_S)
+
+    def _port(self, name: str, settings: PortSettings | None = None) -> SimulatedPort:
+        process = self._processes[name] = Process(self.schedule, self._rng, name)
+        return self.zookeeper.port(process, settings)
+
+    def _acked(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
+        self._record("", kind, place, offset, message_id)
+
+    def _record(
+        self, member: str, kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = ""
+    ) -> None:
+        now_ns = int(self.schedule.now * 1e9)
+        self.history.append(Event(now_ns, kind, member, place[0], place[1], offset, message_id))
+
+    # -- what a scene calls -----------------------------------------------------------------------------------------
+
+    def part(self, title: str) -> None:
+        self.end()
+        self.trace[title], self.threads[title] = {}, {}
+
+    def end(self) -> None:
+        """End the last part."""
+        for name, heard in self._heard.items() if self.trace else ():
+            if heard:
+                by_thread: dict[str, list[Entry]] = {}
+                for thread, entry in heard:
+                    by_thread.setdefault(thread, []).append(entry)
+                list(self.trace.values())[-1][name] = normalised(format_trace(entry for _, entry in heard))
+                list(self.threads.values())[-1][name] = {
+                    thread: normalised(format_trace(entries)) for thread, entries in by_thread.items()
+                }
+            heard.clear()
+
+    def start(self, member: str, *, auto_commit_s: float = 3600.0, whitelist: str = "") -> None:
+        spec = MemberSpec(
+            member, "java", () if whitelist else (("t", 1),), whitelist, auto_commit_s=auto_commit_s, work_s=0.0
+        )
+        port = self._ports[member] = self._port(member, java_port(spec.session_s))
+        surroundings = Surroundings(
+            "g", self._processes[member], port, self.brokers, self._rng, partial(self._record, member), lambda: 1
+        )
+        pace = NEW_JVM if self.members else USUAL_PACE
+        java = self.members[member] = JavaMember(spec, surroundings, pace, partial(self._hear, member))
+        java.start()
+
+    def _hear(self, member: str, thread: str, entry: Entry) -> None:
+        self._heard.setdefault(member, []).append((thread, entry))
+        self._heard_at_s = self.schedule.now
+
+    def rest(self) -> None:
+        self._heard_at_s = self.schedule.now
+        self._until(lambda: self.schedule.now >= self._heard_at_s + QUIET_S)
+
+    def _until(self, condition: Callable[[], object]) -> None:
+        assert self.schedule.run_until(condition, self.schedule.now + LIMIT_S), "it did not come to that"
+
+    def leave(self, member: str) -> None:
+        self.members[member].leave()
+        self._until(lambda: self.members[member].has_ended)
+        self._processes[member].kill()
+
+    def end_session(self, member: str) -> None:
+        assert self.zookeeper.end_session(self._ports[member].session_id)
+
+    def break_connection(self, member: str) -> None:
+        self.zookeeper.cut(self._ports[member])
+        self.zookeeper.heal(self._ports[member])
+
+    def stall(self, member: str) -> None:
+        self.zookeeper.stall(self._ports[member])
+
+    def heal(self, member: str) -> None:
+        self.zookeeper.heal(self._ports[member])
+
+    def until_said(self, member: str, beginning: str, times: int = 1) -> None:
+        def said() -> bool:
+            lines = format_trace(entry for _, entry in self._heard.get(member, ()))
+            return sum(line.startswith(beginning) for line in lines) >= times
+
+        self._until(said)
+
+    def own(self, partition: int) -> None:
+        path = znodes.owner_path("g", "t", partition)
+        self.zookeeper.delete(path)
+        assert self.zookeeper.create(path, FOREIGNER.encode(), self._foreigner.session_id, parents=True) is None
+
+    def disown(self, partition: int) -> None:
+        assert self.zookeeper.delete(znodes.owner_path("g", "t", partition)) is None
+
+    def touch_topic(self) -> None:
+        found = self.zookeeper.read(znodes.topic_path("t"))
+        assert found is not None
+        self.zookeeper.set_data(znodes.topic_path("t"), found[0])
+
+    def add_topic(self, name: str) -> None:
+        self.zookeeper.create(znodes.topic_path(name), b'{"version":1,"partitions":{}}')
