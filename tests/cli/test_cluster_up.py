@@ -115,6 +115,7 @@ def test_two_clusters_side_by_side_do_not_meet() -> None:
         second.produce("clicks", ["of_the_second"])
         assert second.consume("clicks", 1) == ["of_the_second"]
         assert first.consume("clicks", 1) == ["first", "of", "the"]
+        assert (one.end(), two.end()) == (0, 0)
 
 
 @real
@@ -135,6 +136,7 @@ def test_a_cluster_goes_on_with_its_data_on_its_ports(number: int, tmp_path: Pat
         up = Up(command)
         assert up.said("topic") == "clicks: 2 partitions"
         assert up.consume("clicks", len(values)) == values
+        assert command.end() == 0
 
 
 @real
@@ -148,6 +150,7 @@ def test_data_that_another_cluster_has_is_left_alone(tmp_path: Path) -> None:
             f"zkconsumer: the cluster cannot be started: the data folder {tmp_path} belongs to another running broker"
         ]
         assert all(is_open(address) for address in up.addresses())
+        assert command.end() == 0
 
 
 @pytest.mark.parametrize("kind", [EMBEDDED, REAL], ids=["embedded", "real"])
@@ -203,6 +206,7 @@ def test_the_versions_tell_embedded_from_real_ones() -> None:
         ("0.8.2.2", "embedded"), *((version, "real") for version in kafka_versions())
     ]  # fmt: skip
     assert all(entry["needs"].startswith("Java") for entry in entries)
+    assert entries[0]["needs"].endswith("ZooKeeper")
     shown = invoke("versions").stdout
     for entry in entries:
         assert re.search(rf"^{entry['version']} +{entry['brokers']} +{entry['needs']}$", shown, re.MULTILINE)

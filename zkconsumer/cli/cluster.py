@@ -114,8 +114,9 @@ def versions(as_json: bool) -> None:
     """
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
     from zkconsumer.testing.kafka import kafka_versions, needs_of
+    from zkconsumer.testing.zookeeper import needs
 
-    rows = [(EmbeddedCluster.version, "embedded", "Java for ZooKeeper")]
+    rows = [(EmbeddedCluster.version, "embedded", needs())]
     rows += [(version, "real", needs_of(version)) for version in kafka_versions()]
     if as_json:
         fields = ("version", "brokers", "needs")

@@ -56,6 +56,12 @@ def pyspark_jars() -> list[Path] | None:
     return None
 
 
+def needs() -> str:
+    """What a server of the default version needs on this machine, jars that are here already left out."""
+    fetched = pyspark_jars() is not None or (maven.cache_folder() / "jars" / DEFAULT_JARS).is_dir()
+    return "Java for ZooKeeper" if fetched else "Java and, the first time, Maven for ZooKeeper"
+
+
 def default_jars() -> list[Path]:
     """The jars of ZooKeeper 3.9: those of the installed pyspark, else by Maven.
 
