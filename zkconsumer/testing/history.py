@@ -39,7 +39,7 @@ KINDS = frozenset(
     {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node",
      "claimed", "touched", "log_start", "reset", "requests", "blocked_try", "gave_up"}
 )
-_OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone"})
+_OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
 Place = tuple[str, int]
 
 
@@ -119,12 +119,14 @@ class Ownership:
     deliveries: list[Event] = field(default_factory=list)
     commits: list[Event] = field(default_factory=list)
     done: list[Event] = field(default_factory=list)
+    resets: list[Event] = field(default_factory=list)
     gone_ns: int | None = None
+    gone_by: str = ""
 
     @property
     def graceful(self) -> bool:
-        """True if the member gave the partition up in order."""
-        return self.end is not None and self.end.kind == "revoked"
+        """True if the member gave the partition up in order, and nothing came between its word and its owner node."""
+        return self.end is not None and self.end.kind == "revoked" and self.gone_by in ("", "released", "closed")
 
     @property
     def end_ns(self) -> int | None:
@@ -141,7 +143,14 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
     """
     found: list[Ownership] = []
     current: dict[tuple[str, Place], Ownership] = {}
+    revoked: dict[tuple[str, Place], Ownership] = {}
     for event in in_order(events):
+        if event.kind == "owner_gone" and (event.member, event.place) not in current:
+            owned = revoked.pop((event.member, event.place), None)
+            if owned is not None:
+                owned.gone_ns, owned.gone_by = event.time_ns, event.id
+        elif event.kind == "revoked" and (event.member, event.place) in current:
+            revoked[event.member, event.place] = current[event.member, event.place]
         if event.kind == "killed":
             for owned in [each for each in current.values() if each.member == event.member]:
                 _finish(current, owned, event)
@@ -178,8 +187,10 @@ def _member_event(current: dict[tuple[str, Place], Ownership], event: Event) -> 
         owned.commits.append(event)
     elif event.kind == "done":
         owned.done.append(event)
+    elif event.kind == "reset":
+        owned.resets.append(event)
     elif event.kind == "owner_gone" and owned.gone_ns is None:
-        owned.gone_ns = event.time_ns
+        owned.gone_ns, owned.gone_by = event.time_ns, event.id
 
 
 def _finish(current: dict[tuple[str, Place], Ownership], owned: Ownership, event: Event) -> None:

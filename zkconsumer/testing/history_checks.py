@@ -14,6 +14,21 @@ from itertools import pairwise
 from zkconsumer.testing.history import Event, Ownership, Place, in_order, ownerships
 
 NS = 1_000_000_000
+HAND = "hand"
+"""Who deletes owner nodes and sets offsets when nobody of the group does."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A time in which something was wrong on purpose: with one member, or with all (no name)."""
+
+    begin_ns: int
+    end_ns: int
+    member: str = ""
+
+    def concerns(self, member: str) -> bool:
+        """Whether that member could have been hit."""
+        return self.member in ("", member)
 
 
 @dataclass(frozen=True)
@@ -25,12 +40,28 @@ class Limits:
     zombie_slack_s: a delivery this soon after the owner node was gone may have been under way.
     orphan_s: longest time a partition with messages to deliver may stand still; None: not checked.
     begin: partition -> offset at which the group begins to count; what lies before it may be missing.
+    end: partition -> offset at which the group stopped reading; what lies behind may be missing.
+    drain_s: a message that was in hand for so long when its partition was given up may come again; None: never.
+    told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
+    troubles: when commits of a member, or of all, may have been impossible.
+    blind_spots: when servers may have answered what was no longer true: deliveries without an owner node are no news.
+    by_hand: members whose application commits: what they had not committed may come again.
+    unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
+    calm_ns: orphans are looked for from this moment on.
     """
 
     repeat_before_end_s: float = 2.0
     zombie_slack_s: float = 0.05
     orphan_s: float | None = None
     begin: Mapping[Place, int] = field(default_factory=dict)
+    end: Mapping[Place, int] = field(default_factory=dict)
+    drain_s: float | None = None
+    told_late_s: float = 0.05
+    troubles: Sequence[Trouble] = ()
+    blind_spots: Sequence[Trouble] = ()
+    by_hand: frozenset[str] = frozenset()
+    unfenced: frozenset[str] = frozenset()
+    calm_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,13 +90,33 @@ def check_history(events: Iterable[Event], limits: Limits | None = None) -> list
 def find_lost(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Messages that a producer was told are stored and that nobody ever got."""
     delivered = {(event.place, event.offset) for event in events if event.kind == "deliver"}
+    floors = _Floors(limits)
+    for event in events:
+        floors.see(event)
     return [
         Finding("lost", f"message {event.id or '?'} was acknowledged and never delivered", (event,))
         for event in events
         if event.kind == "acked"
-        and event.offset >= limits.begin.get(event.place, 0)
+        and floors.of(event.place) <= event.offset < limits.end.get(event.place, event.offset + 1)
         and (event.place, event.offset) not in delivered
     ]
+
+
+class _Floors:
+    """Below which offset messages may be left out by now: before the group's begin, or gone from the log, or passed
+    over by a hand that raised the stored offset, or by a reset of a position outside the log."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._floors: dict[Place, int] = dict(limits.begin)
+
+    def see(self, event: Event) -> None:
+        """Take note of an event."""
+        if event.kind in ("log_start", "reset") or (event.kind == "offset_node" and event.id == HAND):
+            self._floors[event.place] = max(self.of(event.place), event.offset)
+
+    def of(self, place: Place) -> int:
+        """The floor of a partition."""
+        return self._floors.get(place, 0)
 
 
 def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -77,13 +128,15 @@ def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
     delivered: dict[Place, set[int]] = defaultdict(set)
     previous: dict[int, Event] = {}
     owned_by = {id(event): number for number, each in enumerate(ownerships(events)) for event in each.deliveries}
+    floors = _Floors(limits)
     findings = []
     for event in events:
+        floors.see(event)
         if event.kind != "deliver":
             continue
         number = owned_by[id(event)]
         before = previous.get(number)
-        after = before.offset + 1 if before else limits.begin.get(event.place, 0)
+        after = max(before.offset + 1 if before else 0, floors.of(event.place))
         left_out = [
             offset
             for offset in _between(existing[event.place], after, event.offset)
@@ -110,14 +163,20 @@ def count_allowed_repeats(events: Iterable[Event], limits: Limits | None = None)
 def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, bool]]:
     owned_by = {id(event): each for each in ownerships(events) for event in each.deliveries}
     last: dict[tuple[Place, int], Event] = {}
+    put_back: dict[Place, int] = {}
     found = []
     for event in events:
+        if event.kind == "reset" or (event.kind == "offset_node" and event.id == HAND):
+            put_back[event.place] = min(put_back.get(event.place, event.offset), event.offset)
         if event.kind != "deliver":
             continue
         before = last.get((event.place, event.offset))
         if before is not None:
-            owned = owned_by[id(before)]
-            allowed = owned_by[id(event)] is not owned and _explained(owned, before, limits)
+            owned, now = owned_by[id(before)], owned_by[id(event)]
+            allowed = now is not owned and _explained(owned, before, limits)
+            # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
+            allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
+            allowed |= event.offset >= put_back.get(event.place, event.offset + 1)
             gap_s = (event.time_ns - before.time_ns) / NS
             sentence = f"offset {event.offset} of {_name(event.place)} came again after {gap_s:.3f} s"
             found.append((Finding("repeated", sentence, (before, event)), allowed))
@@ -126,12 +185,31 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
 
 
 def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
-    """True if the ownership of the first delivery ended without order shortly after it."""
+    """True if the ownership of the first delivery ended without order shortly after it, or in the middle of it."""
     ended_ns = owned.end_ns
-    if ended_ns is None or owned.graceful:
+    if ended_ns is None:
         return False
+    was_done = any(done.offset == before.offset for done in owned.done)
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
-    return broken_off and before.time_ns >= ended_ns - limits.repeat_before_end_s * NS
+    if owned.graceful:
+        if not was_done:
+            return limits.drain_s is not None and (ended_ns - before.time_ns) / NS >= limits.drain_s
+        # In order, but the last commit may have been impossible.
+        broken_off = any(each.concerns(owned.member) and each.begin_ns <= ended_ns <= each.end_ns
+                         for each in limits.troubles)
+    if owned.member in limits.by_hand:
+        return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
+    return broken_off and (not was_done or before.time_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
+
+
+def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
+    """What was done before that moment was committed when the ownership ended."""
+    margin_ns = int(limits.repeat_before_end_s * NS)
+    sure_ns = ended_ns - margin_ns
+    for trouble in sorted(limits.troubles, key=lambda each: each.begin_ns, reverse=True):
+        if trouble.concerns(member) and trouble.begin_ns <= ended_ns and trouble.end_ns >= sure_ns:
+            sure_ns = min(sure_ns, trouble.begin_ns - margin_ns)
+    return sure_ns
 
 
 def find_backwards(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -176,6 +254,9 @@ def _taken_turns(all_of_place: Sequence[Ownership]) -> list[Finding]:
     findings = []
     passed: dict[int, Event] = {}
     for (_, before, first), (_, after, second) in pairwise(deliveries):
+        later = all_of_place[after]
+        if later.gone_by and later.gone_ns is not None and second.time_ns > later.gone_ns:
+            continue  # for `find_zombies` to judge, who knows why the node went
         if all_of_place[before].member == all_of_place[after].member:
             continue
         passed[before] = second
@@ -193,28 +274,51 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
         key = (event.member, event.place)
         if event.kind == "owner_gone":
             gone.setdefault(key, event)
-        elif event.kind == "assigned":
+        elif event.kind in ("assigned", "claimed"):
             gone.pop(key, None)
-        elif event.kind in ("deliver", "commit") and key in gone:
+        elif event.kind in ("deliver", "commit") and key in gone and event.member not in limits.unfenced:
             late_s = (event.time_ns - gone[key].time_ns) / NS
-            if late_s > limits.zombie_slack_s:
+            if not _may_be_late(event, gone[key], late_s, limits):
                 what = "delivered" if event.kind == "deliver" else "committed"
                 sentence = f"{event.member} {what} {_name(event.place)} {late_s:.3f} s after its owner node was gone"
                 findings.append(Finding("zombie", sentence, (gone[key], event)))
     return findings
 
 
+def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
+    """Whether a delivery or commit after the end of the owner node is within what is promised."""
+    if event.kind == "commit":
+        # The fence is the registration: with a living session a commit lands until the member hears of the deletion.
+        return late_s <= (limits.told_late_s if gone.id == HAND else 0.0 if gone.id else limits.zombie_slack_s)
+    if late_s <= (limits.told_late_s if gone.id in (HAND, "ended") else limits.zombie_slack_s):
+        return True
+    return any(each.begin_ns <= event.time_ns <= each.end_ns for each in limits.blind_spots)
+
+
 def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Offset nodes whose value was seen to fall."""
+    """Offset nodes whose value was seen to fall, but for what a hand or a Java member did.
+
+    A value that the log does not have may be lowered: it was of no use.
+    """
     last: dict[Place, Event] = {}
+    ends: dict[Place, tuple[int, int]] = {}
     findings = []
     for event in events:
-        if event.kind == "offset_node":
-            before = last.get(event.place)
-            if before is not None and event.offset < before.offset:
+        if event.kind == "acked":
+            ends[event.place] = (ends.get(event.place, (0, 0))[0], event.offset + 1)
+        elif event.kind == "log_start":
+            ends[event.place] = (event.offset, max(event.offset, ends.get(event.place, (0, 0))[1]))
+        elif event.kind == "offset_node":
+            before = last.pop(event.place, None)
+            if event.offset >= 0:
+                last[event.place] = event
+            is_ours = event.id != HAND and event.member not in limits.unfenced
+            if before is None or event.offset >= before.offset or not is_ours:
+                continue
+            first, end = ends.get(event.place, (0, before.offset))
+            if first <= before.offset <= end:
                 sentence = f"offset of {_name(event.place)} fell from {before.offset} to {event.offset}"
                 findings.append(Finding("offset went back", sentence, (before, event)))
-            last[event.place] = event
     return findings
 
 
@@ -229,8 +333,10 @@ def find_early_commits(events: Sequence[Event], limits: Limits) -> list[Finding]
             continue
         in_hand: dict[int, Event] = {}
         end = owned.start_offset
-        for event in in_order([*owned.deliveries, *owned.done, *owned.commits]):
-            if event.kind == "deliver":
+        for event in in_order([*owned.deliveries, *owned.done, *owned.resets, *owned.commits]):
+            if event.kind == "reset":
+                end = event.offset
+            elif event.kind == "deliver":
                 in_hand[event.offset] = event
                 end = max(end, event.offset + 1)
             elif event.kind == "done":
@@ -247,13 +353,16 @@ def find_orphans(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Partitions with messages to deliver that stood still for longer than the limit."""
     if limits.orphan_s is None:
         return []
+    limit_s = limits.orphan_s
     waiting: dict[Place, set[int]] = defaultdict(set)
     delivered: dict[Place, set[int]] = defaultdict(set)
     since: dict[Place, Event] = {}
     findings = []
+    gone = _Floors(Limits())
     end = events[-1] if events else None
     for event in events:
         place = event.place
+        gone.see(event)
         if event.kind == "acked" and event.offset not in delivered[place]:
             if not waiting[place]:
                 since[place] = event
@@ -261,18 +370,20 @@ def find_orphans(events: Sequence[Event], limits: Limits) -> list[Finding]:
         elif event.kind == "deliver":
             delivered[place].add(event.offset)  # it can come before its acknowledgement
             if waiting[place]:
-                findings += _stood_still(since[place], event, limits.orphan_s)
+                findings += _stood_still(since[place], event, limit_s, limits.calm_ns)
                 since[place] = event
                 waiting[place].discard(event.offset)
+        if waiting[place] and gone.of(place):
+            waiting[place] = {offset for offset in waiting[place] if offset >= gone.of(place)}
     if end is not None:
         for place, offsets in waiting.items():
             if offsets:
-                findings += _stood_still(since[place], end, limits.orphan_s)
+                findings += _stood_still(since[place], end, limit_s, limits.calm_ns)
     return findings
 
 
-def _stood_still(start: Event, end: Event, limit_s: float) -> list[Finding]:
-    still_s = (end.time_ns - start.time_ns) / NS
+def _stood_still(start: Event, end: Event, limit_s: float, calm_ns: int) -> list[Finding]:
+    still_s = (end.time_ns - max(start.time_ns, calm_ns)) / NS
     if still_s <= limit_s:
         return []
     sentence = f"{_name(start.place)} had messages and stood still for {still_s:.3f} s, {limit_s:g} s are allowed"

@@ -105,6 +105,9 @@ class Brokers:
         schedule, rng: of the simulation.
         controller: writes the nodes.
         record: hears of `acked` and `log_start`.
+
+    Attributes:
+        reborn_at_s: when each topic was created anew, by its name in the history.
     """
 
     def __init__(self, schedule: Schedule, rng: random.Random, controller: Controller, record: Recorder) -> None:
@@ -114,6 +117,7 @@ class Brokers:
         self._record = record
         self._topics: dict[str, list[_Log]] = {}
         self._lives: dict[str, int] = {}
+        self.reborn_at_s: dict[str, float] = {}
         for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/consumers"):
             controller.want(path)
         for number in range(_BROKERS):
@@ -138,6 +142,7 @@ class Brokers:
             return
         if topic in self._lives:
             self._lives[topic] += 1
+            self.reborn_at_s[self.place(topic, 0)[0]] = self._schedule.now
         else:
             self._lives[topic] = 0
         self._topics[topic] = []
@@ -158,6 +163,7 @@ class Brokers:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and all that is in it."""
         for log in self._topics.pop(topic, []):
+            self._record("log_start", log.place, log.end)
             self._answer_all(log)
         self._controller.drop(znodes.topic_path(topic))
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from zkconsumer.testing.simulation.actor import MemberSpec
 
-__all__ = ["Plan", "Step", "format_plan", "parse_plan"]
+__all__ = ["GROUP", "Plan", "Step", "format_plan", "parse_plan"]
+
+GROUP: Final = "g"
+"""The name of the group in every simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +26,25 @@ class Step:
     Attributes:
         at_s: when, from the beginning of the run.
         kind: what, see `zkconsumer.testing.simulation.faults.KINDS`.
-        target: to whom: a member's name, a topic, or the number of a server.
-        for_s: how long, where that means something.
-        number: a partition, an offset, a count: what the kind makes of it.
+        target: to whom: a member's name or a topic.
+        number: of a partition, or of a server.
+        for_s: how long.
+        amount: how many, how much: what the kind makes of it.
         word: a variant of the kind.
     """
 
     at_s: float
     kind: str
     target: str = ""
-    for_s: float = 0.0
     number: int = 0
+    for_s: float = 0.0
+    amount: int = 0
     word: str = ""
 
     def __str__(self) -> str:
-        parts = [self.kind, self.target, self.word, f"#{self.number}" if self.number else "",
-                 f"for {self.for_s:g} s" if self.for_s else ""]
-        return f"{self.at_s:9.4f} {' '.join(part for part in parts if part)}"
+        parts = [self.kind, self.target, f"number {self.number}" if self.number else "", self.word,
+                 f"by {self.amount}" if self.amount else "", f"for {self.for_s:g} s" if self.for_s else ""]
+        return f"{self.at_s:.3f} {' '.join(part for part in parts if part)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
 |---|---|
 | owner node created by a member | `claimed` |
 | owner node deleted, or written by another than its owner | `owner_gone`; who did it stands in `id` |
-| offset node written | `offset_node` with the writer; of a member `commit`, too |
+| offset node written | `offset_node` with the writer; of a member `commit`, too; -1 for none that can be read |
 | a node of one member deleted or set by another member | `touched` |
 
 Who did it: "expired", "closed", "ended" (its session: by its time-out, in order, from outside), "released", "hand",
@@ -14,17 +14,16 @@ or the id of the member.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from zkconsumer.testing.history import Place
+from zkconsumer.testing.history_checks import HAND
 from zkconsumer.testing.simulation.tree import Change, ChangeKind
 from zkconsumer.testing.simulation.zookeeper_connection import Record
 
-__all__ = ["HAND", "TreeWatch"]
-
-HAND: Final = "hand"
+__all__ = ["TreeWatch"]
 
 
 class _Holder(NamedTuple):
@@ -134,14 +133,14 @@ class TreeWatch:
 
     def _offset_written(self, change: Change, record: Record) -> None:
         place = self._place_of(change.path, self._offsets)
-        if place is None or change.kind is ChangeKind.DELETED:
+        if place is None:
             return
         try:
-            offset = znodes.parse_offset(change.path, change.data)
+            offset = -1 if change.kind is ChangeKind.DELETED else znodes.parse_offset(change.path, change.data)
         except UnreadableNode:
-            return
+            offset = -1
         writer = self._member_of(record.session_id)
-        self._write("offset_node", writer, place, offset, "")
+        self._write("offset_node", writer, place, offset, "" if writer else HAND)
         if writer:
             self._write("commit", writer, place, offset, "")
 

@@ -13,25 +13,30 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_checks import HAND, NS, Trouble
+from zkconsumer.testing.simulation import faults
 from zkconsumer.testing.simulation.actor import Actor, MemberSpec, Surroundings
 from zkconsumer.testing.simulation.brokers import Brokers
 from zkconsumer.testing.simulation.controller import Controller
 from zkconsumer.testing.simulation.member import OurMember
-from zkconsumer.testing.simulation.plan import Plan
+from zkconsumer.testing.simulation.plan import GROUP, Plan, Step
 from zkconsumer.testing.simulation.port import PortSettings, SimulatedPort
 from zkconsumer.testing.simulation.process import Process
 from zkconsumer.testing.simulation.schedule import Schedule
+from zkconsumer.testing.simulation.trace import Trace
 from zkconsumer.testing.simulation.tree_watch import TreeWatch
 from zkconsumer.testing.simulation.watched_port import WatchedPort
 from zkconsumer.testing.simulation.zookeeper import SimulatedZooKeeper
 from zkconsumer.testing.simulation.zookeeper_connection import Record
 from zkconsumer.testing.simulation.zookeeper_ensemble import ZooKeeperSettings
 
-__all__ = ["GROUP", "Inhabitant", "World"]
+__all__ = ["Inhabitant", "World"]
 
-GROUP: Final = "g"
 _SETTLE_S: Final = 2.0
 _RESTART_S: Final = 1.0
+_HAND_AGAIN_S: Final = 0.2
+_RECOVERY_S: Final = 3.0
+"""After a fault, until commits go through again."""
 _WALL_CLOCK_MS: Final = 1_400_000_000_000
 
 ActorBuilder = Callable[[MemberSpec, Surroundings], Actor]
@@ -63,6 +68,7 @@ class Inhabitant:
     watched: WatchedPort
     actor: Actor
     wall_clock: WallClock
+    started_s: float
 
     @property
     def is_well(self) -> bool:
@@ -101,6 +107,15 @@ class World:
         self.tree = TreeWatch(GROUP, self.member_of, self.brokers.place, self._tree_event, self._end_of)
         self.zookeeper.observe(self._observe)
         self._produces = True
+        self._delivered: dict[Place, int] = {}
+        self.troubles: list[Trouble] = []
+        self.blind_spots: list[Trouble] = []
+        self._undos: dict[int, Callable[[], None]] = {}
+        self._undo_serial = 0
+        self.done_kinds: dict[str, int] = {}
+        self._is_healed = False
+        self.listener: Trace | None = None
+        self._watch: list[object] | None = None
         self._incarnations: dict[str, int] = {}
 
     def rng(self, name: str) -> random.Random:
@@ -109,11 +124,21 @@ class World:
 
     # -- the history ------------------------------------------------------------------------------------------------
 
+    @property
+    def now_ns(self) -> int:
+        """The present moment, as events tell it."""
+        return int(self.schedule.now * NS)
+
     def write(
         self, kind: str, member: str = "", place: Place = ("", -1), offset: int = -1, message_id: str = ""
     ) -> None:
         """Append an event at the present moment."""
-        self.history.append(Event(int(self.schedule.now * 1e9), kind, member, place[0], place[1], offset, message_id))
+        if kind == "deliver":
+            self._delivered[place] = max(self._delivered.get(place, 0), offset + 1)
+        event = Event(self.now_ns, kind, member, place[0], place[1], offset, message_id)
+        self.history.append(event)
+        if self.listener is not None:
+            self.listener.event(event)
 
     def _broker_event(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
         self.write(kind, "", place, offset, message_id)
@@ -155,13 +180,16 @@ class World:
         self._names[port] = label
         wall_clock = WallClock(self.schedule)
         watched = WatchedPort(label, port, self.schedule)
+        if self.listener is not None:
+            watched.tell = self.listener.tell
 
         def record(kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = "") -> None:
             self.write(kind, label, place, offset, message_id)
 
         surroundings = Surroundings(GROUP, process, watched, self.brokers, rng, record, wall_clock)
         actor = self._builders[spec.kind](spec, surroundings)
-        self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock)
+        self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock,
+                                             self.schedule.now)
         actor.start()
 
     def living(self, name: str) -> Inhabitant | None:
@@ -182,14 +210,91 @@ class World:
             inhabitant.process.kill()
 
     def _watch_over(self) -> None:
-        """What a supervisor does: a process whose member has left ends; one whose member failed is started again."""
+        """What a supervisor does: a process whose member has left ends; one whose member failed is started again.
+
+        When everything is healed and nobody is left, one comes back.
+        """
         for each in list(self.all_living()):
             if each.actor.has_ended and not each.process.is_paused:
                 failed = getattr(each.actor, "has_left", True) is False
                 self.kill(each)
                 if failed:
                     self.schedule.after(_RESTART_S, self.join, each.spec.name)
-        self.schedule.after(0.5, self._watch_over)
+        if self._is_healed and not any(True for _ in self.all_living()):
+            self.join(self.plan.members[0].name)
+        self.schedule.cancel(self._watch)
+        self._watch = self.schedule.after(0.5, self._watch_over)
+
+    # -- what faults do -----------------------------------------------------------------------------------------------
+
+    def do(self, step: Step) -> None:
+        """Do a step of the plan."""
+        if self.listener is not None:
+            self.listener.step(step)
+        self.done_kinds[step.kind] = self.done_kinds.get(step.kind, 0) + 1
+        faults.do(self, step)
+
+    def trouble(self, for_s: float, member: str = "") -> None:
+        """Note that commits of a member, or of all, may fail for so long."""
+        self.troubles.append(Trouble(self.now_ns, self.now_ns + int((for_s + _RECOVERY_S) * NS), member))
+
+    def cut_off(self, for_s: float) -> None:
+        """Note that servers may answer for so long, and until the sync limit, what is no longer true."""
+        settings = self.zookeeper.settings
+        limit_s = for_s + settings.sync_limit * settings.tick_s
+        self.blind_spots.append(Trouble(self.now_ns, self.now_ns + int((limit_s + _RECOVERY_S) * NS)))
+
+    def undo_later(self, after_s: float, undo: Callable[[], None]) -> None:
+        """Call `undo` after so long, or when everything is healed; once."""
+        self._undo_serial += 1
+        serial = self._undo_serial
+        self._undos[serial] = undo
+        self.schedule.after(after_s, self._undo, serial)
+
+    def _undo(self, serial: int) -> None:
+        undo = self._undos.pop(serial, None)
+        if undo is not None:
+            undo()
+
+    def heal(self) -> None:
+        """Undo everything that is not undone yet, and let nothing more go wrong."""
+        for serial in list(self._undos):
+            self._undo(serial)
+        for each in self.inhabitants.values():
+            mishaps = each.port.mishaps
+            mishaps.lose_reply = mishaps.lose_request = mishaps.late_watch = None
+        self._is_healed = True
+        self._watch_over()
+
+    def end_session(self, inhabitant: Inhabitant) -> None:
+        """End a member's session from outside."""
+        session_id = inhabitant.port.session_id
+        if session_id:
+            self.ended_from_outside.add(session_id)
+            if not self.zookeeper.end_session(session_id):
+                self.ended_from_outside.discard(session_id)
+
+    def by_hand(self, call: Callable[[], object]) -> bool:
+        """Whether a hand could write now."""
+        try:
+            call()
+        except RuntimeError:  # ZooKeeper takes no writes
+            return False
+        return True
+
+    def by_hand_surely(self, call: Callable[[], object]) -> None:
+        """Write by hand, again and again until it is done."""
+        if not self.by_hand(call):
+            self.schedule.after(_HAND_AGAIN_S, self.by_hand_surely, call)
+
+    def wipe(self) -> None:
+        """Lose all of ZooKeeper's data."""
+        self.tree.wiped()
+        for topic, count in self.brokers.topics.items():
+            for number in range(count):
+                self.write("offset_node", "", self.brokers.place(topic, number), -1, HAND)
+        self.zookeeper.wipe()
+        self.trouble(_RECOVERY_S)
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
@@ -204,9 +309,16 @@ class World:
             wait_s /= len(places)
         self.schedule.after(wait_s * rng.uniform(0.2, 1.8), self._produce, rng)
 
-    def stop_producing(self) -> None:
-        """Let no more messages come."""
+    def finish_producing(self) -> None:
+        """Let one last message come to each partition, and no more."""
         self._produces = False
+        for topic, count in self.brokers.topics.items():
+            for number in range(count):
+                self.brokers.produce(topic, number)
+
+    def delivered_to(self, place: Place) -> int:
+        """The offset behind the last message that was delivered to anybody."""
+        return self._delivered.get(place, 0)
 
     # -- the beginning ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,79 @@
+"""Verdicts on a group's nodes: who should own what, who touched what is another's, and how much was asked. Pure.
+
+Each check returns findings, as those of `zkconsumer.testing.history_checks` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
+from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
+from rebalance.subscription import Subscription
+from rebalance.znodes import parse_registration
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_checks import Finding, Limits
+
+__all__ = ["find_touched", "find_wrong_owners", "rightful_owners"]
+
+
+def rightful_owners(
+    registrations: Mapping[str, bytes], topics: Mapping[str, Sequence[int]], strategy: Strategy
+) -> dict[Place, str]:
+    """(topic, partition) -> thread id, as the assignment rule says for these nodes.
+
+    Registrations that cannot be read count as none.
+
+    Raises:
+        UnequalSubscriptions: roundrobin deals nothing in this group.
+    """
+    members: dict[str, Subscription] = {}
+    for name, data in registrations.items():
+        try:
+            members[name] = Subscription.from_registration(parse_registration(data, f"ids/{name}"))
+        except (UnreadableNode, UnsupportedFilter):
+            continue
+    nodes = {topic: TopicNode(tuple(partitions)) for topic, partitions in topics.items()}
+    owners: dict[Place, str] = {}
+    for name, subscription in members.items():
+        mine = {topic: nodes[topic] for topic in subscription.topics(nodes) if topic in nodes}
+        assignment = assign(GroupSnapshot(members, mine, frozenset(nodes)), name, subscription, strategy)
+        if assignment.frozen is not None:
+            raise UnequalSubscriptions({})
+        owners.update({(topic, int(number)): thread for (topic, number), thread in assignment.mine.items()})
+    return owners
+
+
+def find_wrong_owners(
+    registrations: Mapping[str, bytes],
+    topics: Mapping[str, Sequence[int]],
+    owners: Mapping[Place, str],
+    strategy: Strategy,
+) -> list[Finding]:
+    """Owner nodes that are missing, too many, or another's than the rule says.
+
+    Args:
+        registrations: name -> data, all that stand in `ids`.
+        topics: topic -> partitions.
+        owners: (topic, partition) -> data of the owner node.
+    """
+    try:
+        rightful = rightful_owners(registrations, topics, strategy)
+    except UnequalSubscriptions:
+        return []  # everybody keeps what he has
+    findings = []
+    for place in sorted(rightful.keys() | owners.keys()):
+        should, does = rightful.get(place), owners.get(place)
+        if should != does:
+            sentence = f"{place[0]}/{place[1]} is owned by {does or 'nobody'}, {should or 'nobody'} should own it"
+            findings.append(Finding("wrong owner", sentence))
+    return findings
+
+
+def find_touched(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Nodes of one member that another one deleted or wrote."""
+    return [
+        Finding("foreign node touched", f"{event.member} wrote or deleted a node of {event.id or 'somebody'}", (event,))
+        for event in events
+        if event.kind == "touched" and event.member not in limits.unfenced
+    ]

@@ -1,0 +1,247 @@
+"""Plans drawn from a seed. Pure.
+
+A profile says how likely each kind of step is; `everything` is the one that the long runs take, the others look at one
+side of the product and find what is wrong with it sooner.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from zkconsumer.testing.simulation.actor import MemberSpec
+from zkconsumer.testing.simulation.faults import POISONS
+from zkconsumer.testing.simulation.plan import Plan, Step
+
+__all__ = ["PROFILES", "Profile", "draw_plan"]
+
+MEMBERS: Final = ("ours", "java", "mixed")
+
+_EVERYTHING: Final[Mapping[str, float]] = {
+    "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "wall clock": 0.5,
+    "end session": 4, "stall": 4, "cut": 4, "old requests": 3, "late watch": 3, "lost reply": 4, "lost request": 2,
+    "outage": 1.5, "stop server": 1.5, "freeze": 1.5, "isolate": 1.5, "lag": 1.5, "wipe": 0.3,
+    "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1,
+    "owner deleted": 1.5, "owner replaced": 1, "offset set": 1.5, "unregistered": 1.5, "poison": 1.5,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a plan is drawn from.
+
+    Attributes:
+        weights: kind of step -> how likely, against each other.
+        steps: fewest and most steps, the first joins left out.
+        members: fewest and most members.
+        servers: numbers of ZooKeeper servers, all alike likely.
+        settings: of every member, where they are not to be drawn.
+    """
+
+    weights: Mapping[str, float]
+    steps: tuple[int, int] = (2, 14)
+    members: tuple[int, int] = (1, 4)
+    servers: tuple[int, ...] = (1, 3)
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+def _some(*kinds: str) -> Mapping[str, float]:
+    return dict.fromkeys(kinds, 1.0)
+
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "everything": Profile(_EVERYTHING),
+    "membership": Profile(_some("join", "leave", "crash"), steps=(3, 12), servers=(1,)),
+    "sessions": Profile(_some("join", "pause", "end session", "stall", "cut", "old requests", "lost reply")),
+    "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
+    "topics": Profile(_some("join", "leave", "grow", "create topic", "delete topic", "leader", "retention")),
+    "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
+}
+
+
+def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = None) -> Plan:
+    """The plan of a seed.
+
+    Args:
+        kinds: "ours", "java" or "mixed" members.
+
+    Raises:
+        ValueError: another word for `kinds`.
+    """
+    if kinds not in MEMBERS:
+        raise ValueError(f"members are {', '.join(MEMBERS)}, not {kinds!r}")
+    return _Drawing(random.Random(f"{seed}/plan"), kinds, profile or PROFILES["everything"]).plan()
+
+
+class _Drawing:
+    """The dice, and what was drawn so far."""
+
+    def __init__(self, rng: random.Random, kinds: str, profile: Profile) -> None:
+        self._rng = rng
+        self._kinds = kinds
+        self._profile = profile
+        self._faults_s = rng.uniform(8.0, 25.0)
+        self._session_s = rng.choice((4.0, 6.0, 6.0, 10.0))
+        self._message_every_s = round(rng.uniform(0.15, 0.6), 3)
+        self._names: list[str] = []
+        self._topics: list[tuple[str, int]] = []
+
+    def plan(self) -> Plan:
+        rng = self._rng
+        topics = rng.choice((1, 1, 2))
+        self._topics = [("t" if number == 0 else f"t{number}", rng.randint(1, 4)) for number in range(topics)]
+        members = tuple(self._members())
+        self._names = [member.name for member in members]
+        steps = [Step(self._round(rng.uniform(0.0, 2.0)), "join", member.name) for member in members
+                 if rng.random() < 0.7 or member is members[0]]
+        steps += [self._step() for _ in range(rng.randint(*self._profile.steps))]
+        return Plan(
+            members=members,
+            topics=tuple(self._topics),
+            steps=tuple(sorted(steps, key=lambda step: step.at_s)),
+            servers=rng.choice(self._profile.servers),
+            tick_s=rng.choice((0.5, 1.0, 2.0)),
+            message_every_s=self._message_every_s,
+            faults_s=self._round(self._faults_s),
+        )
+
+    @staticmethod
+    def _round(time_s: float) -> float:
+        return round(time_s, 4)
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def _members(self) -> list[MemberSpec]:
+        rng = self._rng
+        count = rng.randint(*self._profile.members)
+        # One stream alone must be able to catch up with everything.
+        gap_s = self._message_every_s / sum(partitions for _, partitions in self._topics)
+        is_roundrobin = rng.random() < 0.2
+        by_filter = rng.random()
+        found = []
+        for number in range(count):
+            name = "abcdefgh"[number]
+            kind = self._kind(number)
+            values: dict[str, object] = {
+                "topics": tuple((topic, 1) for topic, _ in self._topics),
+                "session_s": self._session_s,
+                "auto_commit_s": rng.choice((0.5, 1.0, 2.0)),
+                "work_s": round(gap_s * rng.choice((0.1, 0.4, 0.8)), 4),
+                "strategy": "roundrobin" if is_roundrobin else "range",
+            }
+            if is_roundrobin:
+                pass  # all members alike, or nothing is dealt
+            elif by_filter < 0.2 or (by_filter < 0.3 and number % 2):
+                values |= {"topics": (), "whitelist": "t.*", "streams": rng.randint(1, 2)}
+            else:
+                wanted = [topic for topic, _ in self._topics if rng.random() < 0.8] or [self._topics[0][0]]
+                values["topics"] = tuple((topic, rng.choice((1, 1, 2, 3))) for topic in wanted)
+            if kind == "ours":
+                values |= self._own_settings()
+            found.append(MemberSpec(name, kind, **{**values, **self._profile.settings}))  # type: ignore[arg-type]
+        return found
+
+    def _kind(self, number: int) -> str:
+        if self._kinds == "mixed":
+            return ("ours", "java")[number] if number < 2 else self._rng.choice(("ours", "java"))
+        return self._kinds
+
+    def _own_settings(self) -> dict[str, object]:
+        rng = self._rng
+        values: dict[str, object] = {"drain_s": rng.choice((0.5, 3.0))}
+        if rng.random() < 0.2:
+            values |= {"auto_commit_s": 0.0, "commit_every": rng.randint(1, 6)}
+        if rng.random() < 0.15:
+            values["max_processing_s"] = rng.choice((2.0, 4.0))
+        return values
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _step(self) -> Step:
+        rng = self._rng
+        kinds = list(self._profile.weights)
+        kind = rng.choices(kinds, [self._profile.weights[each] for each in kinds])[0]
+        at_s = self._round(rng.uniform(1.0, self._faults_s))
+        return self._DRAWN.get(kind, _Drawing._on_member)(self, at_s, kind)
+
+    def _some_s(self) -> float:
+        """How long something lasts: shorter than, about as long as, or longer than a session."""
+        return self._round(self._rng.choice((0.3, 1.0, 1.0, 2.5)) * self._session_s * self._rng.uniform(0.1, 1.0))
+
+    def _on_member(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s())
+
+    def _at_once(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names))
+
+    def _crash(self, at_s: float, kind: str) -> Step:
+        comes_back = self._rng.random() < 0.5
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s() if comes_back else 0.0)
+
+    def _slow(self, at_s: float, kind: str) -> Step:
+        work_ms = self._rng.randint(100, 2000)
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), amount=work_ms)
+
+    def _clock(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), amount=self._rng.choice((-3600, 3600, 10**9)))
+
+    def _answers(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(),
+                    word=self._rng.choice(("", "", "answers")))
+
+    def _lost(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), word=self._rng.choice(("", "create", "set", "delete")))
+
+    def _on_servers(self, at_s: float, kind: str) -> Step:
+        word = "all" if kind == "freeze" and self._rng.random() < 0.5 else ""
+        amount = self._rng.randint(100, 2000) if kind == "lag" else 0
+        return Step(at_s, kind, number=self._rng.randrange(3), for_s=self._some_s(), amount=amount, word=word)
+
+    def _topic(self) -> tuple[str, int]:
+        return self._rng.choice(self._topics)
+
+    def _grow(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._topic()[0], amount=self._rng.randint(1, 2))
+
+    def _create(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, f"tnew{self._rng.randint(0, 1)}", amount=self._rng.randint(1, 2))
+
+    def _delete(self, at_s: float, kind: str) -> Step:
+        comes_back = self._rng.random() < 0.7
+        return Step(at_s, kind, self._topic()[0], for_s=self._some_s() if comes_back else 0.0,
+                    word=self._rng.choice(("", "offsets")))
+
+    def _on_partition(self, at_s: float, kind: str) -> Step:
+        topic, count = self._topic()
+        word = self._rng.choice(("", "ephemeral")) if kind == "owner replaced" else ""
+        for_s = 0.0 if kind == "owner deleted" else self._some_s()
+        return Step(at_s, kind, topic, self._rng.randrange(count), for_s, word=word)
+
+    def _retention(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._topic()[0], amount=self._rng.choice((30, 80, 100)))
+
+    def _offset(self, at_s: float, kind: str) -> Step:
+        topic, count = self._topic()
+        number = self._rng.randrange(count)
+        word = self._rng.choice(("lower", "higher", "beyond", "garbage", "deleted"))
+        few = self._rng.randint(1, 10)
+        amount = {"lower": -few, "higher": few, "beyond": 100_000}.get(word, 0)
+        return Step(at_s, kind, topic, number, amount=amount, word=word)
+
+    def _poison(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, number=self._rng.randint(0, 1), for_s=self._some_s(),
+                    word=self._rng.choice(list(POISONS)))
+
+    def _untargeted(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind)
+
+    _DRAWN: Final[Mapping[str, Callable[[_Drawing, float, str], Step]]] = {
+        "join": _at_once, "leave": _at_once, "crash": _crash, "slow": _slow, "wall clock": _clock,
+        "end session": _at_once, "stall": _answers, "lost reply": _lost, "lost request": _lost,
+        "outage": _on_servers, "stop server": _on_servers, "freeze": _on_servers, "isolate": _on_servers,
+        "lag": _on_servers, "wipe": _untargeted, "grow": _grow, "create topic": _create, "delete topic": _delete,
+        "leader": _on_partition, "retention": _retention, "owner deleted": _on_partition,
+        "owner replaced": _on_partition, "offset set": _offset, "unregistered": _at_once, "poison": _poison,
+    }  # fmt: skip

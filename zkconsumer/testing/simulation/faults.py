@@ -1,0 +1,334 @@
+"""What can happen to a simulated group, by the word that a plan uses for it.
+
+Each fault does something now and, if it lasts, leaves behind how it is undone; what is healed at the end is whatever
+is not undone by then. One that finds nothing to act on (a member that is not there, a ZooKeeper that takes no writes)
+does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from rebalance import znodes
+from rebalance.requests import Create, Delete, Multi, Request, SetData
+from zkconsumer.testing.simulation.pipe import Latency
+from zkconsumer.testing.simulation.plan import GROUP, Step
+
+if TYPE_CHECKING:
+    from zkconsumer.testing.simulation.world import World
+
+__all__ = ["KINDS", "POISONS", "do"]
+
+POISONS: Final[Mapping[str, bytes]] = {
+    "empty": b"",
+    "null": b"null",
+    "braces": b"{}",
+    "no json": b"topic1",
+    "text counts": b'{"version":1,"subscription":{"t":"2"},"pattern":"static","timestamp":"1"}',
+    "no utf-8": b"\xff\xfe{",
+    "foreign filter": b'{"version":1,"subscription":{"t[[a-z]&&[def]]":1},"pattern":"white_list","timestamp":"1"}',
+    "ghost": b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}',
+}
+"""Registrations that nobody stands behind."""
+
+_OPERATIONS: Final[Mapping[str, type]] = {"create": Create, "set": SetData, "delete": Delete}
+
+Fault = Callable[["World", Step], None]
+
+
+def do(world: World, step: Step) -> None:
+    """Do a step now."""
+    KINDS[step.kind](world, step)
+
+
+# -- members ---------------------------------------------------------------------------------------------------------
+
+
+def _join(world: World, step: Step) -> None:
+    world.join(step.target)
+
+
+def _leave(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None and member.is_well:
+        member.actor.leave()
+
+
+def _crash(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None:
+        world.kill(member)
+        if step.for_s:
+            world.undo_later(step.for_s, lambda: world.join(step.target))
+
+
+def _pause(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None:
+        member.process.pause()
+        world.trouble(step.for_s, member.name)
+        world.undo_later(step.for_s, member.process.resume)
+
+
+def _slow(world: World, step: Step) -> None:
+    """The application takes so many milliseconds for each message, for a while."""
+    member = world.living(step.target)
+    if member is not None and member.is_well:
+        member.actor.slow_down(step.amount / 1000, world.schedule.now + step.for_s)
+
+
+def _stuck(world: World, step: Step) -> None:
+    """The application does not come back from its next message for long."""
+    member = world.living(step.target)
+    if member is not None and member.is_well:
+        member.actor.slow_down(step.for_s, world.schedule.now + 0.5)
+
+
+def _wall_clock(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None:
+        member.wall_clock.jump_s += step.amount
+
+
+# -- sessions and links ----------------------------------------------------------------------------------------------
+
+
+def _end_session(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None:
+        world.end_session(member)
+
+
+def _stall(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None:
+        world.zookeeper.stall(member.port, answers_only=step.word == "answers")
+        world.trouble(step.for_s, member.name)
+        world.undo_later(step.for_s, lambda: world.zookeeper.heal(member.port))
+
+
+def _cut(world: World, step: Step) -> None:
+    """Connections break, and none is made for a while."""
+    member = world.living(step.target)
+    if member is not None:
+        world.zookeeper.cut(member.port)
+        world.trouble(step.for_s, member.name)
+        world.undo_later(step.for_s, lambda: world.zookeeper.heal(member.port))
+
+
+def _old_requests(world: World, step: Step) -> None:
+    """What is asked now waits, and goes out under another session than it was asked under."""
+    member = world.living(step.target)
+    if member is not None:
+        _cut(world, step)
+        world.end_session(member)
+
+
+def _late_watch(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None:
+        world.zookeeper.delay_watch(member.port, step.for_s)
+        world.trouble(step.for_s, member.name)
+
+
+def _matching(word: str) -> Callable[[Request], bool]:
+    kind = _OPERATIONS.get(word)
+
+    def matches(request: Request) -> bool:
+        parts = request.operations if isinstance(request, Multi) else (request,)
+        return kind is None or any(isinstance(part, kind) for part in parts)
+
+    return matches
+
+
+def _lost_reply(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None:
+        world.zookeeper.lose_reply(member.port, _matching(step.word))
+        world.trouble(step.for_s, member.name)
+
+
+def _lost_request(world: World, step: Step) -> None:
+    member = world.living(step.target)
+    if member is not None:
+        world.zookeeper.lose_request(member.port, _matching(step.word))
+        world.trouble(step.for_s, member.name)
+
+
+# -- ZooKeeper -------------------------------------------------------------------------------------------------------
+
+
+def _server(world: World, step: Step) -> int:
+    return step.number % world.plan.servers
+
+
+def _outage(world: World, step: Step) -> None:
+    world.zookeeper.outage()
+    world.trouble(step.for_s)
+    world.undo_later(step.for_s, world.zookeeper.restore)
+
+
+def _stop_server(world: World, step: Step) -> None:
+    server = _server(world, step)
+    world.zookeeper.stop(server)
+    world.trouble(step.for_s)
+    world.undo_later(step.for_s, lambda: world.zookeeper.start(server))
+
+
+def _freeze(world: World, step: Step) -> None:
+    """A server, or with the word `all` each, is stopped without being ended."""
+    servers = range(world.plan.servers) if step.word == "all" else (_server(world, step),)
+    for server in servers:
+        world.zookeeper.freeze(server)
+        world.undo_later(step.for_s, lambda server=server: world.zookeeper.thaw(server))  # type: ignore[misc]
+    world.trouble(step.for_s)
+    world.cut_off(step.for_s)
+
+
+def _isolate(world: World, step: Step) -> None:
+    """A server hears nothing of the others; its clients go on asking it."""
+    if world.plan.servers > 1:
+        server = _server(world, step)
+        world.zookeeper.isolate(server)
+        world.trouble(step.for_s)
+        world.cut_off(step.for_s)
+        world.undo_later(step.for_s, lambda: world.zookeeper.rejoin(server))
+
+
+def _lag(world: World, step: Step) -> None:
+    """A server hears late of what is written."""
+    server = _server(world, step)
+    world.zookeeper.lag(server, Latency(0.0, step.amount / 1000))
+    world.trouble(step.for_s)
+    world.undo_later(step.for_s, lambda: world.zookeeper.lag(server, world.zookeeper.settings.peer_latency))
+
+
+def _wipe(world: World, step: Step) -> None:
+    world.wipe()
+
+
+# -- brokers ---------------------------------------------------------------------------------------------------------
+
+
+def _grow(world: World, step: Step) -> None:
+    world.brokers.add_partitions(step.target, max(1, step.amount))
+
+
+def _create_topic(world: World, step: Step) -> None:
+    world.brokers.create_topic(step.target, max(1, step.amount))
+
+
+def _delete_topic(world: World, step: Step) -> None:
+    """With a duration it is created again after it; with the word `offsets` the group's offsets go, too."""
+    topic = step.target
+    partitions = world.brokers.topics.get(topic)
+    if partitions is None:
+        return
+    world.brokers.delete_topic(topic)
+    if step.word == "offsets":
+        world.by_hand(lambda: world.zookeeper.delete(znodes.offsets_path(GROUP, topic), recursive=True))
+    if step.for_s:
+        world.undo_later(step.for_s, lambda: world.brokers.create_topic(topic, partitions))
+
+
+def _leader(world: World, step: Step) -> None:
+    """A partition has no leader for a while, then another one."""
+    before = world.brokers.leader(step.target, step.number)
+    if before is not None:
+        world.brokers.set_leader(step.target, step.number, None)
+        world.undo_later(step.for_s, lambda: world.brokers.set_leader(step.target, step.number, 1 - before))
+
+
+def _retention(world: World, step: Step) -> None:
+    """So many percent of the log of every partition of a topic are dropped."""
+    for partition in range(world.brokers.topics.get(step.target, 0)):
+        ends = world.brokers.ends(step.target, partition)
+        if ends is not None:
+            first, end = ends
+            world.brokers.trim(step.target, partition, first + (end - first) * step.amount // 100)
+
+
+# -- hands in the tree -----------------------------------------------------------------------------------------------
+
+
+def _owner_deleted(world: World, step: Step) -> None:
+    world.by_hand(lambda: world.zookeeper.delete(znodes.owner_path(GROUP, step.target, step.number)))
+
+
+def _owner_replaced(world: World, step: Step) -> None:
+    """Somebody else's node stands where the owner's was: for good, or (`ephemeral`) as long as its session."""
+    path = znodes.owner_path(GROUP, step.target, step.number)
+    owner = world.controller_port.session_id if step.word == "ephemeral" else 0
+
+    def replace() -> None:
+        world.zookeeper.delete(path)
+        world.zookeeper.create(path, b"g_stranger-0", owner=owner, parents=True)
+
+    def remove() -> None:
+        found = world.zookeeper.read(path)
+        if found is not None and found[0] == b"g_stranger-0":
+            world.zookeeper.delete(path)
+
+    if world.by_hand(replace):
+        world.undo_later(step.for_s, lambda: world.by_hand_surely(remove))
+
+
+def _offset_set(world: World, step: Step) -> None:
+    """A stored offset is moved by so many, or (`garbage`, `deleted`) spoilt."""
+    path = znodes.offset_path(GROUP, step.target, step.number)
+    found = world.zookeeper.read(path)
+    if found is None:
+        return
+    if step.word == "deleted":
+        world.by_hand(lambda: world.zookeeper.delete(path))
+    elif step.word == "garbage":
+        world.by_hand(lambda: world.zookeeper.set_data(path, b"not an offset"))
+    elif found[0].isdigit():
+        moved = b"%d" % max(0, int(found[0]) + step.amount)
+        world.by_hand(lambda: world.zookeeper.set_data(path, moved))
+
+
+def _unregistered(world: World, step: Step) -> None:
+    world.by_hand(lambda: world.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
+
+
+def _poison(world: World, step: Step) -> None:
+    path = znodes.registration_path(GROUP, f"{GROUP}_poison{step.number}")
+    if world.by_hand(lambda: world.zookeeper.create(path, POISONS[step.word], parents=True)):
+        world.undo_later(step.for_s, lambda: world.by_hand_surely(lambda: world.zookeeper.delete(path)))
+
+
+KINDS: Final[Mapping[str, Fault]] = {
+    "join": _join,
+    "leave": _leave,
+    "crash": _crash,
+    "pause": _pause,
+    "slow": _slow,
+    "stuck": _stuck,
+    "wall clock": _wall_clock,
+    "end session": _end_session,
+    "stall": _stall,
+    "cut": _cut,
+    "old requests": _old_requests,
+    "late watch": _late_watch,
+    "lost reply": _lost_reply,
+    "lost request": _lost_request,
+    "outage": _outage,
+    "stop server": _stop_server,
+    "freeze": _freeze,
+    "isolate": _isolate,
+    "lag": _lag,
+    "wipe": _wipe,
+    "grow": _grow,
+    "create topic": _create_topic,
+    "delete topic": _delete_topic,
+    "leader": _leader,
+    "retention": _retention,
+    "owner deleted": _owner_deleted,
+    "owner replaced": _owner_replaced,
+    "offset set": _offset_set,
+    "unregistered": _unregistered,
+    "poison": _poison,
+}
+"""All kinds of steps."""

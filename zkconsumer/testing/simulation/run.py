@@ -1,0 +1,232 @@
+"""One run of a plan, from the first member to the verdict."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from rebalance import znodes
+from rebalance.snapshot import Strategy
+from zkconsumer.testing.group_checks import find_touched, find_wrong_owners
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_checks import Finding, Limits, check_history
+from zkconsumer.testing.simulation.plan import GROUP, Plan
+from zkconsumer.testing.simulation.schedule import SimulationStuck
+from zkconsumer.testing.simulation.trace import Trace, tree_lines
+from zkconsumer.testing.simulation.world import ActorBuilder, World
+
+__all__ = ["Run", "simulate", "trace_run"]
+
+CONVERGE_S: Final = 60.0
+"""Longest time, once everything is healed, until everybody has what he should."""
+CONSUME_S: Final = 30.0
+CALM_S: Final = 4.0
+_LOOK_S: Final = 0.25
+_MOST_STEPS: Final = 2_000_000
+
+
+@dataclass(slots=True)
+class Run:
+    """What came of one run.
+
+    Attributes:
+        healed_s, converged_s: when everything was healed, and when the group had its final table (None: never).
+        steps: events of the schedule.
+    """
+
+    plan: Plan
+    seed: int | str
+    findings: list[Finding]
+    history: list[Event]
+    healed_s: float
+    converged_s: float | None
+    steps: int
+
+
+def simulate(plan: Plan, seed: int | str, java: ActorBuilder | None = None) -> Run:
+    """Run a plan with the dice of a seed, and judge what happened."""
+    with _quiet():
+        return _Runner(World(plan, seed, java)).run()
+
+
+def trace_run(plan: Plan, seed: int | str, java: ActorBuilder | None = None) -> tuple[Run, list[str]]:
+    """The same run, and all that happened in it as lines of text, with the group's nodes at the end."""
+    world = World(plan, seed, java)
+    with Trace() as trace:
+        trace.listen(world)
+        run = _Runner(world).run()
+    return run, [*trace.lines, "", *tree_lines(world)]
+
+
+class _Runner:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.findings: list[Finding] = []
+        self.healed_s = 0.0
+        self.converged_s: float | None = None
+
+    def run(self) -> Run:
+        world = self.world
+        try:
+            self._play()
+        except SimulationStuck as error:
+            self._found("stuck", str(error))
+        self._judge()
+        return Run(world.plan, world.seed, self.findings, world.history, self.healed_s, self.converged_s,
+                   world.schedule.steps)
+
+    def _found(self, check: str, sentence: str) -> None:
+        self.findings.append(Finding(check, sentence))
+
+    # -- the three parts --------------------------------------------------------------------------------------------
+
+    def _play(self) -> None:
+        world = self.world
+        world.begin()
+        begin_s = world.schedule.now
+        for step in world.plan.steps:
+            world.schedule.at(begin_s + step.at_s, world.do, step)
+        self._run_until(begin_s + world.plan.faults_s)
+        world.heal()
+        self.healed_s = world.schedule.now
+        if not self._wait(self._is_converged, CONVERGE_S):
+            self._found("not converged", self._state())
+            return
+        self.converged_s = world.schedule.now
+        self._run_until(self.converged_s + 1.0)
+        world.finish_producing()
+        if not self._wait(self._is_consumed, CONSUME_S):
+            self._found("not consumed", self._state())
+            return
+        owners = self._owners()
+        self._run_until(world.schedule.now + CALM_S)
+        if self._owners() != owners:
+            self._found("not calm", f"owners went on changing from {owners} to {self._owners()}")
+
+    def _run_until(self, moment_s: float) -> None:
+        schedule = self.world.schedule
+        if schedule.steps > _MOST_STEPS:
+            raise SimulationStuck(f"{schedule.steps} events by {schedule.now:.1f} s")
+        schedule.run(moment_s)
+
+    def _wait(self, condition: Callable[[], bool], longest_s: float) -> bool:
+        deadline_s = self.world.schedule.now + longest_s
+        while not condition():
+            if self.world.schedule.now >= deadline_s:
+                return False
+            self._run_until(self.world.schedule.now + _LOOK_S)
+        return True
+
+    # -- how it stands ----------------------------------------------------------------------------------------------
+
+    def _is_converged(self) -> bool:
+        living = list(self.world.all_living())
+        if not living or not all(each.is_well and each.actor.is_at_rest for each in living):
+            return False
+        return not self._wrong_owners() and self._owned_by_members() == self._owners()
+
+    def _owned_by_members(self) -> dict[Place, str]:
+        return {place: thread for each in self.world.all_living() for place, thread in each.actor.owned().items()}
+
+    def _is_consumed(self) -> bool:
+        world = self.world
+        return all(
+            world.delivered_to(world.brokers.place(topic, number)) >= (world.brokers.ends(topic, number) or (0, 0))[1]
+            for topic, number in self._owners()
+        )
+
+    def _owners(self) -> dict[Place, str]:
+        zookeeper = self.world.zookeeper
+        found: dict[Place, str] = {}
+        root = f"{znodes.group_path(GROUP)}/owners"
+        for topic in zookeeper.children(root):
+            for name in zookeeper.children(f"{root}/{topic}"):
+                node = zookeeper.read(f"{root}/{topic}/{name}")
+                if node is not None and name.isdigit():
+                    found[topic, int(name)] = node[0].decode()
+        return found
+
+    def _wrong_owners(self) -> list[Finding]:
+        world = self.world
+        ids = znodes.ids_path(GROUP)
+        registrations = {}
+        for name in world.zookeeper.children(ids):
+            node = world.zookeeper.read(f"{ids}/{name}")
+            if node is not None:
+                registrations[name] = node[0]
+        topics = {topic: range(count) for topic, count in world.brokers.topics.items()}
+        return find_wrong_owners(registrations, topics, self._owners(), Strategy(world.plan.members[0].strategy))
+
+    def _state(self) -> str:
+        lines = [each.actor.describe() for each in self.world.all_living()]
+        lines += [f"{finding}" for finding in self._wrong_owners()]
+        return "; ".join(lines)
+
+    # -- the verdict ------------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        world = self.world
+        for each in world.inhabitants.values():
+            failure = getattr(each.actor, "failure", None)
+            if failure is not None:
+                lines = "".join(traceback.format_exception(failure))
+                self._found("failed", f"the coordinator of {each.name} failed: {lines}")
+        limits = self._limits()
+        self.findings += check_history(world.history, limits)
+        self.findings += find_touched(world.history, limits)
+
+    def _begins(self) -> dict[Place, int]:
+        """Where the group began with topics that were created anew.
+
+        A member that starts after that cannot know of the earlier life, and goes on from the stored offset.
+        """
+        world = self.world
+        first: dict[Place, Event] = {}
+        for event in world.history:
+            if event.kind == "assigned":
+                first.setdefault(event.place, event)
+        return {
+            place: event.offset
+            for place, event in first.items()
+            if world.inhabitants[event.member].started_s > world.brokers.reborn_at_s.get(place[0], float("inf"))
+        }
+
+    def _unread(self) -> dict[Place, int]:
+        """How far the partitions were read that nobody reads any more."""
+        world = self.world
+        owned = {world.brokers.place(*place) for place in self._owners()}
+        return {event.place: world.delivered_to(event.place)
+                for event in world.history if event.kind == "acked" and event.place not in owned}
+
+    def _limits(self) -> Limits:
+        world = self.world
+        members = world.plan.members
+        session_s = max(world.zookeeper.settings.granted_s(each.session_s) for each in members)
+        return Limits(
+            repeat_before_end_s=max(each.auto_commit_s for each in members) + 1.0,
+            zombie_slack_s=0.0,
+            begin=self._begins(),
+            end=self._unread(),
+            drain_s=min(each.drain_s for each in members) - 0.001,
+            told_late_s=session_s * 2 / 3 + 0.1,
+            troubles=world.troubles,
+            blind_spots=world.blind_spots,
+            by_hand=frozenset(name for name, each in world.inhabitants.items() if not each.spec.auto_commit_s),
+            unfenced=frozenset(name for name, each in world.inhabitants.items() if each.spec.kind != "ours"),
+            calm_ns=int(self.healed_s * 1e9),
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No log of the production code: thousands of runs would write millions of lines."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
