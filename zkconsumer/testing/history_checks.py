@@ -45,6 +45,7 @@ class Limits:
     told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
     troubles: when commits of a member, or of all, may have been impossible.
     blind_spots: when servers may have answered what was no longer true: deliveries without an owner node are no news.
+    reborn: topics that were created anew: who notices it late begins once more at their start.
     by_hand: members whose application commits: what they had not committed may come again.
     unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
     calm_ns: orphans are looked for from this moment on.
@@ -59,6 +60,7 @@ class Limits:
     told_late_s: float = 0.05
     troubles: Sequence[Trouble] = ()
     blind_spots: Sequence[Trouble] = ()
+    reborn: frozenset[str] = frozenset()
     by_hand: frozenset[str] = frozenset()
     unfenced: frozenset[str] = frozenset()
     calm_ns: int = 0
@@ -176,6 +178,7 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
             allowed = now is not owned and _explained(owned, before, limits)
             # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
             allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
+            allowed |= event.topic in limits.reborn and now is not owned and now.start_offset == 0
             allowed |= event.offset >= put_back.get(event.place, event.offset + 1)
             gap_s = (event.time_ns - before.time_ns) / NS
             sentence = f"offset {event.offset} of {_name(event.place)} came again after {gap_s:.3f} s"
@@ -189,7 +192,7 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
     ended_ns = owned.end_ns
     if ended_ns is None:
         return False
-    was_done = any(done.offset == before.offset for done in owned.done)
+    was_done = any(done.offset == before.offset and done.time_ns <= ended_ns for done in owned.done)
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
     if owned.graceful:
         if not was_done:
@@ -288,8 +291,13 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
 def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
     """Whether a delivery or commit after the end of the owner node is within what is promised."""
     if event.kind == "commit":
-        # The fence is the registration: with a living session a commit lands until the member hears of the deletion.
-        return late_s <= (limits.told_late_s if gone.id == HAND else 0.0 if gone.id else limits.zombie_slack_s)
+        if gone.id == HAND:
+            # The fence is the registration: with a living session commits land until the member hears of the deletion.
+            return late_s <= limits.told_late_s or any(
+                each.concerns(event.member) and each.begin_ns <= event.time_ns and each.end_ns >= gone.time_ns
+                for each in limits.troubles
+            )
+        return late_s <= (0.0 if gone.id else limits.zombie_slack_s)
     if late_s <= (limits.told_late_s if gone.id in (HAND, "ended") else limits.zombie_slack_s):
         return True
     return any(each.begin_ns <= event.time_ns <= each.end_ns for each in limits.blind_spots)
@@ -313,6 +321,8 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
             if event.offset >= 0:
                 last[event.place] = event
             is_ours = event.id != HAND and event.member not in limits.unfenced
+            if event.topic in limits.reborn and event.offset == 0:
+                continue
             if before is None or event.offset >= before.offset or not is_ours:
                 continue
             first, end = ends.get(event.place, (0, before.offset))

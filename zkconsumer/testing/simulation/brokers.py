@@ -116,6 +116,7 @@ class Brokers:
         self._controller = controller
         self._record = record
         self._topics: dict[str, list[_Log]] = {}
+        self._wanted: dict[str, int] = {}
         self._lives: dict[str, int] = {}
         self.reborn_at_s: dict[str, float] = {}
         for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/consumers"):
@@ -137,52 +138,56 @@ class Brokers:
         return (f"{topic}~{life}" if life else topic), partition
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic, or nothing if it is there."""
-        if topic in self._topics:
-            return
-        if topic in self._lives:
-            self._lives[topic] += 1
-            self.reborn_at_s[self.place(topic, 0)[0]] = self._schedule.now
-        else:
-            self._lives[topic] = 0
-        self._topics[topic] = []
-        self._grow(topic, partitions)
-        self._write_topic(topic)
-        self._controller.want(f"{znodes.topic_path(topic)}/partitions")
-        self._write_states(topic, 0)
+        """Create a topic, or nothing if it is there: first its nodes, then its logs."""
+        if topic not in self._wanted:
+            self._wanted[topic] = 0
+            self.add_partitions(topic, partitions)
 
     def add_partitions(self, topic: str, count: int) -> None:
         """Add partitions to a topic that exists."""
-        logs = self._topics.get(topic)
-        if logs:
-            before = len(logs)
-            self._grow(topic, count)
-            self._write_topic(topic)
-            self._write_states(topic, before)
+        before = self._wanted.get(topic)
+        if before is None:
+            return
+        self._wanted[topic] = before + count
+        self._write_topic(topic)
+        for number in range(before, before + count):
+            self._controller.want(f"{znodes.topic_path(topic)}/partitions/{number}")
+            self._write_state(topic, number, number % _BROKERS)
+        self._controller.when_written(lambda: self._grow(topic, before + count))
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic and all that is in it."""
-        for log in self._topics.pop(topic, []):
+    def _grow(self, topic: str, count: int) -> None:
+        if self._wanted.get(topic, 0) < count:
+            return  # deleted meanwhile
+        if topic not in self._topics:
+            self._topics[topic] = []
+            self._lives[topic] = self._lives.get(topic, -1) + 1
+            if self._lives[topic]:
+                self.reborn_at_s[self.place(topic, 0)[0]] = self._schedule.now
+        logs = self._topics[topic]
+        for number in range(len(logs), count):
+            logs.append(_Log(self.place(topic, number), number % _BROKERS))
+
+    def delete_topic(self, topic: str) -> bool:
+        """Whether a topic was there and is deleted, with all that is in it: first its logs, then its nodes.
+
+        Not while the controller cannot write: brokers delete what ZooKeeper tells them to.
+        """
+        if topic not in self._topics or not self._controller.is_idle:
+            return False
+        del self._wanted[topic]
+        for log in self._topics.pop(topic):
             self._record("log_start", log.place, log.end)
             self._answer_all(log)
         self._controller.drop(znodes.topic_path(topic))
-
-    def _grow(self, topic: str, count: int) -> None:
-        logs = self._topics[topic]
-        for number in range(len(logs), len(logs) + count):
-            logs.append(_Log(self.place(topic, number), number % _BROKERS))
+        return True
 
     def _write_topic(self, topic: str) -> None:
-        replicas = {str(number): [0, 1] for number in range(len(self._topics[topic]))}
-        self._controller.want(znodes.topic_path(topic), json.dumps({"version": 1, "partitions": replicas}).encode())
+        path = znodes.topic_path(topic)
+        replicas = {str(number): [0, 1] for number in range(self._wanted[topic])}
+        self._controller.want(path, json.dumps({"version": 1, "partitions": replicas}).encode())
+        self._controller.want(f"{path}/partitions")
 
-    def _write_states(self, topic: str, first: int) -> None:
-        for number in range(first, len(self._topics[topic])):
-            self._controller.want(f"{znodes.topic_path(topic)}/partitions/{number}")
-            self._write_state(topic, number)
-
-    def _write_state(self, topic: str, partition: int) -> None:
-        leader = self._topics[topic][partition].leader
+    def _write_state(self, topic: str, partition: int, leader: int | None) -> None:
         state = {"controller_epoch": 1, "leader": -1 if leader is None else leader, "version": 1, "leader_epoch": 0,
                  "isr": [0, 1]}
         self._controller.want(znodes.partition_state_path(topic, partition), json.dumps(state).encode())
@@ -220,7 +225,7 @@ class Brokers:
         log = self._log(topic, partition)
         if log is not None:
             log.leader = broker
-            self._write_state(topic, partition)
+            self._write_state(topic, partition, broker)
             self._answer_all(log)
 
     def leader(self, topic: str, partition: int) -> int | None:

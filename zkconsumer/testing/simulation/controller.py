@@ -7,6 +7,7 @@ through outages, under a new session (ephemeral nodes again), and after a loss o
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -40,19 +41,22 @@ class Controller:
         self._wanted: dict[str, _Wanted] = {}
         self._stored: dict[str, bytes] = {}
         self._writes: deque[_Write] = deque()
+        self._waiting: deque[Callable[[], None]] = deque()
         self._is_writing = False
         self._session_id = 0
         self._port.start(self._session_changed)
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that should stand was written."""
-        return not self._writes and self._session_id != 0
+        """Whether all that should stand was written, and more could be."""
+        return not self._writes and self._session_id != 0 and self._port.is_connected
 
     def want(self, path: str, data: bytes = b"", ephemeral: bool = False) -> None:
         """Have a node stand with this data; its parents were wanted before."""
         before = self._wanted.get(path)
-        self._wanted[path] = _Wanted(data, ephemeral)
+        wanted = self._wanted[path] = _Wanted(data, ephemeral)
+        if wanted == before:
+            return
         self._do(Create(path, data, ephemeral) if before is None else SetData(path, data))
 
     def drop(self, path: str) -> None:
@@ -60,7 +64,17 @@ class Controller:
         below = [each for each in self._wanted if each == path or each.startswith(f"{path}/")]
         for each in reversed(below):
             del self._wanted[each]
+            self._stored.pop(each, None)
             self._do(Delete(each))
+
+    def when_written(self, call: Callable[[], None]) -> None:
+        """Run `call` when all that is wanted by now, or later before that, was written."""
+        self._waiting.append(call)
+        self._tell_written()
+
+    def _tell_written(self) -> None:
+        while self._waiting and self.is_idle:
+            self._waiting.popleft()()
 
     def _session_changed(self, change: SessionChange) -> None:
         if change.what == "expired":
@@ -98,6 +112,7 @@ class Controller:
             elif reply.fault is None and not isinstance(write, Delete):
                 self._stored[write.path] = write.data
         self._next()
+        self._tell_written()
 
     def _settle_existing(self, write: Create) -> None:
         """The node stands already, from an earlier session of mine or a write whose answer was lost."""

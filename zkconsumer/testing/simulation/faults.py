@@ -223,9 +223,8 @@ def _delete_topic(world: World, step: Step) -> None:
     """With a duration it is created again after it; with the word `offsets` the group's offsets go, too."""
     topic = step.target
     partitions = world.brokers.topics.get(topic)
-    if partitions is None:
+    if partitions is None or not world.brokers.delete_topic(topic):
         return
-    world.brokers.delete_topic(topic)
     if step.word == "offsets":
         world.by_hand(lambda: world.zookeeper.delete(znodes.offsets_path(GROUP, topic), recursive=True))
     if step.for_s:
@@ -259,7 +258,8 @@ def _owner_deleted(world: World, step: Step) -> None:
 def _owner_replaced(world: World, step: Step) -> None:
     """Somebody else's node stands where the owner's was: for good, or (`ephemeral`) as long as its session."""
     path = znodes.owner_path(GROUP, step.target, step.number)
-    owner = world.controller_port.session_id if step.word == "ephemeral" else 0
+    stranger = world.controller_port.session_id
+    owner = stranger if step.word == "ephemeral" and stranger in world.zookeeper.sessions else 0
 
     def replace() -> None:
         world.zookeeper.delete(path)

@@ -13,7 +13,7 @@ from rebalance import znodes
 from rebalance.snapshot import Strategy
 from zkconsumer.testing.group_checks import find_touched, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import Finding, Limits, check_history
+from zkconsumer.testing.history_checks import NS, Finding, Limits, check_history
 from zkconsumer.testing.simulation.plan import GROUP, Plan
 from zkconsumer.testing.simulation.schedule import SimulationStuck
 from zkconsumer.testing.simulation.trace import Trace, tree_lines
@@ -93,19 +93,29 @@ class _Runner:
         self._run_until(begin_s + world.plan.faults_s)
         world.heal()
         self.healed_s = world.schedule.now
-        if not self._wait(self._is_converged, CONVERGE_S):
+        deadline_s = self.healed_s + CONVERGE_S
+        while self._settle(deadline_s):
+            owners = self._owners()
+            self._run_until(world.schedule.now + CALM_S)
+            if self._owners() == owners:
+                return
+            if world.schedule.now > deadline_s:
+                self._found("not calm", f"owners go on changing, from {owners} to {self._owners()}")
+                return
+
+    def _settle(self, deadline_s: float) -> bool:
+        """Whether everybody has what he should, and everything is delivered, in time."""
+        if not self._wait(self._is_converged, deadline_s):
             self._found("not converged", self._state())
-            return
-        self.converged_s = world.schedule.now
-        self._run_until(self.converged_s + 1.0)
-        world.finish_producing()
-        if not self._wait(self._is_consumed, CONSUME_S):
+            return False
+        if self.converged_s is None:
+            self.converged_s = self.world.schedule.now
+            self._run_until(self.converged_s + 1.0)
+            self.world.finish_producing()
+        if not self._wait(self._is_consumed, max(deadline_s, self.world.schedule.now + CONSUME_S)):
             self._found("not consumed", self._state())
-            return
-        owners = self._owners()
-        self._run_until(world.schedule.now + CALM_S)
-        if self._owners() != owners:
-            self._found("not calm", f"owners went on changing from {owners} to {self._owners()}")
+            return False
+        return True
 
     def _run_until(self, moment_s: float) -> None:
         schedule = self.world.schedule
@@ -113,8 +123,7 @@ class _Runner:
             raise SimulationStuck(f"{schedule.steps} events by {schedule.now:.1f} s")
         schedule.run(moment_s)
 
-    def _wait(self, condition: Callable[[], bool], longest_s: float) -> bool:
-        deadline_s = self.world.schedule.now + longest_s
+    def _wait(self, condition: Callable[[], bool], deadline_s: float) -> bool:
         while not condition():
             if self.world.schedule.now >= deadline_s:
                 return False
@@ -124,8 +133,11 @@ class _Runner:
     # -- how it stands ----------------------------------------------------------------------------------------------
 
     def _is_converged(self) -> bool:
-        living = list(self.world.all_living())
+        world = self.world
+        living = list(world.all_living())
         if not living or not all(each.is_well and each.actor.is_at_rest for each in living):
+            return False
+        if {each.actor.consumer_id for each in living} != set(world.zookeeper.children(znodes.ids_path(GROUP))):
             return False
         return not self._wrong_owners() and self._owned_by_members() == self._owners()
 
@@ -186,13 +198,15 @@ class _Runner:
         """
         world = self.world
         first: dict[Place, Event] = {}
+        there_since: dict[str, int] = {}
         for event in world.history:
             if event.kind == "assigned":
                 first.setdefault(event.place, event)
+                there_since.setdefault(event.member, event.time_ns)
         return {
             place: event.offset
             for place, event in first.items()
-            if world.inhabitants[event.member].started_s > world.brokers.reborn_at_s.get(place[0], float("inf"))
+            if there_since[event.member] > world.brokers.reborn_at_s.get(place[0], float("inf")) * NS
         }
 
     def _unread(self) -> dict[Place, int]:
@@ -215,6 +229,7 @@ class _Runner:
             told_late_s=session_s * 2 / 3 + 0.1,
             troubles=world.troubles,
             blind_spots=world.blind_spots,
+            reborn=frozenset(world.brokers.reborn_at_s),
             by_hand=frozenset(name for name, each in world.inhabitants.items() if not each.spec.auto_commit_s),
             unfenced=frozenset(name for name, each in world.inhabitants.items() if each.spec.kind != "ours"),
             calm_ns=int(self.healed_s * 1e9),

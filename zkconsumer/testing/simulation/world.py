@@ -68,7 +68,6 @@ class Inhabitant:
     watched: WatchedPort
     actor: Actor
     wall_clock: WallClock
-    started_s: float
 
     @property
     def is_well(self) -> bool:
@@ -188,8 +187,7 @@ class World:
 
         surroundings = Surroundings(GROUP, process, watched, self.brokers, rng, record, wall_clock)
         actor = self._builders[spec.kind](spec, surroundings)
-        self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock,
-                                             self.schedule.now)
+        self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock)
         actor.start()
 
     def living(self, name: str) -> Inhabitant | None:
