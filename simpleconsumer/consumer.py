@@ -155,16 +155,32 @@ class SimpleConsumer:
         Raises:
             BrokerError: The broker is not the leader, or does not know the partition.
         """
-        code, offsets = self._ask(
-            kafka08.OFFSETS,
-            0,
-            kafka08.encode_offsets(topic, partition, time_ms, max_offsets),
-            lambda answer: kafka08.decode_offsets(answer, topic, partition),
-            resend=True,
-        )
+        [(code, offsets)] = self.multi_offsets_before([TopicPartition(topic, partition)], time_ms, max_offsets)
         if code:
             raise BrokerError(code, topic, partition)
         return offsets
+
+    def multi_offsets_before(
+        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int = 1
+    ) -> list[tuple[int, list[int]]]:
+        """Return error code and offsets of several partitions, in the order of the partitions, in one round trip.
+
+        Args:
+            time_ms, max_offsets: As for `get_offsets_before`.
+
+        Raises:
+            ValueError: No partitions, or the same one twice.
+        """
+        wanted = [_numbered(partition) for partition in partitions]
+        if not wanted or len(set(wanted)) != len(wanted):
+            raise ValueError(f"{len(wanted)} partitions, {len(set(wanted))} different ones: each is to be named once")
+        return self._ask(
+            kafka08.OFFSETS,
+            0,
+            kafka08.encode_offsets(wanted, time_ms, max_offsets),
+            lambda answer: kafka08.decode_offsets(answer, wanted),
+            resend=True,
+        )
 
     def topic_metadata(self, topics: Sequence[str]) -> ClusterMetadata:
         """Return brokers and leaders of some topics; asking for an unknown one can create it.

@@ -147,14 +147,14 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int 
     return [FetchedPartition(r.topic, r.partition, *result) for r, result in zip(requests, found, strict=True)]
 
 
-def encode_offsets(topic: str, partition: int, time_ms: int, max_offsets: int) -> bytes:
-    """Return the question for segment starts (and the end) of one partition before a time; -1 latest, -2 earliest."""
-    wanted = (topic, _OFFSETS_PARTITION.pack(partition, time_ms, max_offsets))
-    return encode_int32(_CONSUMER_REPLICA) + _by_topic([wanted])
+def encode_offsets(partitions: Iterable[Partition], time_ms: int, max_offsets: int) -> bytes:
+    """Return the question for segment starts (and the end) of partitions before a time; -1 latest, -2 earliest."""
+    wanted = ((topic, _OFFSETS_PARTITION.pack(number, time_ms, max_offsets)) for topic, number in partitions)
+    return encode_int32(_CONSUMER_REPLICA) + _by_topic(wanted)
 
 
-def decode_offsets(answer: Buffer, topic: str, partition: int) -> tuple[int, list[int]]:
-    """Return error code and offsets, newest first."""
+def decode_offsets(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, list[int]]]:
+    """Return error code and offsets, newest first, of each partition, in the order asked."""
 
     def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, list[int]]], int]:
         number, offset = read_int32(buffer, offset)
@@ -164,7 +164,7 @@ def decode_offsets(answer: Buffer, topic: str, partition: int) -> tuple[int, lis
 
     topics, end = _read_topics(answer, 0, read, 10)
     require_end(answer, end, "offsets response")
-    return _in_order("offsets", topics, [(topic, partition)])[0]
+    return _in_order("offsets", topics, asked)
 
 
 def encode_metadata(topics: Iterable[str]) -> bytes:

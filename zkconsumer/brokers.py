@@ -7,6 +7,8 @@ Rules, and which failure each prevents:
   may still tell the old one (KAFKA-474).
 - A leader that has just denied leading the partition is believed only if ZooKeeper names it, too (KAFKA-1367).
 - Each broker has a few seconds to answer; those that lately did not are asked last (KAFKA-714).
+- An answer names all partitions of its topics, and serves those that are looked for within a second: thousands of
+  partitions that are started one by one cost a few answers, not one each.
 
 Source: kafka.consumer.ConsumerFetcherManager.LeaderFinderThread, kafka.client.ClientUtils (0.8.2.2).
 """
@@ -16,8 +18,8 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import SimpleConsumer
@@ -26,12 +28,14 @@ from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, Top
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.flow import Wakeup
 
-__all__ = ["BrokerDirectory", "LeaderFinder"]
+__all__ = ["REMEMBERED_S", "BrokerDirectory", "LeaderFinder"]
 
 log = logging.getLogger(__name__)
 
 METADATA_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker's metadata; there are others to ask."""
+REMEMBERED_S: Final = 1.0
+"""How long an answer serves partitions that are looked for after it, unless their leader was lost."""
 _USABLE_CODES: Final = (0, 9)  # 9: a replica is down, the leader serves all the same
 _SHORTEST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 1.0
@@ -42,11 +46,14 @@ class BrokerDirectory:
 
     Args:
         read_brokers: The brokers registered in ZooKeeper.
-        topic_exists: Whether a topic stands in ZooKeeper.
-        read_leader: Broker id in the state node of (topic, partition), None without a leader.
+        existing_topics: Those of some topics that stand in ZooKeeper.
+        read_leaders: Broker ids in the state nodes of partitions, without those that have no leader.
         rng: Chooses the order in which brokers are asked.
 
     The three readers have deadlines of their own and raise RebalanceError when ZooKeeper does not answer.
+
+    Attributes:
+        told: Leaders of all partitions of the topics that were asked about last, as a broker named them.
 
     Threads: One at a time (the leader finder).
     """
@@ -55,17 +62,18 @@ class BrokerDirectory:
         self,
         config: ConsumerConfig,
         read_brokers: Callable[[], list[Broker]],
-        topic_exists: Callable[[str], bool],
-        read_leader: Callable[[str, int], int | None],
+        existing_topics: Callable[[Sequence[str]], Collection[str]],
+        read_leaders: Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]],
         rng: random.Random | None = None,
     ) -> None:
         self._read_brokers = read_brokers
-        self._topic_exists = topic_exists
-        self._read_leader = read_leader
+        self._existing_topics = existing_topics
+        self._read_leaders = read_leaders
         self._rng = rng or random.Random()
         self._client_id = config.client_id
         self._timeout_s = min(config.socket_timeout_ms / 1000, METADATA_TIMEOUT_S)
         self._silent: set[Broker] = set()
+        self.told: dict[TopicPartition, Broker] = {}
 
     def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         """Return the leaders that could be found, in one round of questions.
@@ -76,20 +84,25 @@ class BrokerDirectory:
         Raises:
             RebalanceError: ZooKeeper does not answer.
         """
-        topics = [topic for topic in sorted({name for name, _ in wanted}) if self._topic_exists(topic)]
+        self.told = {}
+        topics = sorted(self._existing_topics(sorted({name for name, _ in wanted})))
         if not topics:
             return {}
         brokers = {broker.id: broker for broker in self._read_brokers()}
         self._silent.intersection_update(brokers.values())
-        told = _leaders_told(self._metadata(topics, brokers.values()))
+        leaders = _leaders_told(self._metadata(topics, brokers.values()))
+        self.told = {partition: brokers[leader] for partition, leader in leaders.items() if leader in brokers}
         found: dict[TopicPartition, Broker] = {}
+        doubtful: list[TopicPartition] = []
+        known = set(topics)
         for partition, denied_by in wanted.items():
-            if partition.topic not in topics:
-                continue
-            leader = told.get(partition)
-            if leader is None or leader == denied_by or leader not in brokers:
-                leader = self._read_leader(partition.topic, int(partition.partition))
-            if leader is not None and leader in brokers:
+            told = self.told.get(partition)
+            if told is not None and told.id != denied_by:
+                found[partition] = told
+            elif partition.topic in known:
+                doubtful.append(partition)
+        for partition, leader in self._read_leaders(doubtful).items():
+            if leader in brokers:
                 found[partition] = brokers[leader]
         return found
 
@@ -126,11 +139,20 @@ def _is_usable(row: PartitionMetadata) -> bool:
     return row.error_code in _USABLE_CODES
 
 
+class _Search(NamedTuple):
+    """A partition that lacks a leader: when to ask, who is not it, and whether a recent answer will do."""
+
+    due: float
+    denied_by: int | None
+    is_new: bool = False
+
+
 class LeaderFinder:
     """The thread that looks for leaders; it sleeps while no partition lacks one.
 
     A partition that is new is looked for at once, one that was lost or not found after `refresh.leader.backoff.ms`,
-    and, as long as nothing at all is found, after ever longer times up to a second.
+    and, as long as nothing at all is found, after ever longer times up to a second. For a new one an answer of the
+    last second will do.
 
     Args:
         found: Called with each partition and its leader, on the finder's thread.
@@ -153,7 +175,9 @@ class LeaderFinder:
         self._rng = random.Random()
         # Reentrant: a signal handler may shut down on a thread that is inside.
         self._lock = threading.RLock()
-        self._missing: dict[TopicPartition, tuple[float, int | None]] = {}
+        self._missing: dict[TopicPartition, _Search] = {}
+        self._told: dict[TopicPartition, Broker] = {}
+        self._told_at = float("-inf")
         self._fruitless = 0
         self._wakeup = Wakeup()
         self._is_stopped = False
@@ -165,7 +189,7 @@ class LeaderFinder:
         with self._lock:
             if self._is_stopped:
                 return
-            self._missing[partition] = (due, denied_by)
+            self._missing[partition] = _Search(due, denied_by, is_new)
             if self._thread.ident is None:
                 self._thread.start()
         self._wakeup.wake()
@@ -205,34 +229,53 @@ class LeaderFinder:
         """Look for what is due, or sleep until something is."""
         now = self._clock()
         with self._lock:
-            due = {partition: denied_by for partition, (at, denied_by) in self._missing.items() if at <= now}
-            next_at = min((at for at, _ in self._missing.values()), default=None)
+            due = {partition: search for partition, search in self._missing.items() if search.due <= now}
+            next_at = min((search.due for search in self._missing.values()), default=None)
         if not due:
             self._wakeup.wait(None if next_at is None else next_at - now)
             return
-        try:
-            found = self._directory.leaders(due)
-        except RebalanceError as error:
-            if self._is_stopped:  # the connection was closed under this question: no news
+        found = self._remembered(due, now)
+        asked = {partition: search.denied_by for partition, search in due.items() if partition not in found}
+        if asked:
+            answered = self._ask(asked, now)
+            if self._is_stopped:
                 return
-            log.warning("leaders cannot be looked for: %s", error)
-            found = {}
-        self._fruitless = 0 if found else self._fruitless + 1
+            self._fruitless = 0 if answered else self._fruitless + 1
+            found |= answered
         self._note(due, found)
         for partition, broker in found.items():
             self._found(partition, broker)
 
-    def _note(self, due: Mapping[TopicPartition, int | None], found: Mapping[TopicPartition, Broker]) -> None:
+    def _remembered(self, due: Mapping[TopicPartition, _Search], now: float) -> dict[TopicPartition, Broker]:
+        """Return the leaders of new partitions that an answer of the last second named."""
+        if now - self._told_at > REMEMBERED_S:
+            self._told = {}
+        return {name: self._told[name] for name, search in due.items() if search.is_new and name in self._told}
+
+    def _ask(self, wanted: Mapping[TopicPartition, int | None], now: float) -> dict[TopicPartition, Broker]:
+        """Return what a round of questions finds."""
+        try:
+            found = self._directory.leaders(wanted)
+        except RebalanceError as error:
+            if not self._is_stopped:  # else the connection was closed under this question: no news
+                log.warning("leaders cannot be looked for: %s", error)
+            return {}
+        if not self._told:
+            self._told_at = now
+        self._told |= {**self._directory.told, **found}
+        return found
+
+    def _note(self, due: Mapping[TopicPartition, _Search], found: Mapping[TopicPartition, Broker]) -> None:
         backoff_s = min(self._backoff_s * 1.5 ** min(self._fruitless, 20), max(_LONGEST_BACKOFF_S, self._backoff_s))
         again_at = self._clock() + self._jittered(backoff_s)
         with self._lock:
-            for partition, denied_by in due.items():
+            for partition, search in due.items():
                 if partition not in self._missing:
                     continue
                 if partition in found:
                     del self._missing[partition]
                 else:
-                    self._missing[partition] = (again_at, denied_by)
+                    self._missing[partition] = _Search(again_at, search.denied_by)
 
     def _jittered(self, backoff_s: float) -> float:
         return backoff_s * self._rng.uniform(0.75, 1.25)

@@ -6,28 +6,71 @@ Source: docs/COMPATIBILITY.md; node formats in `rebalance.znodes`.
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
 
 from rebalance import znodes
 from rebalance.errors import GroupRefused, Kafka07Node, NoPlaintextListener, RebalanceError, UnreadableNode
-from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, Request, ZooKeeperPort
-from rebalance.zookeeper import call
-from simpleconsumer.types import Broker
+from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, ZooKeeperPort
+from simpleconsumer.types import Broker, TopicPartition
 
-__all__ = ["ClusterReader", "ZooKeeperSilent"]
+__all__ = ["ClusterReader", "ZooKeeperSilent", "read_all"]
 
 log = logging.getLogger(__name__)
+
+_PIPELINED: Final = 500
+"""Reads on their way at the same time: enough to hide the round trips, and bounded."""
 
 
 class ZooKeeperSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
     """ZooKeeper did not answer a read in time, or refused it."""
 
 
+def read_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float) -> list[Any]:
+    """The values of many reads, in their order, `None` for nodes that are not there.
+
+    Args:
+        timeout_s: for each five hundred of them, which are on their way together.
+
+    Raises:
+        ZooKeeperSilent: no answer in time, or not allowed.
+    """
+    values: list[Any] = []
+    for first in range(0, len(requests), _PIPELINED):
+        values.extend(_read_some(port, requests[first : first + _PIPELINED], timeout_s))
+    return values
+
+
+def _read_some(
+    port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float
+) -> list[Any]:
+    replies: dict[int, Reply] = {}
+    complete = threading.Event()
+
+    def take(number: int, reply: Reply) -> None:
+        replies[number] = reply
+        if len(replies) == len(requests):
+            complete.set()
+
+    for number, request in enumerate(requests):
+        port.send(request, lambda reply, number=number: take(number, reply))  # type: ignore[misc]
+    if not complete.wait(timeout_s):
+        raise ZooKeeperSilent(f"{len(requests) - len(replies)} of {len(requests)} reads were not answered within "
+                              f"{timeout_s:g} s, {requests[0].path} among the {len(requests)}")
+    for number, request in enumerate(requests):
+        reply = replies[number]
+        if reply.fault not in (None, Fault.NO_NODE):
+            raise ZooKeeperSilent(f"{request.path} cannot be read: {reply.reason or reply.fault.value}")
+    return [replies[number].value for number in range(len(requests))]
+
+
 class ClusterReader:
-    """Reads `/brokers` with a deadline a read.
+    """Reads `/brokers`, many nodes at a time, with a deadline.
 
     Args:
         port: a started ZooKeeper port.
-        timeout_s: for each read.
+        timeout_s: for each five hundred nodes.
 
     Threads: any but the coordinator's; each call blocks its caller alone.
     """
@@ -36,11 +79,8 @@ class ClusterReader:
         self._port = port
         self._timeout_s = timeout_s
 
-    def _call(self, request: Request, path: str) -> Reply:
-        reply = call(self._port, request, self._timeout_s)
-        if reply.fault not in (None, Fault.NO_NODE):
-            raise ZooKeeperSilent(f"{path} cannot be read: {reply.reason or reply.fault.value}")
-        return reply
+    def _read(self, requests: Sequence[Exists | GetChildren | GetData]) -> list[Any]:
+        return read_all(self._port, requests, self._timeout_s)
 
     def brokers(self) -> list[Broker]:
         """The brokers that are registered and can be reached in plain text.
@@ -52,16 +92,16 @@ class ClusterReader:
         return found
 
     def _brokers(self) -> tuple[list[Broker], list[UnreadableNode]]:
-        listing = self._call(GetChildren(znodes.BROKERS), znodes.BROKERS)
-        names = [name for name in listing.value[0] if name.isdigit()] if listing.fault is None else []
+        [listing] = self._read([GetChildren(znodes.BROKERS)])
+        names = listing[0] if listing is not None else []
+        ids = sorted(int(name) for name in names if name.isdigit())
         brokers: list[Broker] = []
         unreadable: list[UnreadableNode] = []
-        for broker_id in sorted(int(name) for name in names):
-            reply = self._call(GetData(znodes.broker_path(broker_id)), znodes.broker_path(broker_id))
-            if reply.fault is Fault.NO_NODE:
+        for broker_id, value in zip(ids, self._read([GetData(znodes.broker_path(each)) for each in ids]), strict=True):
+            if value is None:
                 continue
             try:
-                node = znodes.parse_broker(broker_id, reply.value[0])
+                node = znodes.parse_broker(broker_id, value[0])
             except UnreadableNode as error:
                 unreadable.append(error)
             else:
@@ -91,18 +131,34 @@ class ClusterReader:
 
     def topic_exists(self, topic: str) -> bool:
         """Whether the topic stands in ZooKeeper; brokers must not be asked about one that does not: they make it."""
-        path = znodes.topic_path(topic)
-        return self._call(Exists(path), path).value is not None
+        return topic in self.existing([topic])
 
-    def leader(self, topic: str, partition: int) -> int | None:
-        """The broker id in the partition's state node, `None` without a leader."""
-        path = znodes.partition_state_path(topic, partition)
-        reply = self._call(GetData(path), path)
-        if reply.fault is Fault.NO_NODE:
-            return None
-        try:
-            state = znodes.parse_partition_state(path, reply.value[0])
-        except UnreadableNode as error:
-            log.warning("%s", error)
-            return None
-        return state.leader if state.leader is not None and state.leader >= 0 else None
+    def existing(self, topics: Sequence[str]) -> set[str]:
+        """Those of the topics that stand in ZooKeeper.
+
+        Raises:
+            ZooKeeperSilent: no answer in time.
+        """
+        stats = self._read([Exists(znodes.topic_path(topic)) for topic in topics])
+        return {topic for topic, stat in zip(topics, stats, strict=True) if stat is not None}
+
+    def leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The broker ids in the partitions' state nodes, without those that have no leader.
+
+        Raises:
+            ZooKeeperSilent: no answer in time.
+        """
+        paths = [znodes.partition_state_path(topic, int(number)) for topic, number in partitions]
+        found: dict[TopicPartition, int] = {}
+        values = self._read([GetData(path) for path in paths])
+        for partition, path, value in zip(partitions, paths, values, strict=True):
+            if value is None:
+                continue
+            try:
+                leader = znodes.parse_partition_state(path, value[0]).leader
+            except UnreadableNode as error:
+                log.warning("%s", error)
+                continue
+            if leader is not None and leader >= 0:
+                found[partition] = leader
+        return found

@@ -24,6 +24,7 @@ from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 
 __all__ = [
     "BROKEN_TRIES",
+    "LEADER_CODES",
     "SMALLEST_SHARE_BYTES",
     "Candidate",
     "FetchState",
@@ -41,6 +42,8 @@ BROKEN_TRIES: Final = 3
 """How often a set with impossible sizes is fetched again before the partition is given up."""
 SMALLEST_SHARE_BYTES: Final = 16 * 1024
 """Least that a partition is asked for when many share the byte budget; a larger message is asked for by itself."""
+LEADER_CODES: Final = (3, 5, 6)
+"""What a broker says that does not lead the partition."""
 LONGEST_BACKOFF_S: Final = 10.0
 _SHORTEST_POLL_MS: Final = 5
 _ENTRY = Struct(">qi")
@@ -101,7 +104,7 @@ def judge(answer: FetchedPartition, asked_bytes: int, largest_bytes: int) -> Ver
         reason = f"{row.name} (code {code}): {row.meaning}"
         if code == 1:
             return Verdict(Outcome.CHECK_RANGE, reason=reason)
-        return Verdict(Outcome.FIND_LEADER if code in (3, 5, 6) else Outcome.BACK_OFF, reason=reason)
+        return Verdict(Outcome.FIND_LEADER if code in LEADER_CODES else Outcome.BACK_OFF, reason=reason)
     if not answer.message_set:
         return Verdict(Outcome.NOTHING)
     try:

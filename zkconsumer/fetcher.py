@@ -25,6 +25,7 @@ from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPa
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import (
     BROKEN_TRIES,
+    LEADER_CODES,
     Candidate,
     FetchState,
     Need,
@@ -45,7 +46,7 @@ IDLE_S = 10.0
 """How long a fetcher without partitions keeps its thread and connection."""
 _END_OF_OFFSETS: Final = 2**63 - 1
 _LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
-_QUESTIONS_A_ROUND: Final = 50
+_PARTITIONS_A_QUESTION: Final = 500
 _LONGEST_SLEEP_S: Final = 1.0
 _BUDGET_POLL_S: Final = 0.05
 _SHORTEST_BACKOFF_S: Final = 0.02
@@ -82,6 +83,19 @@ class FetchTask:
     def is_wanted(self) -> bool:
         """False once the ownership has ended, or the partition was given up."""
         return not self.is_cancelled and (self.flow is None or (self.flow.is_live and self.flow.failure is None))
+
+
+def _ends_needed(task: FetchTask) -> tuple[int, ...]:
+    """Return which ends of its log the partition has to know before it can be fetched."""
+    match task.state.need:
+        case Need.RESOLVE:
+            return (EARLIEST,) if task.policy == "smallest" else (LATEST,)
+        case Need.END_CHECK:
+            return (LATEST,)
+        case Need.RANGE_CHECK:
+            return (EARLIEST, LATEST)
+        case _:
+            return ()
 
 
 class _Asked(NamedTuple):
@@ -333,51 +347,53 @@ class Fetcher:
     # -- questions about offsets ---------------------------------------------------------------------------------------
 
     def _ask_offsets(self, tasks: list[FetchTask]) -> None:
+        """Ask where logs begin and end, for many partitions in one request."""
         now = self._clock()
-        asking = (Need.RESOLVE, Need.END_CHECK, Need.RANGE_CHECK)
-        due = [task for task in tasks if task.state.need in asking and task.state.retry_at <= now]
-        for task in due[:_QUESTIONS_A_ROUND]:
+        due = [task for task in tasks if _ends_needed(task) and task.state.retry_at <= now]
+        for first in range(0, len(due), _PARTITIONS_A_QUESTION):
             if self._is_stopped:
                 return
-            if not task.is_wanted:
-                continue
-            try:
-                self._ask_about(task)
-            except BrokerError as error:
-                if error.code in (3, 5, 6):
-                    self._lose(task, str(error), self.broker.id)
-                else:
-                    self._fail(task, str(error))
+            asked = [task for task in due[first : first + _PARTITIONS_A_QUESTION] if task.is_wanted]
+            ends: dict[FetchTask, list[int]] = {task: [] for task in asked}
+            for time_ms in (EARLIEST, LATEST):
+                self._ask_ends(ends, time_ms)
+            for task, found in ends.items():
+                self._take_ends(task, found)
 
-    def _ask_about(self, task: FetchTask) -> None:
+    def _ask_ends(self, ends: dict[FetchTask, list[int]], time_ms: int) -> None:
+        """Add this end of its log for each task that needs it; take out those that have no answer."""
+        wanted = [task for task in ends if time_ms in _ends_needed(task)]
+        if not wanted:
+            return
+        answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
+        for task, (code, offsets) in zip(wanted, answers, strict=True):
+            if code == 0 and offsets:
+                ends[task].append(offsets[0])
+                continue
+            del ends[task]
+            reason = str(BrokerError(code, *task.state.partition)) if code else "the broker names no offset"
+            if code in LEADER_CODES:
+                self._lose(task, reason, self.broker.id)
+            else:
+                self._fail(task, reason)
+
+    def _take_ends(self, task: FetchTask, ends: list[int]) -> None:
+        """Do what the answer to a question comes to."""
         state = task.state
         if state.need is Need.RESOLVE:
-            start = self._offset_at(task, EARLIEST if task.policy == "smallest" else LATEST)
-            if start is not None and task.resolved is not None and not task.is_cancelled:
+            if task.resolved is not None and not task.is_cancelled:
                 task.is_cancelled = True
-                task.resolved(start)
+                task.resolved(ends[0])
         elif state.need is Need.END_CHECK:
-            end = self._offset_at(task, LATEST)
-            if end is not None:
-                state.need = Need.FETCH
-                if end < state.offset:
-                    log.warning(
-                        "%s/%s: its log ends at %d on broker %d, its leader now, below our position %d: messages were "
-                        "lost with the former leader, unless this one is still catching up",
-                        *state.partition, end, self.broker.id, state.offset,
-                    )
+            state.need = Need.FETCH
+            if ends[0] < state.offset:
+                log.warning(
+                    "%s/%s: its log ends at %d on broker %d, its leader now, below our position %d: messages were "
+                    "lost with the former leader, unless this one is still catching up",
+                    *state.partition, ends[0], self.broker.id, state.offset,
+                )
         else:
-            earliest, latest = self._offset_at(task, EARLIEST), self._offset_at(task, LATEST)
-            if earliest is not None and latest is not None:
-                self._decide_range(task, earliest, latest)
-
-    def _offset_at(self, task: FetchTask, time_ms: int) -> int | None:
-        topic, partition = task.state.partition
-        offsets = self._consumer.get_offsets_before(topic, int(partition), time_ms, 1)
-        if not offsets:
-            self._fail(task, "the broker names no offset")
-            return None
-        return offsets[0]
+            self._decide_range(task, *ends)
 
     def _decide_range(self, task: FetchTask, earliest: int, latest: int) -> None:
         state, flow = task.state, task.flow

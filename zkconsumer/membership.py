@@ -79,7 +79,7 @@ class Membership:
             str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, **zookeeper_options(config)
         )
         self.cluster = ClusterReader(self.port, config.zookeeper_connection_timeout_ms / 1000)
-        directory = BrokerDirectory(config, self.cluster.brokers, self.cluster.topic_exists, self.cluster.leader)
+        directory = BrokerDirectory(config, self.cluster.brokers, self.cluster.existing, self.cluster.leaders)
 
         def stream_of(topic: str, thread_id: str) -> KafkaStream:
             stream = streams.get((topic, thread_id))

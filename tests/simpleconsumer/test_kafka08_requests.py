@@ -31,7 +31,7 @@ def hexadecimal(text: str) -> bytes:
             "0000000000000000 00100000",
         ),
         (
-            kafka08.OFFSETS, 0, kafka08.encode_offsets("test", 0, EARLIEST, 1),
+            kafka08.OFFSETS, 0, kafka08.encode_offsets([("test", 0)], EARLIEST, 1),
             "0000002d 0002 0000 00000001 0001 63 ffffffff 00000001 0004 74657374 00000001 00000000 fffffffffffffffe"
             "00000001",
         ),
@@ -94,7 +94,7 @@ def test_fetch_requests_of_the_java_client(version: str, name: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_offsets_and_metadata_requests_of_the_java_client(version: str) -> None:
-    offsets = kafka08.encode_offsets("g-none", 0, LATEST, 10)
+    offsets = kafka08.encode_offsets([("g-none", 0)], LATEST, 10)
     assert frame_request(kafka08.OFFSETS, 0, 0, "golden", offsets) == golden_frames.frame(
         version, "java-offsets-latest-request"
     )

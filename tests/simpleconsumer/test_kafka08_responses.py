@@ -46,7 +46,7 @@ def every_recorded_answer() -> list[tuple[str, str, Decode]]:
         for name in ("java-metadata-response", "hand-metadata-v0-response", "hand-metadata-v0-new-topic-response"):
             found.append((version, name, kafka08.decode_metadata))
         for name in ("java-offsets-latest-response", "hand-offsets-v0-latest-response"):
-            found.append((version, name, lambda body: kafka08.decode_offsets(body, "g-none", 0)))
+            found.append((version, name, lambda body: kafka08.decode_offsets(body, [("g-none", 0)])))
     for version in WITH_COMMITS:
         for name in ("hand-offset-fetch-v0-response", "hand-offset-fetch-v0-none-response"):
             found.append((version, name, lambda body: kafka08.decode_offset_fetch(body, G_NONE)))
@@ -81,7 +81,7 @@ def test_metadata_of_a_topic_that_is_being_created(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_offsets_come_newest_first(version: str) -> None:
     for name in ("java-offsets-latest-response", "hand-offsets-v0-latest-response"):
-        assert kafka08.decode_offsets(answer(version, name), "g-none", 0) == (0, [5, 0])
+        assert kafka08.decode_offsets(answer(version, name), [("g-none", 0)]) == [(0, [5, 0])]
 
 
 @pytest.mark.parametrize("version", WITH_COMMITS)
@@ -139,7 +139,7 @@ def test_any_bytes_give_a_value_or_a_decode_error(body: bytes) -> None:
         lambda data: kafka08.decode_fetch(data, [FetchRequest("t", 0, 0, 1)]),
         lambda data: kafka08.decode_fetch(data, [FetchRequest("t", 0, 0, 1)], 2),
         lambda data: kafka08.decode_produce(data, [("t", 0)], 1),
-        lambda data: kafka08.decode_offsets(data, "t", 0),
+        lambda data: kafka08.decode_offsets(data, [("t", 0)]),
         lambda data: kafka08.decode_offset_commit(data, [("t", 0)]),
         lambda data: kafka08.decode_offset_fetch(data, [("t", 0)]),
     ]

@@ -182,6 +182,27 @@ def test_offsets_of_a_partition_that_moved_away() -> None:
     assert caught.value.retriable
 
 
+def test_offsets_of_many_partitions_come_in_one_answer_and_an_error_stands_beside_its_partition() -> None:
+    rows = [(3, 6, []), (1, 0, [17])]
+    topics = [
+        encode_string(topic) + encode_array(
+            [struct.pack(">ih", number, code) + encode_array([struct.pack(">q", at) for at in found])
+             for number, code, found in rows]
+        )
+        for topic in ("t", "u")
+    ]
+    wanted = [TopicPartition("t", 1), TopicPartition("u", 1), TopicPartition("u", 3), TopicPartition("t", 3)]
+    with answering(encode_array(topics)) as (consumer, requests):
+        assert consumer.multi_offsets_before(wanted, LATEST) == [(0, [17]), (0, [17]), (6, []), (6, [])]
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("partitions", [[], [TopicPartition("t", 0), TopicPartition("t", 0)]])
+def test_offsets_of_no_partition_or_of_one_twice_are_not_asked_for(partitions: list[TopicPartition]) -> None:
+    with SimpleConsumer("127.0.0.1", 1, DEADLINE_S) as consumer, pytest.raises(ValueError, match="named once"):
+        consumer.multi_offsets_before(partitions, LATEST)
+
+
 def test_metadata_of_named_topics() -> None:
     with answering(golden_frames.answer("0.8.0", "hand-metadata-v0-response")) as (consumer, requests):
         metadata = consumer.topic_metadata(["g-none"])

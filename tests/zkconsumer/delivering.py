@@ -43,7 +43,9 @@ class Rig:
         broker.on_metadata = lambda topics: broker.metadata(
             {name: dict.fromkeys(range(partitions), (0, broker.broker.id)) for name in topics}
         )
-        self.directory = BrokerDirectory(config, lambda: [broker.broker], lambda _: True, lambda *_: broker.broker.id)
+        self.directory = BrokerDirectory(
+            config, lambda: [broker.broker], set, lambda names: dict.fromkeys(names, broker.broker.id)
+        )
         self.delivery = Delivery(
             config, self.streams, lambda _, thread_id: by_thread[thread_id], self.directory, self.lease, lease_clock
         )

@@ -219,12 +219,17 @@ class ScriptedBroker:
 
     def _offsets(self, request: _Reader) -> bytes:
         request.take(">i")
-        request.take(">i")
-        topic = request.text()
-        _, partition, time_ms, _ = request.take(">iiqi")
-        code, found = self.on_offsets(topic, partition, time_ms)
-        rows = struct.pack(f">i{len(found)}q", len(found), *found)
-        return struct.pack(">i", 1) + _text(topic) + struct.pack(">iih", 1, partition, code) + rows
+        (topics,) = request.take(">i")
+        body = struct.pack(">i", topics)
+        for _ in range(topics):
+            topic = request.text()
+            (partitions,) = request.take(">i")
+            body += _text(topic) + struct.pack(">i", partitions)
+            for _ in range(partitions):
+                partition, time_ms, _ = request.take(">iqi")
+                code, found = self.on_offsets(topic, partition, time_ms)
+                body += struct.pack(f">ihi{len(found)}q", partition, code, len(found), *found)
+        return body
 
     def _metadata(self, request: _Reader) -> bytes:
         (count,) = request.take(">i")

@@ -6,7 +6,7 @@ import random
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -15,7 +15,7 @@ from feeding import METADATA, ScriptedBroker, config_of
 from rebalance.errors import RebalanceError
 from rebalance.lease import lease_clock
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.brokers import BrokerDirectory, LeaderFinder
+from zkconsumer.brokers import REMEMBERED_S, BrokerDirectory, LeaderFinder
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
@@ -29,16 +29,14 @@ class Registry:
     def __init__(self, *brokers: Broker) -> None:
         self.brokers = list(brokers)
         self.topics = {"t"}
-        self.leaders: dict[tuple[str, int], int] = {}
-        self.leaders_read: list[tuple[str, int]] = []
+        self.leaders: dict[TopicPartition, int] = {}
 
-    def read_leader(self, topic: str, partition: int) -> int | None:
-        self.leaders_read.append((topic, partition))
-        return self.leaders.get((topic, partition))
+    def read_leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return {name: self.leaders[name] for name in partitions if name in self.leaders}
 
     def directory(self, **settings: object) -> BrokerDirectory:
         return BrokerDirectory(
-            config_of(**settings), lambda: list(self.brokers), self.topics.__contains__, self.read_leader,
+            config_of(**settings), lambda: list(self.brokers), self.topics.intersection, self.read_leaders,
             random.Random(1),
         )
 
@@ -79,7 +77,7 @@ def test_one_partition_without_a_leader_hides_no_other() -> None:
 def test_the_state_node_is_read_where_the_metadata_name_no_leader() -> None:
     with telling((5, -1)) as broker:
         registry = Registry(broker.broker)
-        registry.leaders["t", 0] = 0
+        registry.leaders[P0] = 0
         assert registry.directory().leaders({P0: None}) == {P0: broker.broker}
 
 
@@ -88,9 +86,9 @@ def test_a_leader_that_denied_it_is_believed_only_if_zookeeper_names_it_too() ->
         other = Broker(1, "127.0.0.1", 1)
         registry = Registry(broker.broker, other)
         assert registry.directory().leaders({P0: 0}) == {}
-        registry.leaders["t", 0] = 1
+        registry.leaders[P0] = 1
         assert registry.directory().leaders({P0: 0}) == {P0: other}
-        registry.leaders["t", 0] = 0
+        registry.leaders[P0] = 0
         assert registry.directory().leaders({P0: 0}) == {P0: broker.broker}
 
 
@@ -138,7 +136,7 @@ def test_a_broker_that_is_silent_costs_a_short_wait() -> None:
 def test_without_any_answer_the_state_nodes_say_it() -> None:
     dead = refusing()
     registry = Registry(dead)
-    registry.leaders["t", 0] = dead.id
+    registry.leaders[P0] = dead.id
     assert registry.directory().leaders({P0: None, P1: None}) == {P0: dead}
 
 
@@ -147,10 +145,10 @@ def test_without_any_answer_the_state_nodes_say_it() -> None:
 
 @contextmanager
 def finding(
-    directory: BrokerDirectory, backoff_ms: int = 20
+    directory: BrokerDirectory, backoff_ms: int = 20, clock: Callable[[], float] = lease_clock
 ) -> Iterator[tuple[LeaderFinder, dict[TopicPartition, Broker]]]:
     found: dict[TopicPartition, Broker] = {}
-    finder = LeaderFinder(directory, found.__setitem__, backoff_ms, lease_clock, uuid.uuid4().hex)
+    finder = LeaderFinder(directory, found.__setitem__, backoff_ms, clock, uuid.uuid4().hex)
     try:
         yield finder, found
     finally:
@@ -189,6 +187,42 @@ def test_a_new_partition_does_not_wait_for_the_back_off_of_another() -> None:
         assert finder.missing() == [P0]
 
 
+def test_an_answer_serves_the_partitions_that_are_looked_for_within_a_second() -> None:
+    now = [100.0]
+    with telling((0, 0), (0, 0)) as broker:
+        finding_then = finding(Registry(broker.broker).directory(), clock=lambda: now[0])
+        with finding_then as (finder, found):
+            finder.look_for(P0, is_new=True)
+            wait_until(lambda: P0 in found, DEADLINE_S, "the first partition")
+            now[0] += REMEMBERED_S
+            finder.look_for(P1, is_new=True)
+            wait_until(lambda: P1 in found, DEADLINE_S, "the second partition")
+            assert broker.requests[METADATA] == 1
+            now[0] += 0.1
+            found.clear()
+            finder.look_for(P1, is_new=True)
+            wait_until(lambda: P1 in found, DEADLINE_S, "the second partition again")
+            assert broker.requests[METADATA] == 2
+
+
+@pytest.mark.parametrize("denied_by", [None, 0])
+def test_a_leader_that_was_lost_is_asked_for_anew(denied_by: int | None) -> None:
+    with telling((0, 0)) as broker, finding(Registry(broker.broker).directory()) as (finder, found):
+        finder.look_for(P0, is_new=True)
+        wait_until(lambda: P0 in found, DEADLINE_S, "the leader")
+        finder.look_for(P0, denied_by)
+        wait_until(lambda: broker.requests[METADATA] >= 2, DEADLINE_S, "another question")
+
+
+def test_a_partition_that_the_last_answer_does_not_name_is_asked_for() -> None:
+    with telling((0, 0)) as broker, finding(Registry(broker.broker).directory(), 60_000) as (finder, found):
+        finder.look_for(P0, is_new=True)
+        wait_until(lambda: P0 in found, DEADLINE_S, "the first partition")
+        broker.on_metadata = lambda topics: broker.metadata({"t": {0: (0, 0), 1: (0, 0)}})
+        finder.look_for(P1, is_new=True)
+        wait_until(lambda: P1 in found, DEADLINE_S, "the partition that is new")
+
+
 def test_the_finder_outlives_zookeeper_and_surprises(caplog: pytest.LogCaptureFixture) -> None:
     with telling((0, 0)) as broker:
         faults: list[Exception] = [RebalanceError("ZooKeeper is away"), RuntimeError("a surprise")]
@@ -198,7 +232,7 @@ def test_the_finder_outlives_zookeeper_and_surprises(caplog: pytest.LogCaptureFi
                 raise faults.pop(0)
             return [broker.broker]
 
-        directory = BrokerDirectory(config_of(), read_brokers, lambda _: True, lambda *_: None)
+        directory = BrokerDirectory(config_of(), read_brokers, set, lambda _: {})
         with finding(directory) as (finder, found):
             finder.look_for(P0, is_new=True)
             wait_until(lambda: P0 in found, DEADLINE_S, "the leader")

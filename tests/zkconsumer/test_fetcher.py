@@ -200,6 +200,70 @@ def test_after_a_change_of_leader_the_log_end_is_asked_for_first(caplog: pytest.
         wait_until(lambda: "below our position" in caplog.text, DEADLINE_S, "the report", interval_s=0.01)
 
 
+# -- where logs begin and end ------------------------------------------------------------------------------------------
+
+
+def resolve_all(rig: Rig, partitions: int, policy: str = "largest") -> dict[int, int]:
+    """Look for the start of many partitions; return what was told, which fills as answers come."""
+    told: dict[int, int] = {}
+    for number in range(partitions):
+        rig.delivery.resolve(("t", number), policy, lambda at, number=number: told.__setitem__(number, at))  # type: ignore[misc]
+    return told
+
+
+def test_the_starts_of_many_partitions_are_asked_for_in_a_few_requests() -> None:
+    partitions = 1200
+    with rigged(ScriptedLog(70), partitions=partitions) as rig:
+        asked, answer = threading.Event(), threading.Event()
+
+        def held(*question: object) -> tuple[int, list[int]]:
+            asked.set()
+            answer.wait(DEADLINE_S)
+            return 0, [70]
+
+        rig.broker.on_offsets = held
+        told = resolve_all(rig, partitions)
+        assert asked.wait(DEADLINE_S)
+        wait_until(lambda: not rig.delivery._finder.missing(), DEADLINE_S, "all to have a leader")
+        answer.set()
+        wait_until(lambda: len(told) == partitions, DEADLINE_S, "all starts")
+        assert set(told.values()) == {70}
+        assert rig.broker.requests[OFFSETS] <= 5, "500 a request, and the first one that was held"
+        assert rig.broker.requests[METADATA] <= 2
+
+
+@pytest.mark.parametrize("code", [-1, 3, 5, 6, 29])
+def test_an_error_about_one_start_holds_up_no_other(code: int) -> None:
+    with rigged(ScriptedLog(70), partitions=50) as rig:
+        rig.broker.on_offsets = lambda _, partition, __: (code, []) if partition == 7 else (0, [70])
+        told = resolve_all(rig, 50)
+        wait_until(lambda: len(told) == 49, DEADLINE_S, "the others")
+        assert 7 not in told
+        rig.broker.on_offsets = rig.log.offsets
+        wait_until(lambda: told.get(7) == 70, DEADLINE_S, "the one")
+
+
+def test_a_connection_that_breaks_under_the_question_costs_no_partition_its_start() -> None:
+    with rigged(ScriptedLog(70), partitions=50) as rig:
+        broken = iter([False, True, True])
+        rig.broker.on_request = lambda key: key == OFFSETS and next(broken, False)
+        told = resolve_all(rig, 50)
+        wait_until(lambda: len(told) == 50, DEADLINE_S, "all starts")
+
+
+def test_several_positions_outside_of_their_logs_are_reset_but_where_the_broker_does_not_tell_the_range() -> None:
+    with rigged(ScriptedLog(200, start=100), fetch_wait_max_ms=10, auto_offset_reset="smallest") as rig:
+        rig.broker.on_offsets = lambda topic, partition, time_ms: (
+            (29, []) if partition == 2 and time_ms == -2 else rig.log.offsets(topic, partition, time_ms)
+        )
+        rig.broker.on_metadata = lambda topics: rig.broker.metadata({"t": dict.fromkeys(range(8), (0, 0))})
+        for number in range(4):
+            rig.delivery.start(("t", number), "thread-0", 5)
+        first = {message.partition for message in take(rig.streams[0], 300)}
+        assert first == {0, 1, 3}
+        assert "TopicAuthorizationFailed" in str(rig.delivery.partition_status()[TopicPartition("t", 2)].last_error)
+
+
 # -- load --------------------------------------------------------------------------------------------------------------
 
 
@@ -325,8 +389,8 @@ class RealRig:
         directory = BrokerDirectory(
             config,
             lambda: list(addresses.values()),
-            lambda topic: cluster.client.exists(f"/brokers/topics/{topic}") is not None,
-            lambda topic, partition: cluster.leader(topic, partition),
+            lambda topics: {topic for topic in topics if cluster.client.exists(f"/brokers/topics/{topic}")},
+            lambda names: {name: cluster.leader(name.topic, int(name.partition)) or 0 for name in names},
         )
         self.delivery = Delivery(config, [self.stream], lambda *_: self.stream, directory, lease, lease_clock)
 

@@ -39,7 +39,7 @@ def read_log_offsets(
         return {}
     cluster = ClusterReader(port, READ_TIMEOUT_S)
     config = ConsumerConfig(zookeeper, client_id, client_id=client_id)
-    directory = BrokerDirectory(config, cluster.brokers, cluster.topic_exists, cluster.leader)
+    directory = BrokerDirectory(config, cluster.brokers, cluster.existing, cluster.leaders)
     leaders = directory.leaders(dict.fromkeys(wanted))
     found: dict[TopicPartition, LogOffsets] = {name: "no broker leads it" for name in wanted if name not in leaders}
     by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)

@@ -76,7 +76,7 @@ class Sender:
         self._cluster = ClusterReader(port, READ_TIMEOUT_S)
         config = ConsumerConfig(zookeeper, "zkconsumer-produce", client_id=_CLIENT_ID)
         self._directory = BrokerDirectory(
-            config, self._cluster.brokers, self._cluster.topic_exists, self._cluster.leader
+            config, self._cluster.brokers, self._cluster.existing, self._cluster.leaders
         )
         self._leaders: dict[int, Broker] = {}
         self._connections: dict[Broker, SimpleConsumer] = {}

@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 import click
 
 from rebalance.errors import NamespaceMissing
-from rebalance.lease import lease_clock
-from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, Request, SessionChange, ZooKeeperPort
-from rebalance.zookeeper import KazooPort, call
+from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
+from rebalance.zookeeper import KazooPort
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cluster import ZooKeeperSilent
+from zkconsumer.cluster import read_all
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.zookeeper_address import parse_zookeeper_address
 
@@ -28,8 +27,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SESSION_S = 10.0
 _CLOSE_S = 2.0
-_PIPELINED = 500
-"""Requests on their way at the same time: enough to hide the round trips, and bounded."""
 
 
 def _checked_address(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -79,18 +76,11 @@ def open_zookeeper(hosts: str, timeout_s: float = 6.0, **options: Any) -> Iterat
             raise ZooKeeperUnavailable(str(address), timeout_s)
         if changes[0].what == "refused":
             raise CliError(f"{changes[0].reason} ({address})", "check the zookeeper.* settings")
-        if _value(call(port, Exists("/"), READ_TIMEOUT_S), "/") is None:
+        if ask_all(port, [Exists("/")]) == [None]:
             raise NamespaceMissing(address.chroot or "/")
         yield port
     finally:
         port.close(_CLOSE_S)
-
-
-def _value(reply: Reply, path: str) -> Any:
-    """The value of a reply, `None` without such a node."""
-    if reply.fault not in (None, Fault.NO_NODE):
-        raise ZooKeeperSilent(f"{path} cannot be read: {reply.reason or reply.fault.value}")
-    return reply.value
 
 
 def children(port: ZooKeeperPort, path: str) -> list[str] | None:
@@ -99,39 +89,14 @@ def children(port: ZooKeeperPort, path: str) -> list[str] | None:
     Raises:
         ZooKeeperSilent: no answer in time, or not allowed.
     """
-    value = _value(call(port, GetChildren(path), READ_TIMEOUT_S), path)
+    [value] = ask_all(port, [GetChildren(path)])
     return None if value is None else sorted(value[0])
 
 
-def ask_all(port: ZooKeeperPort, requests: Sequence[Request]) -> list[Any]:
+def ask_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData]) -> list[Any]:
     """The values of many reads, in their order, `None` for nodes that are not there.
 
     Raises:
         ZooKeeperSilent: no answer in time, or not allowed.
     """
-    values: list[Any] = []
-    for first in range(0, len(requests), _PIPELINED):
-        values.extend(_ask_some(port, requests[first:first + _PIPELINED]))
-    return values
-
-
-def _ask_some(port: ZooKeeperPort, requests: Sequence[Request]) -> list[Any]:
-    replies: dict[int, Reply] = {}
-    complete = threading.Event()
-
-    def take(number: int, reply: Reply) -> None:
-        replies[number] = reply
-        if len(replies) == len(requests):
-            complete.set()
-
-    deadline = lease_clock() + READ_TIMEOUT_S
-    for number, request in enumerate(requests):
-        port.send(request, lambda reply, number=number: take(number, reply))  # type: ignore[misc]
-    if requests and not complete.wait(deadline - lease_clock()):
-        raise ZooKeeperSilent(f"{len(requests) - len(replies)} of {len(requests)} reads were not answered within "
-                              f"{READ_TIMEOUT_S:g} s")
-    return [_value(replies[number], _path(request)) for number, request in enumerate(requests)]
-
-
-def _path(request: Request) -> str:
-    return request.path if isinstance(request, GetData | GetChildren | Exists) else str(request)
+    return read_all(port, requests, READ_TIMEOUT_S)
