@@ -174,7 +174,8 @@ class ZooKeeperOffsets:
 
     def commit(self, positions: Mapping[Partition, int], done: Done, explicit: bool = False) -> None:
         """Write positions; `done(failed)` when the result of each is known. `explicit` may lower what is stored."""
-        self._waiting.append(_Batch(self, positions, done, explicit))
+        if explicit or not self._waiting or not self._waiting[-1].join(positions, done):
+            self._waiting.append(_Batch(self, positions, done, explicit))
         self._next()
 
     def _next(self) -> None:
@@ -195,17 +196,29 @@ class ZooKeeperOffsets:
 
 
 class _Batch:
-    """One call of `commit`, in as many multis as it takes."""
+    """One call of `commit`, or several that waited together, in as many multis as it takes."""
 
     def __init__(self, store: ZooKeeperOffsets, positions: Mapping[Partition, int], done: Done, explicit: bool) -> None:
         self._store = store
-        self._left = dict(positions)
-        self._done = done
         self._explicit = explicit
+        self._left = dict(positions)
+        self._callers = [(frozenset(positions), done)]
         self._raised: set[Partition] = set()
         self._failed: Failed = {}
         self._tries: dict[Partition, int] = {}
         self._over = False
+
+    def join(self, positions: Mapping[Partition, int], done: Done) -> bool:
+        """Whether a later call is written together with this one, which waits for its turn.
+
+        The first positions of thousands of partitions come one by one. What goes back is written by itself: one after
+        the other it would have been compared with what this one stores.
+        """
+        if self._explicit or any(self._left.get(partition, at) > at for partition, at in positions.items()):
+            return False
+        self._left.update(positions)
+        self._callers.append((frozenset(positions), done))
+        return True
 
     def start(self) -> None:
         unknown = [partition for partition in self._left if partition not in self._store._records]
@@ -225,7 +238,8 @@ class _Batch:
             return
         self._over = True
         # Told before the next one starts, which may be done at once: the answers come in the order of the calls.
-        self._done(self._failed)
+        for partitions, done in self._callers:
+            done({partition: self._failed[partition] for partition in partitions & self._failed.keys()})
         self._store._finished(self)
 
     def _settle(self, partition: Partition, reason: str | None = None) -> None:

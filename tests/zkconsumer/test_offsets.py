@@ -205,6 +205,64 @@ def test_commits_go_one_after_the_other_and_an_empty_one_waits_for_those_before(
     assert stored(client, store) == (b"2", 1)
 
 
+def test_calls_that_wait_for_their_turn_are_written_together(client: KazooClient, store: Store) -> None:
+    told: list[int] = []
+
+    def ask() -> None:
+        for number in range(300):
+            store.offsets.commit({(TOPIC, number): number}, lambda failed, number=number: told.append(number))  # type: ignore[misc]
+
+    store.on_loop(ask)
+    wait_until(lambda: len(told) == 300, 10.0, "all answers")
+    assert told == list(range(300))
+    assert len(client.get_children(znodes.offsets_path(store.group, TOPIC))) == 300
+    multis = [request for request in store.sent if isinstance(request, Multi)]
+    assert [len(multi.operations) - 1 for multi in multis] == [1, MAX_OPERATIONS - 1, 299 - (MAX_OPERATIONS - 1)]
+
+
+def test_of_calls_that_are_written_together_each_hears_of_its_own_partitions(
+    client: KazooClient, store: Store
+) -> None:
+    client.ensure_path(znodes.offsets_path(store.group, TOPIC))
+    client.create(node(store, 1), b"1", acl=[make_acl("world", "anyone", read=True)])
+    told: list[set[Partition]] = []
+
+    def ask() -> None:
+        for numbers in ([0], [1, 2], [3], []):
+            store.offsets.commit({(TOPIC, number): 7 for number in numbers}, lambda failed: told.append(set(failed)))
+
+    store.on_loop(ask)
+    wait_until(lambda: len(told) == 4, 10.0, "all answers")
+    assert told == [set(), {(TOPIC, 1)}, set(), set()]
+    assert [stored(client, store, number)[0] for number in (0, 2, 3)] == [b"7"] * 3
+
+
+def test_a_position_that_goes_back_does_not_take_the_place_of_one_that_waits(
+    client: KazooClient, store: Store
+) -> None:
+    told: list[int] = []
+
+    def ask() -> None:
+        for at in (5, 20, 15):  # a final position, and one that another thread had looked at before
+            store.offsets.commit({(TOPIC, 0): at}, lambda failed, at=at: told.append(at))  # type: ignore[misc]
+
+    store.on_loop(ask)
+    wait_until(lambda: told == [5, 20, 15], 10.0, "all answers")
+    assert stored(client, store)[0] == b"20"
+
+
+def test_an_explicit_commit_is_not_written_together_with_others(client: KazooClient, store: Store) -> None:
+    told: list[int] = []
+
+    def ask() -> None:
+        for at, explicit in ((5, False), (20, False), (10, True), (12, False)):
+            store.offsets.commit({(TOPIC, 0): at}, lambda failed, at=at: told.append(at), explicit)  # type: ignore[misc]
+
+    store.on_loop(ask)
+    wait_until(lambda: told == [5, 20, 10, 12], 10.0, "all answers")
+    assert stored(client, store) == (b"12", 3)
+
+
 def test_one_bad_node_holds_up_nobody(client: KazooClient, store: Store) -> None:
     forbidden = [make_acl("world", "anyone", read=True)]
     bad = {3, 50, 51, 120, 121, 122, 123, 124, 125, 126, 199}
