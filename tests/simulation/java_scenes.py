@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["SCENES", "SEVERAL_THREADS", "Scene", "Stage"]
+__all__ = ["PARTITIONS", "SCENES", "SEVERAL_THREADS", "Scene", "Stage"]
 
 QUIET_S = 3.0
 """Longer than everything a member waits for: 2 s of back-off, a second before it connects anew."""
@@ -18,7 +18,7 @@ FOREIGNER = "somebody-0"
 
 
 class Stage(Protocol):
-    """Where a scene takes place: a group `g`, topic `t` with partitions 0 and 1, two brokers.
+    """Where a scene takes place: a group `g`, topic `t` with partitions 0 and 1 (or `PARTITIONS`), two brokers.
 
     Members are Java consumers of 0.8.2.2 with one stream on `t`, session 6 s, 4 tries 2 s apart, reset to the smallest
     offset; their ids are `g_a`, `g_b`.
@@ -147,6 +147,19 @@ def blocked_for_good(stage: Stage) -> None:
     stage.rest()
 
 
+def one_of_four_blocked(stage: Stage) -> None:
+    """All or nothing: what was claimed is given up again, the last one first."""
+    stage.own(2)
+    stage.part("a joins, partition 2 of four has a foreign owner until the first attempt")
+    stage.start("a")
+    stage.until_said("a", f"get /consumers/g/owners/t/2 -> {FOREIGNER}")
+    stage.disown(2)
+    stage.rest()
+    stage.part("a leaves")
+    stage.leave("a")
+    stage.rest()
+
+
 def owner_replaced(stage: Stage) -> None:
     """A foreigner takes the place of an owner node: the member that thinks it its own deletes it."""
     first_joins(stage)
@@ -189,11 +202,15 @@ SCENES: dict[str, Scene] = {
         connection_breaks,
         blocked_for_a_while,
         blocked_for_good,
+        one_of_four_blocked,
         owner_replaced,
         timer_commits,
         filter_sees_a_topic,
     )
 }
+
+PARTITIONS = {"one_of_four_blocked": 4}
+"""Partitions of the topic, where they are not two."""
 
 SEVERAL_THREADS = {"session_ends", "filter_sees_a_topic"}
 """Scenes in which threads of one member ask at the same time: between them the order is open."""

@@ -27,7 +27,8 @@ LIMIT_S = 60.0
 class RealStage:
     """See `java_scenes.Stage`; a cluster of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = 2) -> None:
+        self._partitions = partitions
         self.trace: Trace = {}
         self._stack = ExitStack()
         self._members: dict[str, JavaMember] = {}
@@ -37,7 +38,7 @@ class RealStage:
     def __enter__(self) -> Self:
         self._cluster = self._stack.enter_context(KafkaCluster("0.8.2.2", brokers=2))
         self._client = self._cluster.client
-        self._cluster.create_topic("t", partitions=2, replication=2)
+        self._cluster.create_topic("t", partitions=self._partitions, replication=2)
         load(self._cluster, "t", MESSAGES)
         return self
 

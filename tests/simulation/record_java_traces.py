@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 
-from java_scenes import SCENES
+from java_scenes import PARTITIONS, SCENES
 from java_traces import FOLDER, format_scene
 from real_java_stage import RealStage
 
@@ -23,7 +23,7 @@ def main(wanted: list[str]) -> None:
         sys.exit(f"no such scene: {', '.join(sorted(unknown))}; there are {', '.join(SCENES)}")
     for name in wanted or SCENES:
         scene = SCENES[name]
-        with RealStage() as stage:
+        with RealStage(PARTITIONS.get(name, 2)) as stage:
             scene(stage)
         comment = f"{inspect.getdoc(scene)}\n{VERSIONS}. Recorded by:\n{COMMAND} {name}"
         FOLDER.mkdir(exist_ok=True)

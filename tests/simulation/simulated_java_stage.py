@@ -39,11 +39,11 @@ class SimulatedStage:
     Attributes:
         trace: part -> member -> lines.
         threads: part -> member -> thread -> lines.
-        members: by name.
+        members, processes, ports: by name.
         history: what they wrote down.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, partitions: int = 2) -> None:
         self.trace: Trace = {}
         self.threads: dict[str, dict[str, dict[str, list[str]]]] = {}
         self.members: dict[str, JavaMember] = {}
@@ -53,20 +53,20 @@ class SimulatedStage:
         self.zookeeper = SimulatedZooKeeper(self.schedule, self._rng)
         self._heard: dict[str, list[tuple[str, Entry]]] = {}
         self._heard_at_s = 0.0
-        self._ports: dict[str, SimulatedPort] = {}
-        self._processes: dict[str, Process] = {}
+        self.ports: dict[str, SimulatedPort] = {}
+        self.processes: dict[str, Process] = {}
         self._foreigner = self._port("foreigner")
         self._foreigner.start(lambda change: None)
         controller = Process(self.schedule, self._rng, "controller")
         self._controller = Controller(controller, self.zookeeper.port(controller))
         self.brokers = Brokers(self.schedule, self._rng, self._controller, self._acked)
-        self.brokers.create_topic("t", 2)
-        for number in range(2 * MESSAGES):
-            self.brokers.produce("t", number % 2)
-        assert self.schedule.run_until(lambda: self._controller.is_idle and self._foreigner.session_id, LIMIT_S)
+        self.brokers.create_topic("t", partitions)
+        self.until(lambda: self._controller.is_idle and self._foreigner.session_id and self.brokers.ends("t", 1))
+        for number in range(partitions * MESSAGES):
+            assert self.brokers.produce("t", number % partitions)
 
     def _port(self, name: str, settings: PortSettings | None = None) -> SimulatedPort:
-        process = self._processes[name] = Process(self.schedule, self._rng, name)
+        process = self.processes[name] = Process(self.schedule, self._rng, name)
         return self.zookeeper.port(process, settings)
 
     def _acked(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
@@ -77,6 +77,23 @@ class SimulatedStage:
     ) -> None:
         now_ns = int(self.schedule.now * 1e9)
         self.history.append(Event(now_ns, kind, member, place[0], place[1], offset, message_id))
+
+    # -- what a test asks for ---------------------------------------------------------------------------------------
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.schedule.run(self.schedule.now + seconds)
+
+    def owners(self) -> dict[int, str]:
+        """Partition -> what its owner node holds."""
+        root = znodes.owners_path("g", "t")
+        nodes = {int(name): self.zookeeper.read(f"{root}/{name}") for name in self.zookeeper.children(root)}
+        return {partition: node[0].decode() for partition, node in nodes.items() if node is not None}
+
+    def offset(self, partition: int) -> int:
+        """What the offset node of a partition holds, -1 without one."""
+        node = self.zookeeper.read(znodes.offset_path("g", "t", partition))
+        return -1 if node is None else int(node[0])
 
     # -- what a scene calls -----------------------------------------------------------------------------------------
 
@@ -101,9 +118,15 @@ class SimulatedStage:
         spec = MemberSpec(
             member, "java", () if whitelist else (("t", 1),), whitelist, auto_commit_s=auto_commit_s, work_s=0.0
         )
-        port = self._ports[member] = self._port(member, java_port(spec.session_s))
+        port = self.ports[member] = self._port(member, java_port(spec.session_s))
         surroundings = Surroundings(
-            "g", self._processes[member], port, self.brokers, self._rng, partial(self._record, member), lambda: 1
+            group="g",
+            process=self.processes[member],
+            port=port,
+            brokers=self.brokers,
+            rng=self._rng,
+            record=partial(self._record, member),
+            wall_clock_ms=lambda: int(self.schedule.now * 1000),
         )
         pace = NEW_JVM if self.members else USUAL_PACE
         java = self.members[member] = JavaMember(spec, surroundings, pace, partial(self._hear, member))
@@ -115,35 +138,36 @@ class SimulatedStage:
 
     def rest(self) -> None:
         self._heard_at_s = self.schedule.now
-        self._until(lambda: self.schedule.now >= self._heard_at_s + QUIET_S)
+        self.until(lambda: self.schedule.now >= self._heard_at_s + QUIET_S)
 
-    def _until(self, condition: Callable[[], object]) -> None:
+    def until(self, condition: Callable[[], object]) -> None:
+        """Let time pass until something is so."""
         assert self.schedule.run_until(condition, self.schedule.now + LIMIT_S), "it did not come to that"
 
     def leave(self, member: str) -> None:
         self.members[member].leave()
-        self._until(lambda: self.members[member].has_ended)
-        self._processes[member].kill()
+        self.until(lambda: self.members[member].has_ended)
+        self.processes[member].kill()
 
     def end_session(self, member: str) -> None:
-        assert self.zookeeper.end_session(self._ports[member].session_id)
+        assert self.zookeeper.end_session(self.ports[member].session_id)
 
     def break_connection(self, member: str) -> None:
-        self.zookeeper.cut(self._ports[member])
-        self.zookeeper.heal(self._ports[member])
+        self.zookeeper.cut(self.ports[member])
+        self.zookeeper.heal(self.ports[member])
 
     def stall(self, member: str) -> None:
-        self.zookeeper.stall(self._ports[member])
+        self.zookeeper.stall(self.ports[member])
 
     def heal(self, member: str) -> None:
-        self.zookeeper.heal(self._ports[member])
+        self.zookeeper.heal(self.ports[member])
 
     def until_said(self, member: str, beginning: str, times: int = 1) -> None:
         def said() -> bool:
             lines = format_trace(entry for _, entry in self._heard.get(member, ()))
             return sum(line.startswith(beginning) for line in lines) >= times
 
-        self._until(said)
+        self.until(said)
 
     def own(self, partition: int) -> None:
         path = znodes.owner_path("g", "t", partition)

@@ -7,7 +7,7 @@ real members as they are today.
 from __future__ import annotations
 
 import pytest
-from java_scenes import SCENES, SEVERAL_THREADS
+from java_scenes import PARTITIONS, SCENES, SEVERAL_THREADS
 from java_traces import FOLDER, Trace, difference, format_scene, is_merge, normalised, parse_scene, recorded
 from simulated_java_stage import SimulatedStage
 
@@ -15,7 +15,7 @@ SEEDS = range(5)
 
 
 def played(scene: str, seed: int) -> SimulatedStage:
-    stage = SimulatedStage(seed)
+    stage = SimulatedStage(seed, PARTITIONS.get(scene, 2))
     SCENES[scene](stage)
     stage.end()
     return stage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from java_scenes import SCENES, SEVERAL_THREADS
+from java_scenes import PARTITIONS, SCENES, SEVERAL_THREADS
 from java_traces import Trace, difference, recorded
 from real_java_stage import RealStage
 
@@ -24,7 +24,7 @@ def test_a_real_member_says_what_was_recorded(scene: str) -> None:
 
 
 def played(scene: str) -> Trace:
-    with RealStage() as stage:
+    with RealStage(PARTITIONS.get(scene, 2)) as stage:
         SCENES[scene](stage)
     return stage.trace
 

@@ -8,6 +8,7 @@
 | `Cluster` | the type of both: what is written for it runs on either |
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
 | `TcpProxy` | stalled, broken, slow links; changed responses; counted ZooKeeper requests |
+| `zookeeper_trace` | what one ZooKeeper client asks and is told, line by line |
 | `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
 | `containers` | ZooKeeper and Kafka 0.8.2.2 in Docker, for who has it |
 | `load` | fills topics and tells what was acknowledged |

@@ -55,8 +55,11 @@ class JavaConnector:
 
     Attributes:
         registry: topic -> partition -> what it fetches: the partitions that it takes for its own.
-        streams: of all queues, once there are any.
+        streams: what the application reads.
         rebalancer: with the counts.
+        waits_for_own_registration: whether its event thread waits for a registration to vanish that belongs to its very
+            session. That is for ever, and no watch is heard of meanwhile: what a second expired session does that comes
+            before the first one was dealt with (KAFKA-1387).
     """
 
     def __init__(
@@ -79,10 +82,12 @@ class JavaConnector:
         self.queues: dict[tuple[str, str], Queue] = {}
         self.streams: list[Stream] = []
         self.is_shutting_down = False
+        self.waits_for_own_registration = False
         self.rebalance_lock = Lock()
         self.rebalancer = Rebalancer(self)
         self._commit_lock = Lock()
         self._timer_is_over = False
+        self._registered_in = 0
         self._shared_streams: list[Stream] = []
         self._wildcard_topics: list[str] = []
 
@@ -103,6 +108,7 @@ class JavaConnector:
     def _create_wildcard_streams(self) -> Body[None]:
         count = self.settings.subscription.entries[0][1]
         self._shared_streams = [_new_stream() for _ in range(count)]
+        self.streams.extend(self._shared_streams)  # the application has them before any topic matches
         self._wildcard_topics = yield from self._matching_topics()
         yield from self._register()
         yield from self._reinitialize(dict.fromkeys((yield from self._matching_topics()), count))
@@ -121,13 +127,17 @@ class JavaConnector:
         while True:
             try:
                 yield from self.create_ephemeral(path, data)
-                return
             except NodeExists:
                 try:
                     yield from self.zookeeper.read(path)
                 except NoNode:
                     continue
+                self.waits_for_own_registration = self._registered_in == self.zookeeper.session_id
                 yield self.threads.sleep(settings.session_s)
+            else:
+                self._registered_in = self.zookeeper.session_id
+                self.waits_for_own_registration = False
+                return
 
     def _reinitialize(self, counts: Mapping[str, int]) -> Body[None]:
         """Queues for each topic and thread, listeners, and a rebalance."""

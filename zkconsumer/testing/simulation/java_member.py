@@ -38,8 +38,8 @@ class JavaMember:
 
     Attributes:
         has_left: whether `shutdown()` has returned.
-        failure: what `createMessageStreams` threw, empty if it did not. The application has no streams then, but the
-            consumer lives on until its process ends: registered, and claiming partitions that nobody reads.
+        start_failure: what `createMessageStreams` threw, empty if it did not. The application has no streams then, but
+            the consumer lives on until its process ends: registered, and claiming partitions that nobody reads.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class JavaMember:
     ) -> None:
         self.spec = spec
         self.consumer_id = f"{surroundings.group}_{spec.name}"
-        self.failure = ""
+        self.start_failure = ""
         self._surroundings = surroundings
         self._threads = threads = Threads(surroundings.process, surroundings.rng, pace)
         self._pace = Pace(surroundings.rng, spec.work_s)
@@ -77,7 +77,7 @@ class JavaMember:
     @property
     def has_ended(self) -> bool:
         """Whether it has left, or got no streams."""
-        return self.has_left or self.failure != ""
+        return self.has_left or self.start_failure != ""
 
     @property
     def is_at_rest(self) -> bool:
@@ -108,13 +108,15 @@ class JavaMember:
         """One line for a trace."""
         connector = self._connector
         if self.has_ended:
-            state = "left" if self.has_left else f"failed: {self.failure}"
+            state = "left" if self.has_left else f"failed: {self.start_failure}"
         elif connector.rebalance_lock.is_held:
             state = f"rebalancing, attempt {self.rebalance_attempts} of its life"
         else:
             state = "at rest" if self.is_at_rest else "starting" if not self._is_ready else "about to rebalance"
         owned = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(self.owned())) or "nothing"
         link = "" if connector.zookeeper.is_connected else "; not connected"
+        if self.waits_for_own_registration:
+            link += "; waits for its own registration to vanish"
         return f"java {self.consumer_id} {state}; owns {owned}; gave up {self.gave_up} times{link}"
 
     # -- what it has been through -----------------------------------------------------------------------------------
@@ -145,6 +147,11 @@ class JavaMember:
         return list(self._connector.rebalancer.given_up)
 
     @property
+    def waits_for_own_registration(self) -> bool:
+        """Whether it hears of no change any more, for ever, by a fault of its own: see `JavaConnector`."""
+        return self._connector.waits_for_own_registration
+
+    @property
     def thread_failures(self) -> list[str]:
         """Exceptions that a real one would have logged as errors."""
         return list(self._threads.failures)
@@ -156,7 +163,7 @@ class JavaMember:
         try:
             yield from connector.create_streams()
         except JavaFailure as failure:
-            self.failure = repr(failure)
+            self.start_failure = repr(failure)
             return
         self._is_ready = True
         for number, stream in enumerate(connector.streams):

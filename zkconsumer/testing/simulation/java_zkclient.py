@@ -9,9 +9,6 @@ What it does that matters to a group:
 - After an expired session every state listener is told of the new one, and then every listener of every path is called
   once, whether anything changed or not. A connection that is lost and comes back is told to nobody.
 
-The port forgets watches with the connection, the Java client does not: it sends them all (`set_watches`), and the
-server fires those that something happened to. Here each path is read again and what it was is compared.
-
 Kept apart from the real one: a node that listeners of its children watch, and whose data somebody sets, counts as
 deleted here; nobody sets the data of such nodes. Who waits for a connection asks then, instead of handing over a
 request that waits.
@@ -37,11 +34,10 @@ from rebalance.requests import (
     Reply,
     SessionChange,
     SetData,
-    Stat,
-    WatchEvent,
     ZooKeeperPort,
 )
 from zkconsumer.testing.simulation.java_threads import Body, JavaFailure, JavaThread, Monitor, Threads
+from zkconsumer.testing.simulation.java_watches import Watches
 from zkconsumer.testing.simulation.pipe import Latency
 from zkconsumer.testing.simulation.port import PortSettings
 from zkconsumer.testing.zookeeper_exchanges import Connected, Entry, Exchange, Fired
@@ -93,24 +89,24 @@ class ZkClient:
 
     Attributes:
         is_connected: whether it believes to be.
+        session_id: of the session that it knows of, 0 for none.
         heard: told of what passes, with the name of the thread; None for nobody.
     """
 
     def __init__(self, port: ZooKeeperPort, threads: Threads, rng: random.Random) -> None:
         self.is_connected = False
+        self.session_id = 0
         self.heard: Callable[[str, Entry], None] | None = None
         self._port = port
         self._threads = threads
         self._process = threads.process
         self._rng = rng
-        self._session_id = 0
         self._losses = 0
         self._connection_changed = Monitor()
         self._changes: deque[SessionChange] = deque()
         self._held_until_s = 0.0
-        self._data_watches: dict[str, int] = {}
-        self._child_watches: dict[str, int] = {}
-        self._children_fired_at: dict[str, float] = {}
+        self._watches = Watches(port, self._fired)
+        self._fired_at: dict[str, float] = {}
         self._child_listeners: dict[str, list[Listener]] = {}
         self._data_listeners: dict[str, list[Listener]] = {}
         self._session_listeners: list[Callable[[], Body[None]]] = []
@@ -149,19 +145,19 @@ class ZkClient:
     def exists(self, path: str, watch: bool | None = None) -> Body[bool]:
         """Whether there is such a node; watched, if not said otherwise, when somebody listens to the path."""
         watched = self._has_listeners(path) if watch is None else watch
-        request = Exists(path, self._data_fired if watched else None)
+        request = Exists(path, self._watches.data_fired if watched else None)
         return (yield from self._ask(request)) is not None
 
     def children(self, path: str, watch: bool | None = None) -> Body[list[str]]:
         """The names below a node; watched as with `exists`."""
         watched = self._has_listeners(path) if watch is None else watch
-        names, _ = yield from self._ask(GetChildren(path, self._children_fired if watched else None))
+        names, _ = yield from self._ask(GetChildren(path, self._watches.children_fired if watched else None))
         return list(names)
 
     def read(self, path: str, watch: bool | None = None) -> Body[bytes]:
         """The data of a node; watched as with `exists`."""
         watched = self._has_listeners(path) if watch is None else watch
-        data, _ = yield from self._ask(GetData(path, self._data_fired if watched else None))
+        data, _ = yield from self._ask(GetData(path, self._watches.data_fired if watched else None))
         return bytes(data)
 
     def write(self, path: str, data: bytes) -> Body[None]:
@@ -257,7 +253,9 @@ class ZkClient:
 
             def answered(reply: Reply) -> None:
                 _fill(exchange, reply)
-                self._note_watch(request, reply, losses)
+                if reply.fault is None and getattr(request, "watch", None) is not None:
+                    # The answer may be one of an earlier connection: then the port has forgotten the watch.
+                    self._watches.armed(request, reply, is_forgotten=losses != self._losses and self.is_connected)
                 go_on(reply)
 
             self._port.send(request, answered)
@@ -268,60 +266,6 @@ class ZkClient:
         if self.heard is not None:
             current = self._threads.current
             self.heard("client" if current is None else current.name, entry)
-
-    # -- watches ----------------------------------------------------------------------------------------------------
-
-    def _note_watch(self, request: _Request, reply: Reply, losses: int) -> None:
-        if reply.fault is not None or getattr(request, "watch", None) is None:
-            return
-        if isinstance(request, GetChildren):
-            self._child_watches[request.path] = reply.value[1].pzxid
-        else:
-            stat: Stat | None = reply.value if isinstance(request, Exists) else reply.value[1]
-            self._data_watches[request.path] = stat.mzxid if stat is not None else 0
-        if losses != self._losses and self.is_connected:
-            self._look_again(request.path)  # an answer of an earlier connection: the port has forgotten the watch
-
-    def _data_fired(self, event: WatchEvent) -> None:
-        path = event.path
-        mzxid = self._data_watches.pop(path, None)
-        if mzxid is None:
-            return
-        happened = "deleted" if path in self._child_listeners else "data changed"
-        self._hear(Fired("created" if mzxid == 0 else happened, path))
-        # With the children's watch, a deletion is one event.
-        if self._children_fired_at.get(path) != self._process.schedule.now:
-            self._fire_children(path)
-        self._fire_data(path)
-
-    def _children_fired(self, event: WatchEvent) -> None:
-        path = event.path
-        if self._child_watches.pop(path, None) is not None:
-            self._hear(Fired("children changed", path))
-            self._children_fired_at[path] = self._process.schedule.now
-            self._fire_children(path)
-
-    def _look_again(self, *paths: str) -> None:
-        """Arm the watches of some paths anew, and fire those that something happened to meanwhile."""
-        for path in paths:
-            if path in self._data_watches:
-                self._port.send(Exists(path, self._data_fired), partial(self._seen, path))
-            if path in self._child_watches:
-                self._port.send(GetChildren(path, self._children_fired), partial(self._children_seen, path))
-
-    def _seen(self, path: str, reply: Reply) -> None:
-        if reply.fault is None and path in self._data_watches:
-            mzxid = 0 if reply.value is None else reply.value.mzxid
-            if mzxid != self._data_watches[path]:
-                self._data_fired(WatchEvent(path))
-
-    def _children_seen(self, path: str, reply: Reply) -> None:
-        if path not in self._child_watches:
-            return
-        if reply.fault is Fault.NO_NODE or (
-            reply.fault is None and reply.value[1].pzxid != self._child_watches[path]
-        ):
-            self._children_fired(WatchEvent(path))
 
     # -- the session ------------------------------------------------------------------------------------------------
 
@@ -350,8 +294,8 @@ class ZkClient:
             self._lose()
         elif change.what == "expired":
             self._lose()
-            self._hear(Connected(0, self._session_id, 0))
-            self._session_id = 0
+            self._hear(Connected(0, self.session_id, 0))
+            self.session_id = 0
             self._expired()
 
     def _lose(self) -> None:
@@ -359,18 +303,16 @@ class ZkClient:
         self.is_connected = False
 
     def _connected(self, change: SessionChange) -> None:
-        self._hear(Connected(change.session_id, self._session_id, int(change.timeout_s * 1000)))
-        self._session_id = change.session_id
+        self._hear(Connected(change.session_id, self.session_id, int(change.timeout_s * 1000)))
+        self.session_id = change.session_id
         self.is_connected = True
-        watched = {**self._data_watches, **self._child_watches}
-        if watched:
-            self._hear(Exchange("set_watches", paths=(*self._data_watches, *self._child_watches), is_answered=True))
-            self._look_again(*watched)
+        if self._watches.paths:
+            self._hear(Exchange("set_watches", paths=self._watches.paths, is_answered=True))
+            self._watches.look_again()
         self._connection_changed.notify_all()
 
     def _expired(self) -> None:
-        self._data_watches.clear()
-        self._child_watches.clear()
+        self._watches.clear()
         for listener in self._session_listeners:
             self._add_event(listener)
         for path in list(self._child_listeners):
@@ -383,6 +325,17 @@ class ZkClient:
     def _add_event(self, event: Callable[[], Body[None]]) -> None:
         self._events.append(event)
         self._event_added.notify_all()
+
+    def _fired(self, path: str, happened: str) -> None:
+        """A watch was set off; a deletion, which sets off both watches of a node, is one event."""
+        if happened == "data changed" and path in self._child_listeners:
+            happened = "deleted"
+        self._hear(Fired(happened, path))
+        if happened != "data changed" and self._fired_at.get(path) != self._process.schedule.now:
+            self._fired_at[path] = self._process.schedule.now
+            self._fire_children(path)
+        if happened != "children changed":
+            self._fire_data(path)
 
     def _fire_children(self, path: str) -> None:
         for listener in self._child_listeners.get(path, ()):
