@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kazoo.exceptions import NoNodeError
 from raw_requests import produce
 
 from zkconsumer.testing.errors import KitError, NotSupported
@@ -18,9 +19,10 @@ JAVA_VERSIONS = ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1"]
 
 def owners(cluster: KafkaCluster, group: str, topic: str) -> dict[str, str]:
     path = f"/consumers/{group}/owners/{topic}"
-    if cluster.client.exists(path) is None:
+    try:
+        return {p: cluster.client.get(f"{path}/{p}")[0].decode() for p in cluster.client.get_children(path)}
+    except NoNodeError:  # not there yet, or released while they are read
         return {}
-    return {p: cluster.client.get(f"{path}/{p}")[0].decode() for p in cluster.client.get_children(path)}
 
 
 def fill(cluster: KafkaCluster, topic: str, partitions: int, each: int) -> set[bytes]:
