@@ -12,7 +12,7 @@ from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from rebalance.subscription import Subscription
 from rebalance.znodes import parse_registration
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import Finding, Limits
+from zkconsumer.testing.history_checks import HAND, Finding, Limits
 
 __all__ = ["find_touched", "find_wrong_owners", "rightful_owners"]
 
@@ -71,9 +71,19 @@ def find_wrong_owners(
 
 
 def find_touched(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Nodes of one member that another one deleted or wrote."""
-    return [
-        Finding("foreign node touched", f"{event.member} wrote or deleted a node of {event.id or 'somebody'}", (event,))
-        for event in events
-        if event.kind == "touched" and event.member not in limits.unfenced
-    ]
+    """Nodes of one member that another one deleted or wrote.
+
+    Who had the node and does not know yet that a hand deleted it may hit the next one's: versions begin at 0 again.
+    """
+    findings = []
+    robbed: set[tuple[str, Place]] = set()
+    for event in events:
+        key = (event.member, event.place)
+        if event.kind == "owner_gone" and event.id == HAND:
+            robbed.add(key)
+        elif event.kind == "claimed":
+            robbed.discard(key)
+        elif event.kind == "touched" and key not in robbed and event.member not in limits.unfenced:
+            sentence = f"{event.member} wrote or deleted a node of {event.id or 'somebody'}"
+            findings.append(Finding("foreign node touched", sentence, (event,)))
+    return findings

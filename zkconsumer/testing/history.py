@@ -144,11 +144,15 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
     found: list[Ownership] = []
     current: dict[tuple[str, Place], Ownership] = {}
     revoked: dict[tuple[str, Place], Ownership] = {}
+    gone: dict[tuple[str, Place], Event] = {}
     for event in in_order(events):
         if event.kind == "owner_gone" and (event.member, event.place) not in current:
             owned = revoked.pop((event.member, event.place), None)
             if owned is not None:
                 owned.gone_ns, owned.gone_by = event.time_ns, event.id
+            gone[event.member, event.place] = event
+        elif event.kind in ("claimed", "assigned"):
+            gone.pop((event.member, event.place), None)
         elif event.kind == "revoked" and (event.member, event.place) in current:
             revoked[event.member, event.place] = current[event.member, event.place]
         if event.kind == "killed":
@@ -162,7 +166,10 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
             current[key] = Ownership(event.member, event.place, event.time_ns, event.offset)
             found.append(current[key])
         elif event.kind in _OF_A_MEMBER:
-            found += _member_event(current, event)
+            for owned in _member_event(current, event):
+                if (before := gone.get((owned.member, owned.place))) is not None:
+                    owned.gone_ns, owned.gone_by = before.time_ns, before.id
+                found.append(owned)
     return found
 
 

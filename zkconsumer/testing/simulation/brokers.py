@@ -107,7 +107,8 @@ class Brokers:
         record: hears of `acked` and `log_start`.
 
     Attributes:
-        reborn_at_s: when each topic was created anew, by its name in the history.
+        reborn: topics that were created anew, by their names in the history, and when their earlier lives ended.
+        on_rebirth: told of such a topic and its number of partitions, before there is anything in it.
     """
 
     def __init__(self, schedule: Schedule, rng: random.Random, controller: Controller, record: Recorder) -> None:
@@ -118,7 +119,9 @@ class Brokers:
         self._topics: dict[str, list[_Log]] = {}
         self._wanted: dict[str, int] = {}
         self._lives: dict[str, int] = {}
-        self.reborn_at_s: dict[str, float] = {}
+        self.reborn: dict[str, float] = {}
+        self.on_rebirth: Callable[[str, int], None] = lambda topic, count: None
+        self._deleted_at_s: dict[str, float] = {}
         for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/consumers"):
             controller.want(path)
         for number in range(_BROKERS):
@@ -162,7 +165,8 @@ class Brokers:
             self._topics[topic] = []
             self._lives[topic] = self._lives.get(topic, -1) + 1
             if self._lives[topic]:
-                self.reborn_at_s[self.place(topic, 0)[0]] = self._schedule.now
+                self.reborn[self.place(topic, 0)[0]] = self._deleted_at_s[topic]
+                self.on_rebirth(topic, count)
         logs = self._topics[topic]
         for number in range(len(logs), count):
             logs.append(_Log(self.place(topic, number), number % _BROKERS))
@@ -175,6 +179,7 @@ class Brokers:
         if topic not in self._topics or not self._controller.is_idle:
             return False
         del self._wanted[topic]
+        self._deleted_at_s[topic] = self._schedule.now
         for log in self._topics.pop(topic):
             self._record("log_start", log.place, log.end)
             self._answer_all(log)

@@ -129,7 +129,7 @@ def _late_watch(world: World, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         world.zookeeper.delay_watch(member.port, step.for_s)
-        world.trouble(step.for_s, member.name)
+        world.trouble(world.faults_left_s + step.for_s, member.name)
 
 
 def _matching(word: str) -> Callable[[Request], bool]:
@@ -146,14 +146,14 @@ def _lost_reply(world: World, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         world.zookeeper.lose_reply(member.port, _matching(step.word))
-        world.trouble(step.for_s, member.name)
+        world.trouble(world.faults_left_s, member.name)
 
 
 def _lost_request(world: World, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         world.zookeeper.lose_request(member.port, _matching(step.word))
-        world.trouble(step.for_s, member.name)
+        world.trouble(world.faults_left_s, member.name)
 
 
 # -- ZooKeeper -------------------------------------------------------------------------------------------------------
@@ -201,6 +201,7 @@ def _lag(world: World, step: Step) -> None:
     server = _server(world, step)
     world.zookeeper.lag(server, Latency(0.0, step.amount / 1000))
     world.trouble(step.for_s)
+    world.cut_off(step.for_s)
     world.undo_later(step.for_s, lambda: world.zookeeper.lag(server, world.zookeeper.settings.peer_latency))
 
 
@@ -261,13 +262,18 @@ def _owner_replaced(world: World, step: Step) -> None:
     stranger = world.controller_port.session_id
     owner = stranger if step.word == "ephemeral" and stranger in world.zookeeper.sessions else 0
 
+    born = 0
+
     def replace() -> None:
+        nonlocal born
         world.zookeeper.delete(path)
         world.zookeeper.create(path, b"g_stranger-0", owner=owner, parents=True)
+        found = world.zookeeper.read(path)
+        born = 0 if found is None else found[1].czxid
 
     def remove() -> None:
         found = world.zookeeper.read(path)
-        if found is not None and found[0] == b"g_stranger-0":
+        if found is not None and found[1].czxid == born:
             world.zookeeper.delete(path)
 
     if world.by_hand(replace):
@@ -291,6 +297,9 @@ def _offset_set(world: World, step: Step) -> None:
 
 def _unregistered(world: World, step: Step) -> None:
     world.by_hand(lambda: world.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
+    member = world.living(step.target)
+    if member is not None:
+        world.trouble(0.0, member.name)
 
 
 def _poison(world: World, step: Step) -> None:

@@ -99,6 +99,7 @@ class World:
         self.controller_port = self.zookeeper.port(controller, PortSettings(session_timeout_s=6.0))
         self.controller = Controller(controller, self.controller_port)
         self.brokers = Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
+        self.brokers.on_rebirth = self._topic_reborn
         self.inhabitants: dict[str, Inhabitant] = {}
         self._names: dict[SimulatedPort, str] = {}
         self._sessions: dict[int, str] = {}
@@ -112,6 +113,7 @@ class World:
         self._undos: dict[int, Callable[[], None]] = {}
         self._undo_serial = 0
         self.done_kinds: dict[str, int] = {}
+        self._began_s = 0.0
         self._is_healed = False
         self.listener: Trace | None = None
         self._watch: list[object] | None = None
@@ -141,6 +143,14 @@ class World:
 
     def _broker_event(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
         self.write(kind, "", place, offset, message_id)
+
+    def _topic_reborn(self, topic: str, count: int) -> None:
+        """In the history the topic is another one from now on: tell who owns nothing of it, and may not know."""
+        for number in range(count):
+            holder = self.tree.holder(topic, number)
+            for each in self.all_living():
+                if each.name != holder:
+                    self.write("owner_gone", each.name, self.brokers.place(topic, number), -1, HAND)
 
     def _tree_event(self, kind: str, member: str, place: Place, offset: int, who: str) -> None:
         self.write(kind, member, place, offset, who)
@@ -232,6 +242,11 @@ class World:
         self.done_kinds[step.kind] = self.done_kinds.get(step.kind, 0) + 1
         faults.do(self, step)
 
+    @property
+    def faults_left_s(self) -> float:
+        """How long things go on happening."""
+        return max(0.0, self._began_s + self.plan.faults_s - self.schedule.now)
+
     def trouble(self, for_s: float, member: str = "") -> None:
         """Note that commits of a member, or of all, may fail for so long."""
         self.troubles.append(Trouble(self.now_ns, self.now_ns + int((for_s + _RECOVERY_S) * NS), member))
@@ -321,9 +336,12 @@ class World:
     # -- the beginning ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Bring up the brokers, and let messages come."""
+        """Bring up the brokers, let messages come, and have the steps done in their time."""
         for topic, partitions in self.plan.topics:
             self.brokers.create_topic(topic, partitions)
         self.schedule.run_until(lambda: self.controller.is_idle, _SETTLE_S)
+        self._began_s = self.schedule.now
+        for step in self.plan.steps:
+            self.schedule.after(step.at_s, self.do, step)
         self._produce(self.rng("producer"))
         self._watch_over()
