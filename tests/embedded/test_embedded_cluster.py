@@ -24,7 +24,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer, end_session
 
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 QUICK_SESSION = {"zookeeper.session.timeout.ms": 1000}
 
 

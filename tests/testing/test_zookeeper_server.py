@@ -33,7 +33,9 @@ def client_of(connect: str, timeout_s: float = 4.0) -> Iterator[KazooClient]:
 def test_data_and_port_survive_kill_and_stop() -> None:
     with ZooKeeperServer() as server:
         connect = server.connect
-        with client_of(connect, timeout_s=30.0) as client:
+        # A server that is just coming up may leave a handshake without an answer; kazoo waits for it as long as the
+        # session may last, divided by the number of hosts.
+        with client_of(",".join([connect] * 10), timeout_s=30.0) as client:
             client.create("/a", b"1")
             session = client.client_id
             server.kill()

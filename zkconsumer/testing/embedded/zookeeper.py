@@ -39,7 +39,9 @@ CONTROLLER_EPOCH = "/controller_epoch"
 ROOTS = ("/consumers", IDS, TOPICS, "/config/changes", CONFIG, DOOMED)
 START_TIMEOUT_S: Final = 30.0
 ANSWER_TIMEOUT_S: Final = 10.0
-CLUSTER_SESSION_S: Final = 30.0
+# Nothing ephemeral hangs on the cluster's own session. It is so short because kazoo waits as long for the answer to a
+# handshake, and a ZooKeeper that is just coming up may never answer the first one.
+CLUSTER_SESSION_S: Final = 10.0
 
 
 def broker_node(broker: BrokerAddress, now_ms: int) -> bytes:
