@@ -1,23 +1,28 @@
 """Owner nodes through the port: claim, look, hand to another thread, release.
 
-Each write is a multi that begins with a check of the registration, so that what was queued under an older session
-fails. Rule: never delete or overwrite what another session owns; an owner node is read before it is deleted, and
-deleted at the version that was read.
+Each write is in a multi that begins with a check of the registration, so that what was queued under an older session
+fails; the writes of one step share theirs. Rule: never delete or overwrite what another session owns; an owner node is
+read before it is deleted, and deleted at the version that was read.
 
 Source: docs/SEMANTICS.md, "Fencing".
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from rebalance import partition as p
 from rebalance import znodes
 from rebalance.handover import Partition
 from rebalance.requests import Check, Create, Delete, Fault, GetData, Multi, Reply, Request, SetData, Sync, WatchEvent
 
-__all__ = ["Ask", "Claims", "Fence", "create_parents"]
+__all__ = ["MOST_WRITES", "Ask", "Claims", "Fence", "create_parents"]
+
+MOST_WRITES: Final = 100
+"""Owner nodes in one multi: some 90 KB at most; ZooKeeper refuses requests above 1 MiB."""
 
 Ask = Callable[[Request, Callable[[Reply], None]], None]
 """Sends a request; the handler runs on the coordinator's thread."""
@@ -39,17 +44,33 @@ class Fence:
 
 
 def create_parents(ask: Ask, paths: Iterable[str], done: Callable[[Reply], None]) -> None:
-    """Create persistent nodes in this order, those that are there already being fine; `done` gets the last reply."""
-    pending = list(paths)
+    """Create persistent nodes, each behind its parent, those that are there already being fine.
 
-    def next_one(reply: Reply | None) -> None:
-        failed = reply is not None and reply.fault not in (None, Fault.NODE_EXISTS)
-        if reply is not None and (failed or not pending):
-            done(reply)
-            return
-        ask(Create(pending.pop(0)), next_one)
+    `done` gets the first failure, or the last reply. All are sent at once: a session's requests are done in order.
+    """
+    creates = [Create(path) for path in paths]
+    failed: list[Reply] = []
+    unanswered = len(creates)
 
-    next_one(None)
+    def answered(reply: Reply) -> None:
+        nonlocal unanswered
+        unanswered -= 1
+        if reply.fault not in (None, Fault.NODE_EXISTS):
+            failed.append(reply)
+        if not unanswered:
+            done(failed[0] if failed else reply)
+
+    for create in creates:
+        ask(create, answered)
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """One write, the fence it was decided under, and who hears how it went."""
+
+    fence: Fence
+    operation: Create | SetData | Delete
+    answered: Callable[[Fault | None], None]
 
 
 class Claims:
@@ -58,53 +79,31 @@ class Claims:
     Args:
         ask: sends requests.
         group: whose `/owners`.
+        later: runs a call when all that happened together has been handled.
 
     Threads: the coordinator's alone. `told` is called on it, once for each call.
     """
 
-    def __init__(self, ask: Ask, group: str) -> None:
+    def __init__(self, ask: Ask, group: str, later: Callable[[Callable[[], None]], None]) -> None:
         self._ask = ask
         self._group = group
+        self._later = later
+        self._waiting: list[_Write] = []
         self.fence: Fence | None = None
 
     def claim(self, partition: Partition, thread_id: str, told: Told) -> None:
         """Create the owner node: `Claimed`, `ClaimRefused`, `Fenced` or `ResultUnknown`."""
-        if self.fence is None:
-            told(p.Fenced())
-        else:
-            self._claim(self.fence, partition, thread_id, told, tries=3)
 
-    def _claim(self, fence: Fence, partition: Partition, thread_id: str, told: Told, tries: int) -> None:
-        """One try. The fence is that of the first: a session that came meanwhile must not claim for an older one."""
-        path = znodes.owner_path(self._group, *partition)
-        operations = (fence.check(), Create(path, thread_id.encode(), ephemeral=True))
-
-        def answered(reply: Reply) -> None:
-            fault = _second_fault(reply)
+        def answered(fault: Fault | None) -> None:
             if fault is None:
                 told(p.Claimed(thread_id))
             elif fault is Fault.NODE_EXISTS:
                 told(p.ClaimRefused())
-            elif fault is Fault.NO_NODE and tries > 1:
-                create_parents(self._ask, self._parents(partition[0]), again)
             else:
                 told(p.ResultUnknown() if fault.is_unknown else p.Fenced())
 
-        def again(reply: Reply) -> None:
-            if reply.fault not in (None, Fault.NODE_EXISTS):
-                told(p.ResultUnknown() if reply.fault.is_unknown else p.Fenced())
-                return
-            self._claim(fence, partition, thread_id, told, tries - 1)
-
-        self._ask(Multi(operations), answered)
-
-    def _parents(self, topic: str) -> list[str]:
-        return [
-            znodes.CONSUMERS,
-            znodes.group_path(self._group),
-            znodes.group_path(self._group) + "/owners",
-            znodes.owners_path(self._group, topic),
-        ]
+        create = Create(znodes.owner_path(self._group, *partition), thread_id.encode(), ephemeral=True)
+        self._write(self.fence, create, answered, told)
 
     def inspect(
         self, partition: Partition, told: Told, watch: Callable[[WatchEvent], None] | None = None, sync: bool = False
@@ -133,16 +132,12 @@ class Claims:
 
     def rethread(self, partition: Partition, thread_id: str, version: int, told: Told) -> None:
         """Set the data of my owner node: `Rethreaded`, `ReleaseRefused`, `Fenced` or `ResultUnknown`."""
-        path = znodes.owner_path(self._group, *partition)
 
-        def answered(reply: Reply) -> None:
-            fault = _second_fault(reply)
-            if fault is None:
-                told(p.Rethreaded(thread_id, version + 1))
-            else:
-                told(_write_fault(fault))
+        def answered(fault: Fault | None) -> None:
+            told(p.Rethreaded(thread_id, version + 1) if fault is None else _write_fault(fault))
 
-        self._write(self.fence, SetData(path, thread_id.encode(), version), answered, told)
+        change = SetData(znodes.owner_path(self._group, *partition), thread_id.encode(), version)
+        self._write(self.fence, change, answered, told)
 
     def release(self, partition: Partition, told: Told) -> None:
         """Delete the owner node if this session owns it: `Released`, `ReleaseRefused`, `Fenced` or `ResultUnknown`.
@@ -150,45 +145,95 @@ class Claims:
         Whatever it holds: a node of this session that somebody wrote into would block everybody until it ends.
         """
         fence = self.fence
-        path = znodes.owner_path(self._group, *partition)
 
         def looked(event: p.Event) -> None:
             match event:
                 case p.OwnerGone():
                     told(p.Released())
                 case p.OwnerRead(_, True, version):
-                    self._write(fence, Delete(path, version), deleted, told)
+                    self._write(fence, Delete(znodes.owner_path(self._group, *partition), version), deleted, told)
                 case p.OwnerRead():
                     told(p.ReleaseRefused())
                 case _:
                     told(event)
 
-        def deleted(reply: Reply) -> None:
-            fault = _second_fault(reply)
+        def deleted(fault: Fault | None) -> None:
             told(p.Released() if fault in (None, Fault.NO_NODE) else _write_fault(fault))
 
         self.inspect(partition, looked)
 
+    # -- writes --------------------------------------------------------------------------------------------------------
+
     def _write(
-        self, fence: Fence | None, operation: SetData | Delete, answered: Callable[[Reply], None], told: Told
+        self,
+        fence: Fence | None,
+        operation: Create | SetData | Delete,
+        answered: Callable[[Fault | None], None],
+        told: Told,
     ) -> None:
+        """Write together with what else is written in this step, each under the fence it was decided under."""
         if fence is None:
             told(p.Fenced())
             return
-        self._ask(Multi((fence.check(), operation)), answered)
+        if not self._waiting:
+            self._later(self._send_waiting)
+        self._waiting.append(_Write(fence, operation, answered))
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, group in itertools.groupby(waiting, key=lambda write: write.fence):
+            writes = list(group)
+            for first in range(0, len(writes), MOST_WRITES):
+                self._send(writes[first : first + MOST_WRITES], tries=3)
+
+    def _send(self, writes: list[_Write], tries: int) -> None:
+        """One multi, under the fence of the first try: one that came meanwhile must not write for an older one."""
+        operations = (writes[0].fence.check(), *(write.operation for write in writes))
+        self._ask(Multi(operations), lambda reply: self._answered(writes, tries, reply))
+
+    def _answered(self, writes: list[_Write], tries: int, reply: Reply) -> None:
+        faults = _faults(reply, len(writes))
+        if not any(faults) or reply.fault is not None or faults[0] is _FENCED:
+            for write, fault in zip(writes, faults, strict=True):
+                write.answered(fault)
+        elif tries > 1 and any(
+            fault is Fault.NO_NODE and isinstance(write.operation, Create)
+            for write, fault in zip(writes, faults, strict=True)
+        ):
+            self._make_parents(writes, tries)
+        elif len(writes) > 1:
+            # Nothing was written, and of several that cannot be only the first is named.
+            for write in writes:
+                self._send([write], tries)
+        else:
+            writes[0].answered(faults[0])
+
+    def _make_parents(self, writes: list[_Write], tries: int) -> None:
+        def made(reply: Reply) -> None:
+            if reply.fault in (None, Fault.NODE_EXISTS):
+                self._send(writes, tries - 1)
+            elif len(writes) > 1:
+                for write in writes:
+                    self._send([write], tries)
+            else:
+                writes[0].answered(reply.fault)
+
+        root = znodes.group_path(self._group)
+        topics = {write.operation.path.rsplit("/", 1)[0]: None for write in writes}
+        create_parents(self._ask, [znodes.CONSUMERS, root, f"{root}/owners", *topics], made)
 
 
 _FENCED = Fault.SESSION_EXPIRED
 
 
-def _second_fault(reply: Reply) -> Fault | None:
-    """Why a `[check, write]` multi failed; a failed check counts as an expired session."""
+def _faults(reply: Reply, count: int) -> list[Fault | None]:
+    """Why each write of a `[check, write...]` multi failed; a failed check counts as an expired session."""
     if reply.fault is not None:
-        return reply.fault
-    check, write = reply.value
+        return [reply.fault] * count
+    check, *results = reply.value
     if check in (Fault.NO_NODE, Fault.BAD_VERSION):
-        return _FENCED
-    return write if isinstance(write, Fault) else None
+        return [_FENCED] * count
+    return [result if isinstance(result, Fault) else None for result in results]
 
 
 def _write_fault(fault: Fault) -> p.Event:

@@ -8,7 +8,6 @@ time answers by posting to the loop.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import random
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from rebalance.handover import Partition
 from rebalance.holdings import Holding, Holdings
 from rebalance.lease import Lease
 from rebalance.loop import Loop, Timer
+from rebalance.pipeline import Pipeline
 from rebalance.ports import Delivery, Listener, Member, Offsets
 from rebalance.requests import Reply, Request, SessionChange, ZooKeeperPort
 from rebalance.session import SessionKeeper
@@ -65,11 +65,11 @@ class Coordinator:
         self._loop = loop
         self._delivery = delivery
         self._offsets = offsets
-        self._serial = itertools.count()
-        self._unanswered: dict[int, float] = {}
-        claims = Claims(self.ask, member.group)
+        self._pipeline = Pipeline(port, loop)
+        claims = Claims(self.ask, member.group, loop.after_step)
         self.session = SessionKeeper(
-            member, port, self.ask, loop, lease, claims, self, wall_clock_ms, self.waiting_since
+            member, port, self._pipeline.ask_first, loop, lease, claims, self, wall_clock_ms,
+            self._pipeline.waiting_since,
         )
         self._holdings = Holdings(
             member, loop, claims, delivery, offsets, listener,
@@ -80,6 +80,7 @@ class Coordinator:
         self._group_timer: Timer | None = None
         self._told_warnings: frozenset[str] = frozenset()
         self._settled_calls: list[Callable[[], None]] = []
+        self._is_settling = False
         self._closing = False
 
     # -- the shell's face --------------------------------------------------------------------------------------------
@@ -95,19 +96,8 @@ class Coordinator:
         self._loop.post(self.session.changed, change)
 
     def ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
-        """Send a request; `handle` runs on the loop's thread."""
-        serial = next(self._serial)
-        self._unanswered[serial] = self._loop.clock()
-
-        def answered(reply: Reply) -> None:
-            self._unanswered.pop(serial, None)
-            handle(reply)
-
-        self._port.send(request, lambda reply: self._loop.post(answered, reply))
-
-    def waiting_since(self) -> float | None:
-        """When the oldest request without an answer was sent, or could first be sent again; `None` without any."""
-        return next(iter(self._unanswered.values()), None)
+        """Send a request when its turn comes; `handle` runs on the loop's thread."""
+        self._pipeline.ask(request, handle)
 
     @property
     def holdings(self) -> dict[Partition, Holding]:
@@ -129,6 +119,7 @@ class Coordinator:
     def close(self) -> None:
         """Take no further part; ending the session gives everything back at once."""
         self._closing = True
+        self._pipeline.close()
         self.session.close()
         self._holdings.close()
         self._audit.close()
@@ -141,8 +132,7 @@ class Coordinator:
     def watches_forgotten(self) -> None:
         """The connection was lost, and every watch with it."""
         self._reader.forget_watches()
-        # What is asked while there is no connection waits for the next one, and its time runs from then.
-        self._unanswered = dict.fromkeys(self._unanswered, self._loop.clock())
+        self._pipeline.reconnected()
 
     def session_opened(self, fence: Fence) -> None:
         """The registration stands."""
@@ -156,6 +146,7 @@ class Coordinator:
 
     def session_over(self) -> None:
         """The session is gone."""
+        self._pipeline.session_over()
         self._offsets.session_over()
 
     def group_event(self, event: m.Event) -> None:
@@ -250,7 +241,9 @@ class Coordinator:
     def _moved(self) -> None:
         if self.machine.state is m.GroupState.LEAVING and self._holdings.empty:
             self._loop.post(self._all_released)
-        if self._settled_calls:
+        if self._settled_calls and not self._is_settling:
+            # Once a step: looking at thousands of partitions after each of thousands of events would take seconds.
+            self._is_settling = True
             self._loop.after_step(self._tell_settled)
 
     def _all_released(self) -> None:
@@ -258,6 +251,7 @@ class Coordinator:
             self.group_event(m.AllReleased())
 
     def _tell_settled(self) -> None:
+        self._is_settling = False
         if self._settled_calls and self.settled:
             calls, self._settled_calls = self._settled_calls, []
             for call in calls:

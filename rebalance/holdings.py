@@ -4,7 +4,7 @@ Order of a handover: stop fetching, let the message in hand finish, tell the lis
 other side claim, read the offset, tell the listener, fetch. Every wait in it carries a turn number, so that an
 answer which comes after the partition went another way is dropped. Rule: nothing here blocks.
 
-Source: docs/ARCHITECTURE.md, "A rebalance, step by step".
+Source: docs/REBALANCE.md, "Step by step".
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ class Holding:
     drain_timer: Timer | None = None
     blocked_told: bool = False
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is being delivered or blocked."""
+        state = self.machine.state
+        return self.started if state is p.PartitionState.OWNED else state is p.PartitionState.BLOCKED
+
 
 class Holdings:
     """All partitions of one member.
@@ -97,6 +103,7 @@ class Holdings:
         self._revoked: dict[Partition, int] = {}
         self._assigned: dict[Partition, int] = {}
         self._lost: list[Partition] = []
+        self._unsettled: list[Partition] = []
         self._turns = 0
         self._closed = False
 
@@ -250,10 +257,16 @@ class Holdings:
         def resolved(offset: int) -> None:
             if not current():
                 return
-            if self.member.auto_commit:
-                # Until it is written a successor would choose a start of its own, and skip what lies between.
-                self._offsets.commit({partition: offset}, lambda failed: self._commit_reported(failed))
-            positioned(offset)
+            if not self.member.auto_commit:
+                positioned(offset)
+                return
+            # Until it is written a successor would choose a start of its own, and skip what lies between.
+            self._offsets.commit({partition: offset}, lambda failed: committed(failed, offset))
+
+        def committed(failed: Mapping[Partition, str], offset: int) -> None:
+            self._commit_reported(failed)
+            if current():
+                positioned(offset)
 
         def positioned(offset: int) -> None:
             holding.position = offset
@@ -412,11 +425,14 @@ class Holdings:
     @property
     def settled(self) -> bool:
         """Whether each assigned partition is being delivered or is blocked."""
-        return all(
-            holding.started if holding.machine.state is p.PartitionState.OWNED
-            else holding.machine.state is p.PartitionState.BLOCKED
-            for holding in self.all.values()
-        )
+        # Asked after each of thousands of steps: so each partition is looked at once, not each time.
+        while self._unsettled:
+            holding = self.all.get(self._unsettled[-1])
+            if holding is not None and not holding.is_settled:
+                return False
+            self._unsettled.pop()
+        self._unsettled = [partition for partition, holding in self.all.items() if not holding.is_settled]
+        return not self._unsettled
 
     @property
     def empty(self) -> bool:

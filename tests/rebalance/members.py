@@ -12,10 +12,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from rebalance import znodes
 from rebalance.coordinator import Coordinator
@@ -296,8 +298,9 @@ def owners(client: KazooClient, group: str, topic: str) -> dict[int, tuple[str, 
     path = znodes.owners_path(group, topic)
     found = {}
     for name in client.get_children(path) if client.exists(path) else []:
-        data, stat = client.get(f"{path}/{name}")
-        found[int(name)] = (data.decode(), stat.ephemeralOwner, stat.czxid)
+        with suppress(NoNodeError):  # released since the list was read
+            data, stat = client.get(f"{path}/{name}")
+            found[int(name)] = (data.decode(), stat.ephemeralOwner, stat.czxid)
     return found
 
 

@@ -11,8 +11,9 @@ from kazoo.security import make_acl
 
 from rebalance import partition as p
 from rebalance import znodes
-from rebalance.claims import Claims, Fence, create_parents
-from rebalance.requests import Create, Multi, WatchEvent
+from rebalance.claims import MOST_WRITES, Claims, Fence, create_parents
+from rebalance.handover import Partition
+from rebalance.requests import Create, Fault, Multi, WatchEvent
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -24,8 +25,9 @@ class Claimer:
     """Claims of a registered session, one question at a time."""
 
     def __init__(self, connect: str, group: str) -> None:
+        self.group = group
         self.asker = Asker(connect)
-        self.claims = Claims(self.asker.ask, group)
+        self.claims = Claims(self.asker.ask, group, self.asker.loop.after_step)
         self.path = znodes.owner_path(group, *PARTITION)
         registration = znodes.registration_path(group, "me")
         for parent in (znodes.CONSUMERS, znodes.group_path(group), znodes.ids_path(group)):
@@ -167,6 +169,91 @@ def test_a_claim_that_has_to_make_parents_does_not_go_on_under_a_later_session(
     assert client.exists(mine.path) is None
 
 
+def claim_all(claimer: Claimer, partitions: list[Partition]) -> dict[Partition, p.Event]:
+    """What becomes of claims that are made in one step."""
+    told: dict[Partition, p.Event] = {}
+
+    def begin() -> None:
+        for partition in partitions:
+            claimer.claims.claim(partition, "me-0", lambda event, partition=partition: note(partition, event))  # type: ignore[misc]
+
+    def note(partition: Partition, event: p.Event) -> None:
+        assert partition not in told
+        told[partition] = event
+
+    claimer.asker.loop.post(begin)
+    wait_until(lambda: len(told) == len(partitions), 15.0, "all to be told", state=lambda: told)
+    return told
+
+
+def multis(claimer: Claimer) -> list[int]:
+    """How many writes each multi had."""
+    return [len(request.operations) - 1 for request in claimer.asker.sent if isinstance(request, Multi)]
+
+
+def test_the_claims_of_a_step_share_a_few_multis_and_the_making_of_their_parents(
+    client: KazooClient, mine: Claimer
+) -> None:
+    partitions: list[Partition] = [("t", number) for number in range(2 * MOST_WRITES + 50)]
+    told = claim_all(mine, partitions)
+    assert set(told.values()) == {p.Claimed("me-0", 0)}
+    assert multis(mine) == [MOST_WRITES, MOST_WRITES, 50] * 2, "once without their parents, once with them"
+    assert len([request for request in mine.asker.sent if isinstance(request, Create)]) == 3 * 4
+    owners = mine.path.rsplit("/", 1)[0]
+    assert len(client.get_children(owners)) == len(partitions)
+    mine.asker.sent.clear()
+    more = claim_all(mine, [("t", number) for number in range(1000, 1010)])
+    assert set(more.values()) == {p.Claimed("me-0", 0)}
+    assert multis(mine) == [10]
+
+
+def test_nodes_that_are_there_refuse_their_claims_and_no_other(client: KazooClient, mine: Claimer) -> None:
+    taken = {3, 4, 17}
+    for number in taken:
+        client.create(znodes.owner_path(mine.group, "t", number), b"other-0", ephemeral=True, makepath=True)
+    told = claim_all(mine, [("t", number) for number in range(30)])
+    assert {number for (_, number), event in told.items() if event == p.ClaimRefused()} == taken
+    assert {event for (_, number), event in told.items() if number not in taken} == {p.Claimed("me-0", 0)}
+    assert {client.get(znodes.owner_path(mine.group, "t", number))[0] for number in taken} == {b"other-0"}
+
+
+def test_a_topic_that_may_not_be_written_keeps_no_other_from_its_claims(client: KazooClient, mine: Claimer) -> None:
+    client.ensure_path(f"{znodes.group_path(mine.group)}/owners")
+    client.create(znodes.owners_path(mine.group, "shut"), acl=[make_acl("world", "anyone", read=True)])
+    told = claim_all(mine, [("shut", 0), ("new", 0), ("shut", 1), ("new", 1)])
+    assert {partition: type(event) for partition, event in told.items()} == {
+        ("shut", 0): p.Fenced, ("shut", 1): p.Fenced, ("new", 0): p.Claimed, ("new", 1): p.Claimed
+    }
+
+
+def test_without_the_registration_all_claims_of_a_step_are_fenced(client: KazooClient, mine: Claimer) -> None:
+    claim_all(mine, [("t", 99)])
+    fence = mine.claims.fence
+    assert fence is not None
+    client.delete(fence.path)
+    told = claim_all(mine, [("t", number) for number in range(20)])
+    assert set(told.values()) == {p.Fenced()}
+    assert client.get_children(mine.path.rsplit("/", 1)[0]) == ["99"]
+
+
+def test_writes_of_one_step_go_under_the_fence_they_were_decided_under(client: KazooClient, mine: Claimer) -> None:
+    claim_all(mine, [("t", 99)])
+    old = mine.claims.fence
+    assert old is not None
+    told: list[p.Event] = []
+
+    def begin() -> None:
+        mine.claims.fence = Fence(old.path, 1, old.session_id)  # not what stands there: an older or a later session
+        mine.claims.claim(("t", 0), "me-0", told.append)
+        mine.claims.fence = old
+        mine.claims.claim(("t", 1), "me-0", told.append)
+
+    mine.asker.loop.post(begin)
+    wait_until(lambda: len(told) == 2, 15.0, "both to be told")
+    assert told == [p.Fenced(), p.Claimed("me-0", 0)]
+    assert sorted(client.get_children(mine.path.rsplit("/", 1)[0])) == ["1", "99"]
+
+
 def test_a_place_that_may_not_be_written_refuses_and_is_no_endless_loop(client: KazooClient, mine: Claimer) -> None:
     owners = mine.path.rsplit("/", 1)[0]
     client.ensure_path(owners.rsplit("/", 1)[0])
@@ -209,3 +296,10 @@ def test_parents_are_made_in_order_and_those_that_are_there_are_fine(
     for _ in range(2):
         mine.asker.outcome(lambda told: create_parents(mine.asker.ask, paths, told))
         assert client.exists(paths[-1])
+
+
+def test_the_first_parent_that_cannot_be_made_is_named(client: KazooClient, mine: Claimer, fresh_group: str) -> None:
+    root = f"/{fresh_group}-shut"
+    client.create(root, acl=[make_acl("world", "anyone", read=True)])
+    reply = mine.asker.outcome(lambda told: create_parents(mine.asker.ask, [root, f"{root}/a", f"{root}/a/b"], told))
+    assert reply == (None, Fault.NO_AUTH, *reply[2:])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.security import make_acl
 from members import History, TestMember, create_topic, owners, share_is_complete, wait_for_share
 
 from rebalance import znodes
@@ -578,6 +581,32 @@ def test_what_was_there_at_the_start_follows_the_reset_policy(client: KazooClien
     assert [own.offset for own in group.history.of(made.name)] == [500]
 
 
+def test_a_first_position_is_stored_before_anything_is_delivered_from_it(client: KazooClient, group: Group) -> None:
+    create_topic(client, group.topic, 2)
+    made = TestMember(group.connect, group.group, "a", Subscription.static({group.topic: 1}), group.history)
+    group.members.append(made)
+    answers: list[Callable[[], None]] = []
+    commit = made.offsets.commit
+
+    def held(positions: Any, done: Callable[[Any], None], explicit: bool = False) -> None:
+        commit(positions, lambda failed: answers.append(lambda: done(failed)), explicit)
+
+    made.offsets.commit = held  # type: ignore[method-assign]
+    made.start(settle_s=None)
+    wait_until(lambda: len(answers) == 2, 10.0, "both to be stored")
+    assert {client.get(znodes.offset_path(group.group, group.topic, number))[0] for number in (0, 1)} == {b"0"}
+    assert group.history.of() == []
+    made.on_loop(lambda: [answer() for answer in answers])
+    wait_for_share([made], group.topic, 2)
+
+
+def test_a_first_position_that_cannot_be_stored_stops_no_delivery(client: KazooClient, group: Group) -> None:
+    create_topic(client, group.topic, 2)
+    client.ensure_path(f"{znodes.group_path(group.group)}/offsets")
+    client.create(znodes.offsets_path(group.group, group.topic), acl=[make_acl("world", "anyone", read=True)])
+    wait_for_share([group.member("a")], group.topic, 2)
+
+
 # -- cost --------------------------------------------------------------------------------------------------------------
 
 
@@ -613,6 +642,22 @@ def test_what_one_leaver_of_twenty_members_with_two_hundred_partitions_costs(
         assert group.history.overlaps() == []
         for member in members:
             member.stop()
+
+
+def test_what_the_first_start_of_a_group_on_three_hundred_partitions_costs(
+    zookeeper: ZooKeeperServer, client: KazooClient, group: Group
+) -> None:
+    create_topic(client, group.topic, 300)
+    with TcpProxy(zookeeper.connect, count_zookeeper=True) as proxy:
+        member = group.member("a", connect=proxy.address, session_s=30.0)
+        wait_for_share([member], group.topic, 300)
+        seen = Counter(request.kind for request in proxy.seen_requests() if not request.in_multi)
+        parts = Counter(request.kind for request in proxy.seen_requests() if request.in_multi)
+        member.stop()
+    assert seen["get_data"] <= 2 * 300 + 20, "the stored offset and the watch of each owner node"
+    assert parts["check"] <= 30, "claims and first positions share their multis"
+    assert seen["create"] <= 40
+    assert seen["sync"] + seen["exists"] + seen["get_children"] <= 60
 
 
 def test_the_share_is_complete_only_when_each_partition_has_one_owner() -> None:

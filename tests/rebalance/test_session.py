@@ -34,7 +34,7 @@ class Kept:
         self.registers = True
         self.asker = Asker(connect, session_s)
         member = Member(group, "me", Subscription.static({"t": 1}), Strategy())
-        self.claims = Claims(self.ask, group)
+        self.claims = Claims(self.ask, group, self.asker.loop.after_step)
         self.keeper = SessionKeeper(
             member, self.asker.port, self.ask, self.asker.loop, self.lease, self.claims, self, lambda: 1
         )
