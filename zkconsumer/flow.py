@@ -219,6 +219,11 @@ class Flow:
         if not self.is_live:
             self.settle(position)
 
+    def reset(self, position: int) -> None:
+        """Go on at another place of the log; what was committed up to now says nothing about what is read there."""
+        self.position = position
+        self.committed = -1
+
     def halt(self, reason: str) -> None:
         """Deliver no more of this partition in this ownership; it stays owned, and its position where it is."""
         self.failure = reason

@@ -265,7 +265,7 @@ class KafkaStream:
                 flow.forget_entry()
                 continue
             if chunk.reset_to is not None:
-                flow.position = chunk.reset_to
+                flow.reset(chunk.reset_to)
             if chunk.reset_to is not None or chunk.next_offset <= flow.position:
                 self._chunk = self._messages = None
                 flow.take_out(chunk)

@@ -106,6 +106,16 @@ def test_a_reset_without_messages_behind_it_moves_the_position_too() -> None:
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
+def test_what_was_committed_before_a_reset_does_not_make_the_messages_behind_it_done() -> None:
+    feed = Feed()
+    flow = feed.flow(position=900)
+    flow.committed = 900  # `commit_offsets()` stored the position as it was
+    flow.push(Chunk(b"", 3, reset_to=3))
+    flow.push(chunk(3, 5))
+    assert next(feed.stream).offset == 3
+    assert flow.done_position() == 3, "in hand, and not done"
+
+
 def test_the_time_out_leaves_the_stream_usable() -> None:
     feed = Feed(consumer_timeout_ms=20)
     with pytest.raises(ConsumerTimeout, match=r"consumer\.timeout\.ms = 20"):
