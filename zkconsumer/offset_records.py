@@ -9,7 +9,7 @@ Source: docs/SEMANTICS.md, "Fenced commits".
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["OffsetRecord", "Verdict", "start_position", "verdict"]
 
@@ -29,6 +29,7 @@ class OffsetRecord:
         void_version: the version at which the node held an offset that the leader's log does not have: it may be
             written over with less, or it would hold up every commit until the log has grown past it.
         mzxid: when the node was last written, on ZooKeeper's own clock.
+        earlier: (version, offset) that this member saw or wrote before it noticed that the topic was created anew.
     """
 
     stored: int | None = None
@@ -40,14 +41,28 @@ class OffsetRecord:
     lowered: bool = False
     void_version: int | None = None
     mzxid: int = 0
+    earlier: set[tuple[int, int | None]] = field(default_factory=set)
 
     def seen(self, stored: int | None, version: int | None, mzxid: int = 0) -> None:
         """Take note of what was read."""
         self.stored, self.version, self.mzxid = stored, version, mzxid
 
+    def forget_life(self, under_way: int | None) -> None:
+        """Take note that the topic was created anew: what is done, stored or on its way is of a log that is gone.
+
+        Also what was written after the creation: who has not noticed it yet goes on committing.
+        """
+        self.done = None
+        if self.version is not None:
+            self.earlier.add((self.version, self.stored))
+        if under_way is not None:
+            self.earlier.add((0 if self.version is None else self.version + 1, under_way))
+
     def is_of_an_earlier_life(self, born_zxid: int) -> bool:
-        """Whether the offset was written before its topic was created: it points into a log that is no more."""
-        return self.version is not None and self.mzxid < born_zxid
+        """Whether the offset points into a log that is no more: that of the topic before it was created anew."""
+        if self.version is None:
+            return False
+        return self.mzxid < born_zxid or (self.version, self.stored) in self.earlier
 
     def written(self, value: int, version: int) -> None:
         """Take note of what was written."""

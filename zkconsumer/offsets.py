@@ -90,10 +90,13 @@ class ZooKeeperOffsets:
         self._record(partition).out_of_range()
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was created anew: what was done of its earlier life says nothing any more."""
+        """The topic was created anew: what was done and committed of its earlier life says nothing any more."""
+        for batch in self._waiting:
+            batch.forget_topic(topic)
+        under_way = self._running.forget_topic(topic) if self._running is not None else {}
         for partition, record in self._records.items():
             if partition[0] == topic:
-                record.done = None
+                record.forget_life(under_way.get(partition))
 
     def _record(self, partition: Partition) -> OffsetRecord:
         return self._records.setdefault(partition, OffsetRecord())
@@ -233,6 +236,13 @@ class _Batch:
         self._left = {}
         self._finish()
 
+    def forget_topic(self, topic: str) -> dict[Partition, int]:
+        """Write nothing more of a topic; return what may be on its way."""
+        dropped = {partition: at for partition, at in self._left.items() if partition[0] == topic}
+        for partition in dropped:
+            self._settle(partition, "the topic was created anew")
+        return dropped
+
     def _finish(self) -> None:
         if self._over:
             return
@@ -337,8 +347,9 @@ class _Batch:
         if not any(isinstance(result, Fault) for result in results):
             for partition, result in zip(partitions, results, strict=True):
                 version = 0 if isinstance(result, str) else result.version
-                self._store._record(partition).written(self._left[partition], version)
-                self._settle(partition)
+                if partition in self._left:
+                    self._store._record(partition).written(self._left[partition], version)
+                    self._settle(partition)
             self._send()
             return
         self._sort_out(partitions, results, reply.reason)

@@ -65,6 +65,22 @@ def test_what_may_be_written(
     assert verdict(OffsetRecord(stored, version), value, may_lower) is expected
 
 
+def test_what_was_seen_or_sent_before_the_topic_was_created_anew_is_noticed_is_of_its_earlier_life() -> None:
+    record = OffsetRecord(stored=7, version=3, mzxid=50, done=8)
+    record.forget_life(under_way=9)
+    assert record.done is None
+    assert record.is_of_an_earlier_life(born_zxid=40), "written after the creation, by who did not know of it yet"
+    record.seen(9, 4, mzxid=51)
+    assert record.is_of_an_earlier_life(born_zxid=40), "my own commit that was on its way"
+    record.seen(2, 4, mzxid=51)
+    assert not record.is_of_an_earlier_life(born_zxid=40), "somebody who has noticed"
+    assert record.is_of_an_earlier_life(born_zxid=52)
+    absent = OffsetRecord()
+    absent.forget_life(under_way=9)
+    absent.seen(9, 0, mzxid=51)
+    assert absent.is_of_an_earlier_life(born_zxid=40)
+
+
 @given(st.integers(0, 100), st.lists(st.integers(0, 100), max_size=30))
 def test_without_leave_to_lower_what_is_stored_never_goes_back(first: int, values: list[int]) -> None:
     record = OffsetRecord(first, 0)

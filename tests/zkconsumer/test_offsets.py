@@ -76,7 +76,7 @@ class Store:
     def commit(self, positions: Mapping[Partition, int], explicit: bool = False) -> dict[Partition, str]:
         return self.begin(positions, explicit)()
 
-    def load(self, partition: Partition) -> int | None:
+    def load(self, partition: Partition, born_zxid: int = 0) -> int | None:
         found: list[int | None] = []
         done = threading.Event()
 
@@ -84,7 +84,7 @@ class Store:
             found.append(offset)
             done.set()
 
-        self.loop.post(self.offsets.load, partition, told)
+        self.loop.post(self.offsets.load, partition, told, born_zxid)
         assert done.wait(10.0), "no offset"
         return found[0]
 
@@ -338,6 +338,20 @@ def test_a_node_that_somebody_created_first_is_compared_not_overwritten(client: 
 
 
 # -- the fence ---------------------------------------------------------------------------------------------------------
+
+
+def test_commits_for_a_topic_that_was_created_anew_do_not_count_for_its_new_life(
+    client: KazooClient, store: Store
+) -> None:
+    born_zxid = client.exists(f"/consumers/{store.group}").czxid
+    assert store.commit({(TOPIC, 0): 7, (TOPIC, 1): 7}) == {}
+    outcome = store.begin({(TOPIC, 0): 9, (TOPIC, 2): 9, ("other", 0): 9})
+    store.on_loop(lambda: store.offsets.forget_topic(TOPIC))
+    assert outcome().keys() == {(TOPIC, 0), (TOPIC, 2)}
+    assert [store.load((TOPIC, number), born_zxid) for number in range(3)] == [None, None, None]
+    assert store.load(("other", 0)) == 9
+    assert store.commit({(TOPIC, 0): 0}) == {}, "the beginning is written over it"
+    assert store.load((TOPIC, 0), born_zxid) == 0
 
 
 def test_without_the_registration_nothing_is_written(client: KazooClient, store: Store) -> None:
