@@ -151,7 +151,7 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
             if owned is not None:
                 owned.gone_ns, owned.gone_by = event.time_ns, event.id
             gone[event.member, event.place] = event
-        elif event.kind in ("claimed", "assigned"):
+        elif event.kind == "claimed":
             gone.pop((event.member, event.place), None)
         elif event.kind == "revoked" and (event.member, event.place) in current:
             revoked[event.member, event.place] = current[event.member, event.place]
@@ -165,12 +165,22 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
             _end_unannounced(current, event)
             current[key] = Ownership(event.member, event.place, event.time_ns, event.offset)
             found.append(current[key])
+            _end_if_gone(current[key], gone)
         elif event.kind in _OF_A_MEMBER:
             for owned in _member_event(current, event):
-                if (before := gone.get((owned.member, owned.place))) is not None:
-                    owned.gone_ns, owned.gone_by = before.time_ns, before.id
+                _end_if_gone(owned, gone)
                 found.append(owned)
     return found
+
+
+def _end_if_gone(owned: Ownership, gone: dict[tuple[str, Place], Event]) -> None:
+    """An owner node can be gone, and not be claimed again, before its ownership is announced.
+
+    Only if somebody has seen claims, too: then it is known by whom the node went.
+    """
+    before = gone.get((owned.member, owned.place))
+    if before is not None and before.id:
+        owned.gone_ns, owned.gone_by = before.time_ns, before.id
 
 
 def _member_event(current: dict[tuple[str, Place], Ownership], event: Event) -> Iterator[Ownership]:

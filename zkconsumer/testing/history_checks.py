@@ -192,7 +192,8 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
     ended_ns = owned.end_ns
     if ended_ns is None:
         return False
-    was_done = any(done.offset == before.offset and done.time_ns <= ended_ns for done in owned.done)
+    done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), ended_ns + 1)
+    was_done = done_ns <= ended_ns
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
     if owned.graceful:
         if not was_done:
@@ -202,7 +203,7 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
                          for each in limits.troubles)
     if owned.member in limits.by_hand:
         return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
-    return broken_off and (not was_done or before.time_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
+    return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
 
 
 def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
@@ -277,7 +278,7 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
         key = (event.member, event.place)
         if event.kind == "owner_gone":
             gone.setdefault(key, event)
-        elif event.kind in ("assigned", "claimed"):
+        elif event.kind == "claimed" or (event.kind == "assigned" and key in gone and not gone[key].id):
             gone.pop(key, None)
         elif event.kind in ("deliver", "commit") and key in gone and event.member not in limits.unfenced:
             late_s = (event.time_ns - gone[key].time_ns) / NS
@@ -306,29 +307,24 @@ def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bo
 def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Offset nodes whose value was seen to fall, but for what a hand or a Java member did.
 
-    A value that the log does not have may be lowered: it was of no use.
+    A value that a member found to be outside the log may be lowered: it was of no use.
     """
     last: dict[Place, Event] = {}
-    ends: dict[Place, tuple[int, int]] = {}
     findings = []
     for event in events:
-        if event.kind == "acked":
-            ends[event.place] = (ends.get(event.place, (0, 0))[0], event.offset + 1)
-        elif event.kind == "log_start":
-            ends[event.place] = (event.offset, max(event.offset, ends.get(event.place, (0, 0))[1]))
-        elif event.kind == "offset_node":
-            before = last.pop(event.place, None)
-            if event.offset >= 0:
-                last[event.place] = event
-            is_ours = event.id != HAND and event.member not in limits.unfenced
-            if event.topic in limits.reborn and event.offset == 0:
-                continue
-            if before is None or event.offset >= before.offset or not is_ours:
-                continue
-            first, end = ends.get(event.place, (0, before.offset))
-            if first <= before.offset <= end:
-                sentence = f"offset of {_name(event.place)} fell from {before.offset} to {event.offset}"
-                findings.append(Finding("offset went back", sentence, (before, event)))
+        if event.kind == "reset":
+            last.pop(event.place, None)
+        if event.kind != "offset_node":
+            continue
+        before = last.pop(event.place, None)
+        if event.offset >= 0:
+            last[event.place] = event
+        is_ours = event.id != HAND and event.member not in limits.unfenced
+        if before is None or event.offset >= before.offset or not is_ours:
+            continue
+        if event.topic not in limits.reborn or event.offset > 0:
+            sentence = f"offset of {_name(event.place)} fell from {before.offset} to {event.offset}"
+            findings.append(Finding("offset went back", sentence, (before, event)))
     return findings
 
 

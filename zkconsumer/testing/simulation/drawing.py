@@ -180,6 +180,10 @@ class _Drawing:
         comes_back = self._rng.random() < 0.5
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s() if comes_back else 0.0)
 
+    def _late(self, at_s: float, kind: str) -> Step:
+        delay_s = self._round(self._rng.choice((0.2, 4.0)) * self._rng.random())
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=delay_s)
+
     def _slow(self, at_s: float, kind: str) -> Step:
         work_ms = self._rng.randint(100, 2000)
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), amount=work_ms)
@@ -239,7 +243,7 @@ class _Drawing:
 
     _DRAWN: Final[Mapping[str, Callable[[_Drawing, float, str], Step]]] = {
         "join": _at_once, "leave": _at_once, "crash": _crash, "slow": _slow, "wall clock": _clock,
-        "end session": _at_once, "stall": _answers, "lost reply": _lost, "lost request": _lost,
+        "end session": _at_once, "late watch": _late, "stall": _answers, "lost reply": _lost, "lost request": _lost,
         "outage": _on_servers, "stop server": _on_servers, "freeze": _on_servers, "isolate": _on_servers,
         "lag": _on_servers, "wipe": _untargeted, "grow": _grow, "create topic": _create, "delete topic": _delete,
         "leader": _on_partition, "retention": _retention, "owner deleted": _on_partition,
