@@ -192,7 +192,9 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
     ended_ns = owned.end_ns
     if ended_ns is None:
         return False
-    done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), ended_ns + 1)
+    # Who never says "done", as a Java member, is taken to be done with what it delivered.
+    in_hand_ns = ended_ns + 1 if owned.done else before.time_ns
+    done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), in_hand_ns)
     was_done = done_ns <= ended_ns
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
     if owned.graceful:
