@@ -139,7 +139,6 @@ class Flow:
         is_live: Cleared by the coordinator when the partition is revoked, lost, or the consumer stops.
         in_hand: The message that the application works on; None between messages.
         position: Offset behind the last done message, up to date whenever nothing is in hand.
-        committed: What the application committed explicitly: done, even while it is in hand.
         is_settled: True once the final position was told: then it counts no more.
         failure: What ended the partition (`on.message.error=stop`, broken framing), else None.
         chunks: What is queued, the chunk being read included.
@@ -150,10 +149,11 @@ class Flow:
 
     __slots__ = (
         "_budget",
+        "_committed",
+        "_left",
         "_on_room",
         "_waiting",
         "chunks",
-        "committed",
         "failure",
         "in_hand",
         "is_live",
@@ -170,7 +170,7 @@ class Flow:
         self.is_live = True
         self.is_settled = False
         self.in_hand: Message | None = None
-        self.committed = -1
+        self._committed = self._left = -1
         self.failure: str | None = None
         self.chunks: deque[Chunk] = deque()
         self._budget = budget
@@ -221,13 +221,24 @@ class Flow:
 
     def reset(self, position: int) -> None:
         """Go on at another place of the log; what was committed up to now says nothing about what is read there."""
+        self._left = self.position
         self.position = position
-        self.committed = -1
+        self._committed = -1
 
     def halt(self, reason: str) -> None:
         """Deliver no more of this partition in this ownership; it stays owned, and its position where it is."""
         self.failure = reason
         self.drop()
+
+    @property
+    def committed(self) -> int:
+        """What the application committed explicitly: done, even while it is in hand."""
+        return self._committed
+
+    @committed.setter
+    def committed(self, position: int) -> None:
+        # The answer to a commit can come after the position was found to be outside the log, and was left.
+        self._committed = -1 if position == self._left else position
 
     # -- the coordinator's side ----------------------------------------------------------------------------------------
 

@@ -114,6 +114,10 @@ def test_what_was_committed_before_a_reset_does_not_make_the_messages_behind_it_
     flow.push(chunk(3, 5))
     assert next(feed.stream).offset == 3
     assert flow.done_position() == 3, "in hand, and not done"
+    flow.committed = 900  # the answer to another such call, late
+    assert flow.done_position() == 3
+    flow.committed = 4
+    assert flow.done_position() == 4
 
 
 def test_the_time_out_leaves_the_stream_usable() -> None:
