@@ -22,7 +22,8 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.brokers import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import FetchState, Need
-from zkconsumer.fetcher import Fetcher, FetchTask
+from zkconsumer.fetch_task import FetchTask
+from zkconsumer.fetcher import Fetcher
 from zkconsumer.flow import ByteBudget, Flow, Wakeup
 from zkconsumer.stream import KafkaStream, LeaseView
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -27,7 +28,6 @@ from zkconsumer.fetch_state import (
     BROKEN_TRIES,
     LEADER_CODES,
     Candidate,
-    FetchState,
     Need,
     Outcome,
     Verdict,
@@ -36,9 +36,10 @@ from zkconsumer.fetch_state import (
     poll_wait_ms,
     share_out,
 )
+from zkconsumer.fetch_task import FetchTask
 from zkconsumer.flow import ByteBudget, Chunk, Flow, Wakeup
 
-__all__ = ["IDLE_S", "FetchTask", "Fetcher"]
+__all__ = ["IDLE_S", "Fetcher"]
 
 log = logging.getLogger(__name__)
 
@@ -47,55 +48,11 @@ IDLE_S = 10.0
 _END_OF_OFFSETS: Final = 2**63 - 1
 _LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
 _PARTITIONS_A_QUESTION: Final = 500
+_SHORTEST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.1
 _LONGEST_SLEEP_S: Final = 1.0
 _BUDGET_POLL_S: Final = 0.05
 _SHORTEST_BACKOFF_S: Final = 0.02
-
-
-class FetchTask:
-    """One partition to fetch, or to find the start of.
-
-    Attributes:
-        flow: Where the messages go; None while only the start is looked for.
-        policy: `smallest` or `largest`: which end to look for.
-        resolved: Called with the start.
-        is_cancelled: True when nobody waits for the start any more.
-        is_placed: True while a fetcher has it.
-    """
-
-    __slots__ = ("flow", "is_cancelled", "is_placed", "policy", "resolved", "state")
-
-    def __init__(
-        self,
-        state: FetchState,
-        flow: Flow | None,
-        policy: str,
-        resolved: Callable[[int], None] | None = None,
-    ) -> None:
-        self.state = state
-        self.flow = flow
-        self.policy = policy
-        self.resolved = resolved
-        self.is_cancelled = False
-        self.is_placed = False
-
-    @property
-    def is_wanted(self) -> bool:
-        """False once the ownership has ended, or the partition was given up."""
-        return not self.is_cancelled and (self.flow is None or (self.flow.is_live and self.flow.failure is None))
-
-
-def _ends_needed(task: FetchTask) -> tuple[int, ...]:
-    """Return which ends of its log the partition has to know before it can be fetched."""
-    match task.state.need:
-        case Need.RESOLVE:
-            return (EARLIEST,) if task.policy == "smallest" else (LATEST,)
-        case Need.END_CHECK:
-            return (LATEST,)
-        case Need.RANGE_CHECK:
-            return (EARLIEST, LATEST)
-        case _:
-            return ()
 
 
 class _Asked(NamedTuple):
@@ -150,6 +107,8 @@ class Fetcher:
         self._lock = threading.RLock()
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._turn = 0
+        self._gathered_at = float("-inf")
+        self._pause_s = 0.0
         self._fault: str | None = None
         self._wakeup = Wakeup()
         self._is_stopped = False
@@ -208,6 +167,9 @@ class Fetcher:
         if not tasks:
             return not self._wakeup.wait(IDLE_S) and self._is_idle(self)
         try:
+            if all(task.flow is None for task in tasks):
+                self._gather()
+                tasks = self._wanted()
             self._ask_offsets(tasks)
             asked, wait_ms = self._plan([task for task in tasks if task.is_placed])
             if asked:
@@ -346,10 +308,25 @@ class Fetcher:
 
     # -- questions about offsets ---------------------------------------------------------------------------------------
 
+    def _gather(self) -> None:
+        """Let more partitions come, when there are only such as look for their start.
+
+        Thousands come one by one at the first start of a group, and are asked about together. The first is asked about
+        at once; from question to question the pause doubles, until no more come. Where messages are fetched, too, the
+        time of a fetch does the same, and nobody pauses.
+        """
+        passed_s = self._clock() - self._gathered_at
+        if passed_s > 2 * _LONGEST_PAUSE_S:
+            self._pause_s = 0.0
+        time.sleep(max(0.0, self._pause_s - passed_s))
+        self._pause_s = min(max(2 * self._pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._gathered_at = self._clock()
+
     def _ask_offsets(self, tasks: list[FetchTask]) -> None:
         """Ask where logs begin and end, for many partitions in one request."""
         now = self._clock()
-        due = [task for task in tasks if _ends_needed(task) and task.state.retry_at <= now]
+        waiting = [task for task in tasks if task.state.need is not Need.FETCH and task.state.retry_at <= now]
+        due = [task for task in waiting if task.ends_needed]
         for first in range(0, len(due), _PARTITIONS_A_QUESTION):
             if self._is_stopped:
                 return
@@ -362,7 +339,7 @@ class Fetcher:
 
     def _ask_ends(self, ends: dict[FetchTask, list[int]], time_ms: int) -> None:
         """Add this end of its log for each task that needs it; take out those that have no answer."""
-        wanted = [task for task in ends if time_ms in _ends_needed(task)]
+        wanted = [task for task in ends if time_ms in task.ends_needed]
         if not wanted:
             return
         answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)

@@ -17,7 +17,7 @@ from zkconsumer.brokers import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.delivery import Delivery
 from zkconsumer.fetch_state import Need, check_range
-from zkconsumer.fetcher import FetchTask
+from zkconsumer.fetch_task import FetchTask
 from zkconsumer.flow import Chunk, Flow
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.simulation.actor import Record

@@ -1,0 +1,57 @@
+"""One partition on its way from the coordinator's command to a fetcher, and from one fetcher to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simpleconsumer.consumer import EARLIEST, LATEST
+from zkconsumer.fetch_state import FetchState, Need
+from zkconsumer.flow import Flow
+
+__all__ = ["FetchTask"]
+
+
+class FetchTask:
+    """One partition to fetch, or to find the start of.
+
+    Attributes:
+        flow: Where the messages go; None while only the start is looked for.
+        policy: `smallest` or `largest`: which end to look for.
+        resolved: Called with the start.
+        is_cancelled: True when nobody waits for the start any more.
+        is_placed: True while a fetcher has it.
+    """
+
+    __slots__ = ("flow", "is_cancelled", "is_placed", "policy", "resolved", "state")
+
+    def __init__(
+        self,
+        state: FetchState,
+        flow: Flow | None,
+        policy: str,
+        resolved: Callable[[int], None] | None = None,
+    ) -> None:
+        self.state = state
+        self.flow = flow
+        self.policy = policy
+        self.resolved = resolved
+        self.is_cancelled = False
+        self.is_placed = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """False once the ownership has ended, or the partition was given up."""
+        return not self.is_cancelled and (self.flow is None or (self.flow.is_live and self.flow.failure is None))
+
+    @property
+    def ends_needed(self) -> tuple[int, ...]:
+        """The ends of its log, as times of an offset request, that must be known before it can be fetched."""
+        match self.state.need:
+            case Need.RESOLVE:
+                return (EARLIEST,) if self.policy == "smallest" else (LATEST,)
+            case Need.END_CHECK:
+                return (LATEST,)
+            case Need.RANGE_CHECK:
+                return (EARLIEST, LATEST)
+            case _:
+                return ()
