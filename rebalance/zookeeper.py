@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -102,6 +103,15 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def dispatch_callback(self, callback: Any) -> None:
         self.completion_queue.put(lambda: callback.func(*callback.args))
+
+    def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
+        """As kazoo's own, which makes and closes an epoll each time, four times a request: a third of its cost."""
+        poll = select.poll()
+        for events, sockets in ((select.POLLIN, rlist), (select.POLLOUT, wlist)):
+            for one in sockets:
+                poll.register(one, events)
+        ready = dict(poll.poll(None if timeout is None else timeout * 1000))
+        return tuple([one for one in sockets if one.fileno() in ready] for sockets in (rlist, wlist, xlist))
 
 
 def _stat(stat: Any) -> Stat:

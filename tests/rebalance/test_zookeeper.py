@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.handlers.utils import selector_select
 
 from rebalance.lease import lease_clock
 from rebalance.requests import (
@@ -80,6 +82,24 @@ def root(zookeeper: ZooKeeperServer, fresh_topic: Callable[[], str]) -> str:
 def opened(zookeeper: ZooKeeperServer) -> Iterator[Opened]:
     with Opened(zookeeper.connect) as made:
         yield made
+
+
+# -- sockets ------------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_tells_what_can_be_read_and_written_as_kazoos_own_does() -> None:
+    handler = KazooPort("127.0.0.1:1", 1.0)._client.handler
+    near, far = socket.socketpair()
+    with near, far:
+        questions: list[Any] = [([near], [], [], 0), ([], [near], [], 0), ([near, far], [], [], 0.01)]
+        for byte in (b"", b"x"):
+            far.sendall(byte)
+            for question in questions:
+                assert tuple(handler.select(*question)) == tuple(selector_select(*question))
+        assert handler.select([near, far], [], [], None)[0] == [near]
+        near.recv(1)
+        far.close()
+        assert handler.select([near], [], [], 10.0)[0] == [near], "the end can be read, too"
 
 
 # -- requests and faults ------------------------------------------------------------------------------------------
