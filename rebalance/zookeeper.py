@@ -110,7 +110,7 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]
         for events, sockets in ((select.POLLIN, rlist), (select.POLLOUT, wlist)):
             for one in sockets:
                 poll.register(one, events)
-        ready = dict(poll.poll(None if timeout is None else timeout * 1000))
+        ready = dict(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))  # below 0 it would wait for ever
         return tuple([one for one in sockets if one.fileno() in ready] for sockets in (rlist, wlist, xlist))
 
 
