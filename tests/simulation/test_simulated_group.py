@@ -27,7 +27,7 @@ def two_members(seed: int) -> World:
     assert sorted(member.actor.owned()) == [("t", 3)]
     member.actor.leave()
     world.schedule.run(14.0)
-    world.stop_producing()
+    world.finish_producing()
     world.schedule.run(16.0)
     return world
 

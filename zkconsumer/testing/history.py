@@ -160,6 +160,7 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
                 _finish(current, owned, event)
         elif event.kind == "assigned":
             key = (event.member, event.place)
+            revoked.pop(key, None)
             if key in current:
                 _finish(current, current[key], event)
             _end_unannounced(current, event)

@@ -193,7 +193,7 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
     if ended_ns is None:
         return False
     # Who never says "done", as a Java member, is taken to be done with what it delivered.
-    in_hand_ns = ended_ns + 1 if owned.done else before.time_ns
+    in_hand_ns = ended_ns + 1 if owned.explicit or owned.done else before.time_ns
     done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), in_hand_ns)
     was_done = done_ns <= ended_ns
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
@@ -201,8 +201,7 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
         if not was_done:
             return limits.drain_s is not None and (ended_ns - before.time_ns) / NS >= limits.drain_s
         # In order, but the last commit may have been impossible.
-        broken_off = any(each.concerns(owned.member) and each.begin_ns <= ended_ns <= each.end_ns
-                         for each in limits.troubles)
+        broken_off = _was_troubled(owned.member, ended_ns, ended_ns, limits)
     if owned.member in limits.by_hand:
         return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
     return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
@@ -293,17 +292,20 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
 def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
     """Whether a delivery or commit after the end of the owner node is within what is promised."""
+    if gone.id == HAND and _was_troubled(event.member, gone.time_ns, event.time_ns, limits):
+        return True  # its session lives, and it could not hear of it
     if event.kind == "commit":
-        if gone.id == HAND:
-            # The fence is the registration: with a living session commits land until the member hears of the deletion.
-            return late_s <= limits.told_late_s or any(
-                each.concerns(event.member) and each.begin_ns <= event.time_ns and each.end_ns >= gone.time_ns
-                for each in limits.troubles
-            )
-        return late_s <= (0.0 if gone.id else limits.zombie_slack_s)
+        # The fence is the registration: with a living session commits land until the member hears of the deletion.
+        return late_s <= (limits.told_late_s if gone.id == HAND else 0.0 if gone.id else limits.zombie_slack_s)
     if late_s <= (limits.told_late_s if gone.id in (HAND, "ended") else limits.zombie_slack_s):
         return True
     return any(each.begin_ns <= event.time_ns <= each.end_ns for each in limits.blind_spots)
+
+
+def _was_troubled(member: str, begin_ns: int, end_ns: int, limits: Limits) -> bool:
+    """Whether one of the troubles of a member reaches into a time."""
+    return any(each.concerns(member) and each.begin_ns <= end_ns and each.end_ns >= begin_ns
+               for each in limits.troubles)
 
 
 def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:

@@ -107,7 +107,8 @@ class Brokers:
         record: hears of `acked` and `log_start`.
 
     Attributes:
-        reborn: topics that were created anew, by their names in the history, and when their earlier lives ended.
+        reborn: topics that were created anew, by their names in the history.
+        born_s: when each partition came; of topics that were created anew: when their earlier life ended.
         on_rebirth: told of such a topic and its number of partitions, before there is anything in it.
     """
 
@@ -119,7 +120,8 @@ class Brokers:
         self._topics: dict[str, list[_Log]] = {}
         self._wanted: dict[str, int] = {}
         self._lives: dict[str, int] = {}
-        self.reborn: dict[str, float] = {}
+        self.born_s: dict[Place, float] = {}
+        self.reborn: set[str] = set()
         self.on_rebirth: Callable[[str, int], None] = lambda topic, count: None
         self._deleted_at_s: dict[str, float] = {}
         for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/consumers"):
@@ -165,11 +167,13 @@ class Brokers:
             self._topics[topic] = []
             self._lives[topic] = self._lives.get(topic, -1) + 1
             if self._lives[topic]:
-                self.reborn[self.place(topic, 0)[0]] = self._deleted_at_s[topic]
+                self.reborn.add(self.place(topic, 0)[0])
                 self.on_rebirth(topic, count)
         logs = self._topics[topic]
         for number in range(len(logs), count):
-            logs.append(_Log(self.place(topic, number), number % _BROKERS))
+            place = self.place(topic, number)
+            logs.append(_Log(place, number % _BROKERS))
+            self.born_s[place] = self._deleted_at_s.get(topic, self._schedule.now)
 
     def delete_topic(self, topic: str) -> bool:
         """Whether a topic was there and is deleted, with all that is in it: first its logs, then its nodes.

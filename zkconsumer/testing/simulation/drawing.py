@@ -93,9 +93,9 @@ class _Drawing:
         topics = rng.choice((1, 1, 2))
         self._topics = [("t" if number == 0 else f"t{number}", rng.randint(1, 4)) for number in range(topics)]
         members = tuple(self._members())
-        self._names = [member.name for member in members]
-        steps = [Step(self._round(rng.uniform(0.0, 2.0)), "join", member.name) for member in members
-                 if rng.random() < 0.7 or member is members[0]]
+        self._names = list(dict.fromkeys(member.name for member in members))
+        steps = [Step(self._round(rng.uniform(0.0, 2.0)), "join", name) for name in self._names
+                 if rng.random() < 0.7 or name == self._names[0]]
         steps += [self._step() for _ in range(rng.randint(*self._profile.steps))]
         return Plan(
             members=members,
@@ -115,33 +115,42 @@ class _Drawing:
 
     def _members(self) -> list[MemberSpec]:
         rng = self._rng
-        count = rng.randint(*self._profile.members)
-        # One stream alone must be able to catch up with everything.
-        gap_s = self._message_every_s / sum(partitions for _, partitions in self._topics)
+        names = "abcdefgh"[: rng.randint(*self._profile.members)]
         is_roundrobin = rng.random() < 0.2
         by_filter = rng.random()
+        shared = {
+            "session_s": self._session_s,
+            "strategy": "roundrobin" if is_roundrobin else "range",
+            "reset": "largest" if self._kinds == "ours" and rng.random() < 0.2 else "smallest",
+        }
         found = []
-        for number in range(count):
-            name = "abcdefgh"[number]
+        for number, name in enumerate(names):
+            filters = not is_roundrobin and (by_filter < 0.2 or (by_filter < 0.3 and number % 2 == 1))
             kind = self._kind(number)
-            values: dict[str, object] = {
-                "topics": tuple((topic, 1) for topic, _ in self._topics),
-                "session_s": self._session_s,
-                "auto_commit_s": rng.choice((0.5, 1.0, 2.0)),
-                "work_s": round(gap_s * rng.choice((0.1, 0.4, 0.8)), 4),
-                "strategy": "roundrobin" if is_roundrobin else "range",
-            }
-            if is_roundrobin:
-                pass  # all members alike, or nothing is dealt
-            elif by_filter < 0.2 or (by_filter < 0.3 and number % 2):
-                values |= {"topics": (), "whitelist": "t.*", "streams": rng.randint(1, 2)}
-            else:
-                wanted = [topic for topic, _ in self._topics if rng.random() < 0.8] or [self._topics[0][0]]
-                values["topics"] = tuple((topic, rng.choice((1, 1, 2, 3))) for topic in wanted)
-            if kind == "ours":
-                values |= self._own_settings()
-            found.append(MemberSpec(name, kind, **{**values, **self._profile.settings}))  # type: ignore[arg-type]
+            # All members alike, or roundrobin deals nothing; and some come back with another subscription.
+            for _ in range(2 if not is_roundrobin and rng.random() < 0.25 else 1):
+                values = {**shared, **self._pace(), **self._subscription(is_roundrobin, filters)}
+                if kind == "ours":
+                    values |= self._own_settings()
+                found.append(MemberSpec(name, kind, **{**values, **self._profile.settings}))  # type: ignore[arg-type]
         return found
+
+    def _pace(self) -> dict[str, object]:
+        # One stream alone must be able to catch up with everything.
+        gap_s = self._message_every_s / sum(partitions for _, partitions in self._topics)
+        return {
+            "auto_commit_s": self._rng.choice((0.5, 1.0, 2.0)),
+            "work_s": round(gap_s * self._rng.choice((0.1, 0.4, 0.8)), 4),
+        }
+
+    def _subscription(self, is_roundrobin: bool, filters: bool) -> dict[str, object]:
+        rng = self._rng
+        if filters:
+            return {"whitelist": "t.*", "streams": rng.randint(1, 2)}
+        if is_roundrobin:
+            return {"topics": tuple((topic, 1) for topic, _ in self._topics)}
+        wanted = [topic for topic, _ in self._topics if rng.random() < 0.8] or [self._topics[0][0]]
+        return {"topics": tuple((topic, rng.choice((1, 1, 2, 3))) for topic in wanted)}
 
     def _kind(self, number: int) -> str:
         if self._kinds == "mixed":

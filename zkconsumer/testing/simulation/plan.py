@@ -52,7 +52,8 @@ class Plan:
     """All of one run but the dice.
 
     Attributes:
-        members: everybody that ever takes part; a step `join` brings each into the group.
+        members: everybody that ever takes part; a step `join` brings each into the group. One that stands there twice
+            comes back as the other.
         topics: (topic, partitions) as they are at the beginning.
         steps: in any order.
         servers: how many ZooKeeper servers there are.

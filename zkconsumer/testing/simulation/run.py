@@ -13,7 +13,7 @@ from rebalance import znodes
 from rebalance.snapshot import Strategy
 from zkconsumer.testing.group_checks import find_touched, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import NS, Finding, Limits, check_history
+from zkconsumer.testing.history_checks import HAND, NS, Finding, Limits, check_history
 from zkconsumer.testing.simulation.plan import GROUP, Plan
 from zkconsumer.testing.simulation.schedule import SimulationStuck
 from zkconsumer.testing.simulation.trace import Trace, tree_lines
@@ -199,23 +199,37 @@ class _Runner:
         self.findings += find_touched(world.history, limits)
 
     def _begins(self) -> dict[Place, int]:
-        """Where the group began with topics that were created anew.
+        """Where the group began with partitions that somebody took who was not there when they came.
 
-        A member that was not there in the earlier life cannot know of it, and goes on from the stored offset, as long
-        as nobody has stored another one.
+        Without a stored offset, or with one that a hand has spoilt, he begins where `auto.offset.reset` says. Of a
+        topic's earlier life he cannot know, and goes on from its stored offset.
         """
-        reborn = self.world.brokers.reborn
+        born_s = self.world.brokers.born_s
         begins: dict[Place, int] = {}
         stored: set[Place] = set()
+        spoilt: set[Place] = set()
+        found_none: set[tuple[str, Place]] = set()
         there_since: dict[str, int] = {}
         for event in self.world.history:
-            if event.kind == "commit":
+            key = (event.member, event.place)
+            if event.kind == "offset_node" and event.id == HAND and event.offset < 0:
+                stored.discard(event.place)
+                spoilt.add(event.place)
+            elif event.kind == "claimed" and event.place not in stored:
+                found_none.add(key)
+            elif event.kind in ("deliver", "owner_gone"):
+                found_none.discard(key)
+            elif event.kind in ("assigned", "commit"):
+                # Without a stored offset the first position is committed before it is told.
+                since_ns = there_since.get(event.member, event.time_ns)
+                was_here = since_ns <= born_s.get(event.place, float("inf")) * NS
+                if key in found_none and (event.place in spoilt or not was_here):
+                    begins[event.place] = max(begins.get(event.place, 0), event.offset)
+                if event.kind == "assigned":
+                    there_since[event.member] = since_ns
+                    if event.place not in stored or key not in found_none:
+                        continue
                 stored.add(event.place)
-            if event.kind != "assigned":
-                continue
-            since_ns = there_since.setdefault(event.member, event.time_ns)
-            if event.place not in stored and since_ns > reborn.get(event.topic, float("inf")) * NS:
-                begins[event.place] = max(begins.get(event.place, 0), event.offset)
         return begins
 
     def _unread(self) -> dict[Place, int]:

@@ -177,10 +177,11 @@ class World:
 
     def join(self, name: str) -> None:
         """Start a process of a member, unless one is there."""
-        spec = next((each for each in self.plan.members if each.name == name), None)
-        if spec is None or spec.kind not in self._builders or self.living(name) is not None:
+        specs = [each for each in self.plan.members if each.name == name]
+        if not specs or self.living(name) is not None:
             return
         number = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        spec = specs[(number - 1) % len(specs)]
         label = name if number == 1 else f"{name}.{number}"
         rng = self.rng(label)
         process = Process(self.schedule, rng, label, clock_offset_s=rng.uniform(0, 1e5),
