@@ -217,7 +217,8 @@ class _Batch:
         The first positions of thousands of partitions come one by one. What goes back is written by itself: one after
         the other it would have been compared with what this one stores.
         """
-        if self._explicit or any(self._left.get(partition, at) > at for partition, at in positions.items()):
+        goes_back = any(self._left.get(partition, at) > at for partition, at in positions.items())
+        if self._explicit or goes_back or self._failed:
             return False
         self._left.update(positions)
         self._callers.append((frozenset(positions), done))

@@ -251,6 +251,21 @@ def test_a_position_that_goes_back_does_not_take_the_place_of_one_that_waits(
     assert stored(client, store)[0] == b"20"
 
 
+def test_a_commit_does_not_hear_what_befell_one_that_waits_before_it(client: KazooClient, store: Store) -> None:
+    told: list[dict[Partition, str]] = []
+
+    def ask() -> None:
+        store.offsets.commit({("other", 0): 5}, lambda failed: told.append(dict(failed)))
+        store.offsets.commit({(TOPIC, 0): 100}, lambda failed: told.append(dict(failed)))
+        store.offsets.forget_topic(TOPIC)
+        store.offsets.commit({(TOPIC, 0): 3}, lambda failed: told.append(dict(failed)))
+
+    store.on_loop(ask)
+    wait_until(lambda: len(told) == 3, 10.0, "all answers")
+    assert told == [{}, {(TOPIC, 0): "the topic was created anew"}, {}]
+    assert stored(client, store)[0] == b"3"
+
+
 def test_an_explicit_commit_is_not_written_together_with_others(client: KazooClient, store: Store) -> None:
     told: list[int] = []
 
