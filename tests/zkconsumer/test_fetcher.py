@@ -190,7 +190,7 @@ def test_a_broker_that_is_down_is_tried_again_after_pauses() -> None:
 
 
 def test_after_a_change_of_leader_the_log_end_is_asked_for_first(caplog: pytest.LogCaptureFixture) -> None:
-    log = ScriptedLog(1000)
+    log = ScriptedLog(40)  # so much that its queue never fills: it goes on asking
     with rigged(log) as rig, caplog.at_level(logging.WARNING):
         rig.delivery.start(P0, "thread-0", 0)
         take(rig.streams[0], 30)
