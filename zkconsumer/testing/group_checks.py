@@ -83,7 +83,9 @@ def find_touched(events: Sequence[Event], limits: Limits) -> list[Finding]:
             robbed.add(key)
         elif event.kind == "claimed":
             robbed.discard(key)
-        elif event.kind == "touched" and key not in robbed and event.member not in limits.unfenced:
+        elif event.kind == "touched" and event.member not in limits.unfenced:
+            if key in robbed and event.offset >= 0:
+                continue
             sentence = f"{event.member} wrote or deleted a node of {event.id or 'somebody'}"
             findings.append(Finding("foreign node touched", sentence, (event,)))
     return findings

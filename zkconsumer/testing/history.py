@@ -21,7 +21,7 @@ Only a simulation (`zkconsumer.testing.simulation`) sees these:
 | kind | who writes it | fields beside time_ns and kind |
 |---|---|---|
 | claimed | watcher | member, topic, partition: its owner node was created |
-| touched | watcher | member, topic, partition: it deleted or set a node of another's; `id`: whose |
+| touched | watcher | member, topic, partition, offset: it deleted or set another's node, at that version; `id`: whose |
 | log_start | broker | topic, partition, offset: retention; what lies below is gone |
 | reset | member | member, topic, partition, offset: its position was outside the log, it goes on there |
 | requests | watcher | member, offset: so many requests to ZooKeeper within a second; `id`: reads or writes |

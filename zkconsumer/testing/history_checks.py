@@ -129,7 +129,8 @@ def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
     existing = _acked_offsets(events)
     delivered: dict[Place, set[int]] = defaultdict(set)
     previous: dict[int, Event] = {}
-    owned_by = {id(event): number for number, each in enumerate(ownerships(events)) for event in each.deliveries}
+    all_owned = ownerships(events)
+    owned_by = {id(event): number for number, each in enumerate(all_owned) for event in each.deliveries}
     floors = _Floors(limits)
     findings = []
     for event in events:
@@ -144,7 +145,7 @@ def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
             for offset in _between(existing[event.place], after, event.offset)
             if before is not None or offset not in delivered[event.place]
         ]
-        if left_out:
+        if left_out and (all_owned[number].explicit or event.topic not in limits.reborn):
             proof = (before, event) if before else (event,)
             findings.append(Finding("skipped", f"{_spans(left_out)} of {_name(event.place)} left out", proof))
         delivered[event.place].add(event.offset)
@@ -176,6 +177,7 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
         if before is not None:
             owned, now = owned_by[id(before)], owned_by[id(event)]
             allowed = now is not owned and _explained(owned, before, limits)
+            allowed &= now.member != owned.member or not _is_kept(owned, before, limits)
             # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
             allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
             allowed |= event.topic in limits.reborn and now is not owned and now.start_offset == 0
@@ -205,6 +207,13 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
     if owned.member in limits.by_hand:
         return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
     return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
+
+
+def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
+    """True if the member was done with a message and remembers it, committed or not."""
+    return owned.member not in limits.by_hand | limits.unfenced and any(
+        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns) for done in owned.done
+    )
 
 
 def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
@@ -326,7 +335,7 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
         is_ours = event.id != HAND and event.member not in limits.unfenced
         if before is None or event.offset >= before.offset or not is_ours:
             continue
-        if event.topic not in limits.reborn or event.offset > 0:
+        if event.topic not in limits.reborn:
             sentence = f"offset of {_name(event.place)} fell from {before.offset} to {event.offset}"
             findings.append(Finding("offset went back", sentence, (before, event)))
     return findings

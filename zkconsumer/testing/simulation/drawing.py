@@ -38,6 +38,7 @@ class Profile:
         members: fewest and most members.
         servers: numbers of ZooKeeper servers, all alike likely.
         settings: of every member, where they are not to be drawn.
+        others: how likely a member comes back with another subscription.
     """
 
     weights: Mapping[str, float]
@@ -45,6 +46,7 @@ class Profile:
     members: tuple[int, int] = (1, 4)
     servers: tuple[int, ...] = (1, 3)
     settings: Mapping[str, object] = field(default_factory=dict)
+    others: float = 0.25
 
 
 def _some(*kinds: str) -> Mapping[str, float]:
@@ -128,7 +130,7 @@ class _Drawing:
             filters = not is_roundrobin and (by_filter < 0.2 or (by_filter < 0.3 and number % 2 == 1))
             kind = self._kind(number)
             # All members alike, or roundrobin deals nothing; and some come back with another subscription.
-            for _ in range(2 if not is_roundrobin and rng.random() < 0.25 else 1):
+            for _ in range(2 if not is_roundrobin and rng.random() < self._profile.others else 1):
                 values = {**shared, **self._pace(), **self._subscription(is_roundrobin, filters)}
                 if kind == "ours":
                     values |= self._own_settings()
@@ -188,6 +190,10 @@ class _Drawing:
     def _crash(self, at_s: float, kind: str) -> Step:
         comes_back = self._rng.random() < 0.5
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s() if comes_back else 0.0)
+
+    def _pause(self, at_s: float, kind: str) -> Step:
+        word = self._rng.choice(("", "", "asking", "proving"))
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), word=word)
 
     def _late(self, at_s: float, kind: str) -> Step:
         delay_s = self._round(self._rng.choice((0.2, 4.0)) * self._rng.random())
@@ -251,7 +257,7 @@ class _Drawing:
         return Step(at_s, kind)
 
     _DRAWN: Final[Mapping[str, Callable[[_Drawing, float, str], Step]]] = {
-        "join": _at_once, "leave": _at_once, "crash": _crash, "slow": _slow, "wall clock": _clock,
+        "join": _at_once, "leave": _at_once, "crash": _crash, "pause": _pause, "slow": _slow, "wall clock": _clock,
         "end session": _at_once, "late watch": _late, "stall": _answers, "lost reply": _lost, "lost request": _lost,
         "outage": _on_servers, "stop server": _on_servers, "freeze": _on_servers, "isolate": _on_servers,
         "lag": _on_servers, "wipe": _untargeted, "grow": _grow, "create topic": _create, "delete topic": _delete,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from rebalance import znodes
-from rebalance.requests import Create, Delete, Multi, Request, SetData
+from rebalance.requests import Create, Delete, Exists, Multi, Request, SetData
 from zkconsumer.testing.simulation.pipe import Latency
 from zkconsumer.testing.simulation.plan import GROUP, Step
 
@@ -64,11 +64,25 @@ def _crash(world: World, step: Step) -> None:
 
 
 def _pause(world: World, step: Step) -> None:
+    """At once, or (`asking`, `proving`) as soon as any question, or the one about its registration, is on its way."""
     member = world.living(step.target)
-    if member is not None:
+    if member is None:
+        return
+
+    def pause() -> None:
         member.process.pause()
         world.trouble(step.for_s, member.name)
         world.undo_later(step.for_s, member.process.resume)
+
+    def asked(request: Request) -> None:
+        if step.word == "asking" or isinstance(request, Exists):
+            member.watched.when_asked = None
+            world.schedule.after(0.0, pause)
+
+    if step.word:
+        member.watched.when_asked = asked
+    else:
+        pause()
 
 
 def _slow(world: World, step: Step) -> None:

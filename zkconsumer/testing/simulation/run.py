@@ -14,6 +14,7 @@ from rebalance.snapshot import Strategy
 from zkconsumer.testing.group_checks import find_touched, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import HAND, NS, Finding, Limits, check_history
+from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.plan import GROUP, Plan
 from zkconsumer.testing.simulation.schedule import SimulationStuck
 from zkconsumer.testing.simulation.trace import Trace, tree_lines
@@ -49,13 +50,13 @@ class Run:
     steps: int
 
 
-def simulate(plan: Plan, seed: int | str, java: ActorBuilder | None = None) -> Run:
+def simulate(plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> Run:
     """Run a plan with the dice of a seed, and judge what happened."""
     with _quiet():
         return _Runner(World(plan, seed, java)).run()
 
 
-def trace_run(plan: Plan, seed: int | str, java: ActorBuilder | None = None) -> tuple[Run, list[str]]:
+def trace_run(plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> tuple[Run, list[str]]:
     """The same run, and all that happened in it as lines of text, with the group's nodes at the end."""
     world = World(plan, seed, java)
     with Trace() as trace:

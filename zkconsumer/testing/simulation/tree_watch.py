@@ -5,7 +5,7 @@
 | owner node created by a member | `claimed` |
 | owner node deleted, or written by another than its owner | `owner_gone`; who did it stands in `id` |
 | offset node written | `offset_node` with the writer; of a member `commit`, too; -1 for none that can be read |
-| a node of one member deleted or set by another member | `touched` |
+| a node of one member deleted or set by another member | `touched`; at which version stands in `offset`, -1 for any |
 
 Who did it: "expired", "closed", "ended" (its session: by its time-out, in order, from outside), "released", "hand",
 or the id of the member.
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
+from rebalance.requests import Delete, Multi, SetData
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.history_checks import HAND
 from zkconsumer.testing.simulation.tree import Change, ChangeKind
@@ -119,7 +120,7 @@ class TreeWatch:
         writer = self._member_of(record.session_id)
         if writer and not record.closes and record.session_id != holder.session_id:
             place = self._place_of(path, self._owners) or ("", -1)
-            self._write("touched", writer, place, -1, holder.member or HAND)
+            self._write("touched", writer, place, _version(record, path), holder.member or HAND)
 
     def _registration_written(self, change: Change, record: Record) -> None:
         if change.kind is ChangeKind.CREATED:
@@ -147,3 +148,10 @@ class TreeWatch:
     def _place_of(self, path: str, root: str) -> Place | None:
         topic, _, partition = path[len(root):].partition("/")
         return self._place(topic, int(partition)) if partition.isdigit() else None
+
+
+def _version(record: Record, path: str) -> int:
+    """At which version a client asked to delete or set a node; -1 for any."""
+    request = None if record.pending is None else record.pending.request
+    operations = request.operations if isinstance(request, Multi) else (request,)
+    return next((each.version for each in operations if isinstance(each, (SetData, Delete)) and each.path == path), -1)

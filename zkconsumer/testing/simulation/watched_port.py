@@ -31,11 +31,13 @@ class WatchedPort:
 
     Attributes:
         tell: hears of everything; None for nobody.
+        when_asked: told once of the next request, just before it is sent.
         reads, writes: requests by the second of virtual time; each part of a multi counts.
     """
 
     def __init__(self, name: str, port: ZooKeeperPort, schedule: Schedule) -> None:
         self.tell: Tell | None = None
+        self.when_asked: Callable[[Request], None] | None = None
         self.reads: dict[int, int] = {}
         self.writes: dict[int, int] = {}
         self._name = name
@@ -54,6 +56,8 @@ class WatchedPort:
 
     def send(self, request: Request, done: Callable[[Reply], None]) -> None:
         """As the port."""
+        if self.when_asked is not None:
+            self.when_asked(request)
         second = int(self._schedule.now)
         if isinstance(request, (GetData, Exists, GetChildren, Sync)):
             self.reads[second] = self.reads.get(second, 0) + 1

@@ -18,6 +18,8 @@ from zkconsumer.testing.simulation import faults
 from zkconsumer.testing.simulation.actor import Actor, MemberSpec, Surroundings
 from zkconsumer.testing.simulation.brokers import Brokers
 from zkconsumer.testing.simulation.controller import Controller
+from zkconsumer.testing.simulation.java_member import JavaMember
+from zkconsumer.testing.simulation.java_zkclient import java_port
 from zkconsumer.testing.simulation.member import OurMember
 from zkconsumer.testing.simulation.plan import GROUP, Plan, Step
 from zkconsumer.testing.simulation.port import PortSettings, SimulatedPort
@@ -84,7 +86,7 @@ class World:
         java: builds a Java member.
     """
 
-    def __init__(self, plan: Plan, seed: int | str, java: ActorBuilder | None = None) -> None:
+    def __init__(self, plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> None:
         self.plan = plan
         self.seed = seed
         self.history: list[Event] = []
@@ -92,9 +94,7 @@ class World:
         self.zookeeper = SimulatedZooKeeper(
             self.schedule, self.rng("zookeeper"), plan.servers, ZooKeeperSettings(tick_s=plan.tick_s)
         )
-        self._builders: dict[str, ActorBuilder] = {"ours": OurMember}
-        if java is not None:
-            self._builders["java"] = java
+        self._builders: dict[str, ActorBuilder] = {"ours": OurMember, "java": java}
         controller = Process(self.schedule, self.rng("controller"), "controller")
         self.controller_port = self.zookeeper.port(controller, PortSettings(session_timeout_s=6.0))
         self.controller = Controller(controller, self.controller_port)
@@ -186,7 +186,8 @@ class World:
         rng = self.rng(label)
         process = Process(self.schedule, rng, label, clock_offset_s=rng.uniform(0, 1e5),
                           clock_rate=rng.uniform(0.9999, 1.0001))
-        port = self.zookeeper.port(process, PortSettings(session_timeout_s=spec.session_s))
+        settings = java_port(spec.session_s) if spec.kind == "java" else PortSettings(session_timeout_s=spec.session_s)
+        port = self.zookeeper.port(process, settings)
         self._names[port] = label
         wall_clock = WallClock(self.schedule)
         watched = WatchedPort(label, port, self.schedule)
@@ -275,6 +276,7 @@ class World:
         for serial in list(self._undos):
             self._undo(serial)
         for each in self.inhabitants.values():
+            each.watched.when_asked = None
             mishaps = each.port.mishaps
             mishaps.lose_reply = mishaps.lose_request = mishaps.late_watch = None
         self._is_healed = True
