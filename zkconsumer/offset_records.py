@@ -66,7 +66,8 @@ class OffsetRecord:
 
     def written(self, value: int, version: int) -> None:
         """Take note of what was written."""
-        self.lowered = self.stored is not None and value < self.stored
+        # What the log does not have is written over, not set back.
+        self.lowered = self.stored is not None and value < self.stored and self.version != self.void_version
         self.stored, self.version = value, version
         self.baseline, self.baseline_version = value, version
         self.held_at = None

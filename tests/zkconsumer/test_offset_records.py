@@ -46,6 +46,14 @@ def test_an_offset_that_this_member_itself_set_back_is_obeyed_over_its_own_work(
     assert start_position(record) == (25, False)
 
 
+def test_an_offset_written_over_because_the_log_does_not_have_it_was_not_set_back_on_purpose() -> None:
+    record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
+    record.out_of_range()
+    record.written(0, 4)
+    record.done = 7
+    assert start_position(record) == (7, False)
+
+
 @pytest.mark.parametrize(
     ("stored", "version", "value", "may_lower", "expected"),
     [
