@@ -44,23 +44,13 @@ def rightful_owners(
     return owners
 
 
-def find_wrong_owners(
-    registrations: Mapping[str, bytes],
-    topics: Mapping[str, Sequence[int]],
-    owners: Mapping[Place, str],
-    strategy: Strategy,
-) -> list[Finding]:
+def find_wrong_owners(owners: Mapping[Place, str], rightful: Mapping[Place, str]) -> list[Finding]:
     """Owner nodes that are missing, too many, or another's than the rule says.
 
     Args:
-        registrations: name -> data, all that stand in `ids`.
-        topics: topic -> partitions.
         owners: (topic, partition) -> data of the owner node.
+        rightful: what the rule says, see `rightful_owners`.
     """
-    try:
-        rightful = rightful_owners(registrations, topics, strategy)
-    except UnequalSubscriptions:
-        return []  # everybody keeps what he has
     findings = []
     for place in sorted(rightful.keys() | owners.keys()):
         should, does = rightful.get(place), owners.get(place)

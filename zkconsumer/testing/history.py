@@ -146,11 +146,11 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
     revoked: dict[tuple[str, Place], Ownership] = {}
     gone: dict[tuple[str, Place], Event] = {}
     for event in in_order(events):
-        if event.kind == "owner_gone" and (event.member, event.place) not in current:
-            owned = revoked.pop((event.member, event.place), None)
-            if owned is not None:
-                owned.gone_ns, owned.gone_by = event.time_ns, event.id
+        if event.kind == "owner_gone":
             gone[event.member, event.place] = event
+            owned = revoked.pop((event.member, event.place), None)
+            if owned is not None and (event.member, event.place) not in current:
+                owned.gone_ns, owned.gone_by = event.time_ns, event.id
         elif event.kind == "claimed":
             gone.pop((event.member, event.place), None)
         elif event.kind == "revoked" and (event.member, event.place) in current:

@@ -45,7 +45,8 @@ class Limits:
     told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
     troubles: when commits of a member, or of all, may have been impossible.
     blind_spots: when servers may have answered what was no longer true: deliveries without an owner node are no news.
-    reborn: topics that were created anew: who notices it late begins once more at their start.
+    reborn: topics that were created anew, or all when ZooKeeper lost its data: who notices it late begins once more at
+        their start.
     by_hand: members whose application commits: what they had not committed may come again.
     unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
     calm_ns: orphans are looked for from this moment on.
@@ -143,7 +144,7 @@ def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
         left_out = [
             offset
             for offset in _between(existing[event.place], after, event.offset)
-            if before is not None or offset not in delivered[event.place]
+            if (before is not None and all_owned[number].explicit) or offset not in delivered[event.place]
         ]
         if left_out and (all_owned[number].explicit or event.topic not in limits.reborn):
             proof = (before, event) if before else (event,)
@@ -167,10 +168,13 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     owned_by = {id(event): each for each in ownerships(events) for event in each.deliveries}
     last: dict[tuple[Place, int], Event] = {}
     put_back: dict[Place, int] = {}
+    stored: dict[Place, int] = {}
     found = []
     for event in events:
-        if event.kind == "reset" or (event.kind == "offset_node" and event.id == HAND):
+        if event.kind == "reset" or (event.kind == "offset_node" and _is_put_back(event, stored, limits)):
             put_back[event.place] = min(put_back.get(event.place, event.offset), event.offset)
+        if event.kind == "offset_node":
+            stored[event.place] = event.offset
         if event.kind != "deliver":
             continue
         before = last.get((event.place, event.offset))
@@ -187,6 +191,11 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
             found.append((Finding("repeated", sentence, (before, event)), allowed))
         last[event.place, event.offset] = event
     return found
+
+
+def _is_put_back(event: Event, stored: Mapping[Place, int], limits: Limits) -> bool:
+    """Whether a hand set an offset, or a member that nobody can fence set it back."""
+    return event.id == HAND or (event.member in limits.unfenced and event.offset < stored.get(event.place, 0))
 
 
 def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:

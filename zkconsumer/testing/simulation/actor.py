@@ -103,6 +103,7 @@ class Actor(Protocol):
 
     spec: MemberSpec
     consumer_id: str
+    has_left: bool
 
     def start(self) -> None:
         """Join the group; once."""

@@ -34,6 +34,8 @@ POISONS: Final[Mapping[str, bytes]] = {
 
 _OPERATIONS: Final[Mapping[str, type]] = {"create": Create, "set": SetData, "delete": Delete}
 
+_GARBAGE: Final = b"not an offset"
+
 Fault = Callable[["World", Step], None]
 
 
@@ -300,10 +302,18 @@ def _offset_set(world: World, step: Step) -> None:
     found = world.zookeeper.read(path)
     if found is None:
         return
+
+    def remove_garbage() -> None:
+        spoilt = world.zookeeper.read(path)
+        if spoilt is not None and spoilt[0] == _GARBAGE:
+            world.zookeeper.delete(path)
+
     if step.word == "deleted":
         world.by_hand(lambda: world.zookeeper.delete(path))
     elif step.word == "garbage":
-        world.by_hand(lambda: world.zookeeper.set_data(path, b"not an offset"))
+        world.by_hand(lambda: world.zookeeper.set_data(path, _GARBAGE))
+        # A Java member never gets over it; whoever healed the rest would see it.
+        world.undo_later(world.faults_left_s, lambda: world.by_hand_surely(remove_garbage))
     elif found[0].isdigit():
         moved = b"%d" % max(0, int(found[0]) + step.amount)
         world.by_hand(lambda: world.zookeeper.set_data(path, moved))

@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from rebalance import znodes
-from rebalance.snapshot import Strategy
 from zkconsumer.testing.group_checks import find_touched, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import HAND, NS, Finding, Limits, check_history
+from zkconsumer.testing.simulation.group_nodes import owner_nodes, registrations, should_own
 from zkconsumer.testing.simulation.java_member import JavaMember
-from zkconsumer.testing.simulation.plan import GROUP, Plan
+from zkconsumer.testing.simulation.plan import Plan
 from zkconsumer.testing.simulation.schedule import SimulationStuck
 from zkconsumer.testing.simulation.trace import Trace, tree_lines
 from zkconsumer.testing.simulation.world import ActorBuilder, World
@@ -24,6 +23,8 @@ __all__ = ["Run", "simulate", "trace_run"]
 
 CONVERGE_S: Final = 6.0
 """Longest time until everybody has what he should, once the sessions of the dead are over."""
+JAVA_S: Final = 30.0
+"""What a Java member may add: its tries, and that somebody starts it again if it gave up, or waits for its old self."""
 CONSUME_S: Final = 30.0
 CALM_S: Final = 4.0
 _LOOK_S: Final = 0.25
@@ -108,6 +109,8 @@ class _Runner:
         settings = self.world.zookeeper.settings
         session_s = max(settings.granted_s(each.session_s) for each in self.world.plan.members)
         longest_s = session_s + 2 * settings.tick_s + CONVERGE_S
+        if any(each.kind == "java" for each in self.world.plan.members):
+            longest_s += session_s + JAVA_S
         # Clients of a ZooKeeper that has lost its data insist on their old session for so long.
         return longest_s + 2 * session_s if "wipe" in self.world.done_kinds else longest_s
 
@@ -145,12 +148,14 @@ class _Runner:
         living = list(world.all_living())
         if not living or not all(each.is_well and each.actor.is_at_rest for each in living):
             return False
-        if {each.actor.consumer_id for each in living} != set(world.zookeeper.children(znodes.ids_path(GROUP))):
+        if {each.actor.consumer_id for each in living} != registrations(world.zookeeper).keys():
             return False
         return not self._wrong_owners() and self._owned_by_members() == self._owners()
 
     def _owned_by_members(self) -> dict[Place, str]:
-        return {place: thread for each in self.world.all_living() for place, thread in each.actor.owned().items()}
+        topics = self.world.brokers.topics
+        return {place: thread for each in self.world.all_living() for place, thread in each.actor.owned().items()
+                if place[0] in topics}
 
     def _is_consumed(self) -> bool:
         world = self.world
@@ -160,26 +165,13 @@ class _Runner:
         )
 
     def _owners(self) -> dict[Place, str]:
-        zookeeper = self.world.zookeeper
-        found: dict[Place, str] = {}
-        root = f"{znodes.group_path(GROUP)}/owners"
-        for topic in zookeeper.children(root):
-            for name in zookeeper.children(f"{root}/{topic}"):
-                node = zookeeper.read(f"{root}/{topic}/{name}")
-                if node is not None and name.isdigit():
-                    found[topic, int(name)] = node[0].decode()
-        return found
+        return owner_nodes(self.world.zookeeper, self.world.brokers)
 
     def _wrong_owners(self) -> list[Finding]:
         world = self.world
-        ids = znodes.ids_path(GROUP)
-        registrations = {}
-        for name in world.zookeeper.children(ids):
-            node = world.zookeeper.read(f"{ids}/{name}")
-            if node is not None:
-                registrations[name] = node[0]
-        topics = {topic: range(count) for topic, count in world.brokers.topics.items()}
-        return find_wrong_owners(registrations, topics, self._owners(), Strategy(world.plan.members[0].strategy))
+        rightful = should_own(world.zookeeper, world.brokers, world.plan.members[0].strategy)
+        # Where the rule says nothing, everybody keeps what he has.
+        return [] if rightful is None else find_wrong_owners(self._owners(), rightful)
 
     def _state(self) -> str:
         lines = [each.actor.describe() for each in self.world.all_living()]
@@ -253,7 +245,8 @@ class _Runner:
             told_late_s=session_s * 2 / 3 + 0.1,
             troubles=world.troubles,
             blind_spots=world.blind_spots,
-            reborn=frozenset(world.brokers.reborn),
+            reborn=frozenset(each.topic for each in world.history
+                             if each.topic in world.brokers.reborn or "wipe" in world.done_kinds),
             by_hand=frozenset(name for name, each in world.inhabitants.items() if not each.spec.auto_commit_s),
             unfenced=frozenset(name for name, each in world.inhabitants.items() if each.spec.kind != "ours"),
             calm_ns=int(self.healed_s * 1e9),

@@ -18,6 +18,7 @@ from zkconsumer.testing.simulation import faults
 from zkconsumer.testing.simulation.actor import Actor, MemberSpec, Surroundings
 from zkconsumer.testing.simulation.brokers import Brokers
 from zkconsumer.testing.simulation.controller import Controller
+from zkconsumer.testing.simulation.group_nodes import owner_nodes, registrations, should_own
 from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.java_zkclient import java_port
 from zkconsumer.testing.simulation.member import OurMember
@@ -36,6 +37,9 @@ __all__ = ["Inhabitant", "World"]
 
 _SETTLE_S: Final = 2.0
 _RESTART_S: Final = 1.0
+_NOTICED_S: Final = 3.0
+_NOTICED_BUSY_S: Final = 12.0
+"""A Java member that is at its tries may still come to what it should have."""
 _HAND_AGAIN_S: Final = 0.2
 _RECOVERY_S: Final = 3.0
 """After a fault, until commits go through again."""
@@ -115,6 +119,7 @@ class World:
         self.done_kinds: dict[str, int] = {}
         self._began_s = 0.0
         self._is_healed = False
+        self._wrong_since: dict[str, float] = {}
         self.listener: Trace | None = None
         self._watch: list[object] | None = None
         self._incarnations: dict[str, int] = {}
@@ -225,15 +230,39 @@ class World:
         When everything is healed and nobody is left, one comes back.
         """
         for each in list(self.all_living()):
-            if each.actor.has_ended and not each.process.is_paused:
-                failed = getattr(each.actor, "has_left", True) is False
+            if each.process.is_paused:
+                continue
+            failed = each.actor.has_ended and not each.actor.has_left
+            if each.actor.has_ended or self._is_stuck(each):
                 self.kill(each)
-                if failed:
+                if failed or self._is_healed:
                     self.schedule.after(_RESTART_S, self.join, each.spec.name)
         if self._is_healed and not any(True for _ in self.all_living()):
             self.join(self.plan.members[0].name)
         self.schedule.cancel(self._watch)
         self._watch = self.schedule.after(0.5, self._watch_over)
+
+    def _is_stuck(self, inhabitant: Inhabitant) -> bool:
+        """Whether nothing but a new start helps: a Java member that does not come to have what it should.
+
+        It gave up, or it was not told that its registration or an owner node is gone. When everything is healed,
+        people would notice and start it again.
+        """
+        actor = inhabitant.actor
+        rightful = should_own(self.zookeeper, self.brokers, inhabitant.spec.strategy)
+        if not self._is_healed or actor.spec.kind != "java" or rightful is None:
+            self._wrong_since.pop(inhabitant.name, None)
+            return False
+        prefix = f"{actor.consumer_id}-"
+        mine = {place for place, thread in rightful.items() if thread.startswith(prefix)}
+        nodes = owner_nodes(self.zookeeper, self.brokers)
+        has = {place for place in actor.owned() if nodes.get(place, "").startswith(prefix)}
+        is_right = mine == has and actor.consumer_id in registrations(self.zookeeper)
+        if is_right:
+            self._wrong_since.pop(inhabitant.name, None)
+            return False
+        wrong_s = self.schedule.now - self._wrong_since.setdefault(inhabitant.name, self.schedule.now)
+        return wrong_s > (_NOTICED_S if actor.is_at_rest else _NOTICED_BUSY_S)
 
     # -- what faults do -----------------------------------------------------------------------------------------------
 
