@@ -7,78 +7,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from zkconsumer.testing.history import Event, Ownership, Place, in_order, ownerships
+from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, Trouble, name_of
+from zkconsumer.testing.history_repeats import count_allowed_repeats, find_repeated, was_troubled
 
-NS = 1_000_000_000
-HAND = "hand"
-"""Who deletes owner nodes and sets offsets when nobody of the group does."""
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """A time in which something was wrong on purpose: with one member, or with all (no name)."""
-
-    begin_ns: int
-    end_ns: int
-    member: str = ""
-
-    def concerns(self, member: str) -> bool:
-        """Whether that member could have been hit."""
-        return self.member in ("", member)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a history may contain.
-
-    repeat_before_end_s: a message may come again if it was first delivered this long before an ungraceful end; the
-        interval of the auto-commit plus a second.
-    zombie_slack_s: a delivery this soon after the owner node was gone may have been under way.
-    orphan_s: longest time a partition with messages to deliver may stand still; None: not checked.
-    begin: partition -> offset at which the group begins to count; what lies before it may be missing.
-    end: partition -> offset at which the group stopped reading; what lies behind may be missing.
-    drain_s: a message that was in hand for so long when its partition was given up may come again; None: never.
-    told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
-    troubles: when commits of a member, or of all, may have been impossible.
-    blind_spots: when servers may have answered what was no longer true: deliveries without an owner node are no news.
-    reborn: topics that were created anew, or all when ZooKeeper lost its data: who notices it late begins once more at
-        their start.
-    by_hand: members whose application commits: what they had not committed may come again.
-    unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
-    calm_ns: orphans are looked for from this moment on.
-    """
-
-    repeat_before_end_s: float = 2.0
-    zombie_slack_s: float = 0.05
-    orphan_s: float | None = None
-    begin: Mapping[Place, int] = field(default_factory=dict)
-    end: Mapping[Place, int] = field(default_factory=dict)
-    drain_s: float | None = None
-    told_late_s: float = 0.05
-    troubles: Sequence[Trouble] = ()
-    blind_spots: Sequence[Trouble] = ()
-    reborn: frozenset[str] = frozenset()
-    by_hand: frozenset[str] = frozenset()
-    unfenced: frozenset[str] = frozenset()
-    calm_ns: int = 0
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that must not have happened: `check` is its kind, `events` prove it."""
-
-    check: str
-    sentence: str
-    events: tuple[Event, ...] = ()
-
-    def __str__(self) -> str:
-        proof = "".join(f"\n    {event}" for event in self.events)
-        return f"{self.check}: {self.sentence}{proof}"
-
+__all__ = [
+    "CHECKS", "HAND", "NS", "Check", "Finding", "Limits", "Trouble", "check_history", "count_allowed_repeats",
+    "find_backwards", "find_early_commits", "find_lost", "find_orphans", "find_repeated", "find_rewinds",
+    "find_skipped", "find_two_owners", "find_zombies",
+]  # fmt: skip
 
 Check = Callable[[Sequence[Event], Limits], list[Finding]]
 
@@ -148,91 +88,10 @@ def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
         ]
         if left_out and (all_owned[number].explicit or event.topic not in limits.reborn):
             proof = (before, event) if before else (event,)
-            findings.append(Finding("skipped", f"{_spans(left_out)} of {_name(event.place)} left out", proof))
+            findings.append(Finding("skipped", f"{_spans(left_out)} of {name_of(event.place)} left out", proof))
         delivered[event.place].add(event.offset)
         previous[number] = event
     return findings
-
-
-def find_repeated(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Messages delivered more than once, except those an ungraceful end explains."""
-    return [finding for finding, allowed in _repeats(events, limits) if not allowed]
-
-
-def count_allowed_repeats(events: Iterable[Event], limits: Limits | None = None) -> int:
-    """How many repeated deliveries an ungraceful end explains."""
-    return sum(allowed for _, allowed in _repeats(in_order(events), limits or Limits()))
-
-
-def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, bool]]:
-    owned_by = {id(event): each for each in ownerships(events) for event in each.deliveries}
-    last: dict[tuple[Place, int], Event] = {}
-    put_back: dict[Place, int] = {}
-    stored: dict[Place, int] = {}
-    found = []
-    for event in events:
-        if event.kind == "reset" or (event.kind == "offset_node" and _is_put_back(event, stored, limits)):
-            put_back[event.place] = min(put_back.get(event.place, event.offset), event.offset)
-        if event.kind == "offset_node":
-            stored[event.place] = event.offset
-        if event.kind != "deliver":
-            continue
-        before = last.get((event.place, event.offset))
-        if before is not None:
-            owned, now = owned_by[id(before)], owned_by[id(event)]
-            allowed = now is not owned and _explained(owned, before, limits)
-            allowed &= now.member != owned.member or not _is_kept(owned, before, limits)
-            # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
-            allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
-            allowed |= event.topic in limits.reborn and now is not owned and now.start_offset == 0
-            allowed |= event.offset >= put_back.get(event.place, event.offset + 1)
-            gap_s = (event.time_ns - before.time_ns) / NS
-            sentence = f"offset {event.offset} of {_name(event.place)} came again after {gap_s:.3f} s"
-            found.append((Finding("repeated", sentence, (before, event)), allowed))
-        last[event.place, event.offset] = event
-    return found
-
-
-def _is_put_back(event: Event, stored: Mapping[Place, int], limits: Limits) -> bool:
-    """Whether a hand set an offset, or a member that nobody can fence set it back."""
-    return event.id == HAND or (event.member in limits.unfenced and event.offset < stored.get(event.place, 0))
-
-
-def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
-    """True if the ownership of the first delivery ended without order shortly after it, or in the middle of it."""
-    ended_ns = owned.end_ns
-    if ended_ns is None:
-        return False
-    # Who never says "done", as a Java member, is taken to be done with what it delivered.
-    in_hand_ns = ended_ns + 1 if owned.explicit or owned.done else before.time_ns
-    done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), in_hand_ns)
-    was_done = done_ns <= ended_ns
-    broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
-    if owned.graceful:
-        if not was_done:
-            return limits.drain_s is not None and (ended_ns - before.time_ns) / NS >= limits.drain_s
-        # In order, but the last commit may have been impossible.
-        broken_off = _was_troubled(owned.member, ended_ns, ended_ns, limits)
-    if owned.member in limits.by_hand:
-        return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
-    return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
-
-
-def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
-    """True if the member was done with a message and remembers it, committed or not."""
-    return owned.member not in limits.by_hand | limits.unfenced and any(
-        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns) for done in owned.done
-    )
-
-
-def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
-    """What was done before that moment was committed when the ownership ended."""
-    margin_ns = int(limits.repeat_before_end_s * NS)
-    sure_ns = ended_ns - margin_ns
-    for trouble in sorted(limits.troubles, key=lambda each: each.begin_ns, reverse=True):
-        if trouble.concerns(member) and trouble.begin_ns <= ended_ns and trouble.end_ns >= sure_ns:
-            sure_ns = min(sure_ns, trouble.begin_ns - margin_ns)
-    return sure_ns
 
 
 def find_backwards(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -241,7 +100,7 @@ def find_backwards(events: Sequence[Event], limits: Limits) -> list[Finding]:
     for owned in ownerships(events):
         for before, event in pairwise(owned.deliveries):
             if owned.explicit and event.offset <= before.offset:
-                sentence = f"{event.member} got offset {event.offset} of {_name(event.place)} after {before.offset}"
+                sentence = f"{event.member} got offset {event.offset} of {name_of(event.place)} after {before.offset}"
                 findings.append(Finding("out of order", sentence, (before, event)))
     return findings
 
@@ -255,7 +114,7 @@ def find_two_owners(events: Sequence[Event], limits: Limits) -> list[Finding]:
     for place, all_of_place in by_place.items():
         for first, second in _pairs(all_of_place):
             if first.explicit and second.explicit and (first.end_ns is None or second.start_ns < first.end_ns):
-                sentence = f"{second.member} was assigned {_name(place)} while {first.member} held it"
+                sentence = f"{second.member} was assigned {name_of(place)} while {first.member} held it"
                 findings.append(Finding("two owners", sentence, tuple(first.deliveries[-1:] + second.deliveries[:1])))
         findings += _taken_turns(all_of_place)
     return findings
@@ -284,7 +143,7 @@ def _taken_turns(all_of_place: Sequence[Ownership]) -> list[Finding]:
             continue
         passed[before] = second
         if after in passed and all_of_place[after].explicit:
-            sentence = f"{second.member} delivered {_name(second.place)} again after {first.member} had begun"
+            sentence = f"{second.member} delivered {name_of(second.place)} again after {first.member} had begun"
             findings.append(Finding("two owners", sentence, (passed[after], second)))
     return findings
 
@@ -303,14 +162,14 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
             late_s = (event.time_ns - gone[key].time_ns) / NS
             if not _may_be_late(event, gone[key], late_s, limits):
                 what = "delivered" if event.kind == "deliver" else "committed"
-                sentence = f"{event.member} {what} {_name(event.place)} {late_s:.3f} s after its owner node was gone"
+                sentence = f"{event.member} {what} {name_of(event.place)} {late_s:.3f} s after its owner node was gone"
                 findings.append(Finding("zombie", sentence, (gone[key], event)))
     return findings
 
 
 def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
     """Whether a delivery or commit after the end of the owner node is within what is promised."""
-    if gone.id == HAND and _was_troubled(event.member, gone.time_ns, event.time_ns, limits):
+    if gone.id == HAND and was_troubled(event.member, gone.time_ns, event.time_ns, limits):
         return True  # its session lives, and it could not hear of it
     if event.kind == "commit":
         # The fence is the registration: with a living session commits land until the member hears of the deletion.
@@ -318,12 +177,6 @@ def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bo
     if late_s <= (limits.told_late_s if gone.id in (HAND, "ended") else limits.zombie_slack_s):
         return True
     return any(each.begin_ns <= event.time_ns <= each.end_ns for each in limits.blind_spots)
-
-
-def _was_troubled(member: str, begin_ns: int, end_ns: int, limits: Limits) -> bool:
-    """Whether one of the troubles of a member reaches into a time."""
-    return any(each.concerns(member) and each.begin_ns <= end_ns and each.end_ns >= begin_ns
-               for each in limits.troubles)
 
 
 def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -345,7 +198,7 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
         if before is None or event.offset >= before.offset or not is_ours:
             continue
         if event.topic not in limits.reborn:
-            sentence = f"offset of {_name(event.place)} fell from {before.offset} to {event.offset}"
+            sentence = f"offset of {name_of(event.place)} fell from {before.offset} to {event.offset}"
             findings.append(Finding("offset went back", sentence, (before, event)))
     return findings
 
@@ -356,11 +209,14 @@ def find_early_commits(events: Sequence[Event], limits: Limits) -> list[Finding]
     Looked at only in ownerships that were announced with their start position.
     """
     findings = []
+    done_before: dict[tuple[str, Place], int] = defaultdict(int)
     for owned in ownerships(events):
         if not owned.explicit or owned.start_offset < 0:
             continue
         in_hand: dict[int, Event] = {}
-        end = owned.start_offset
+        # A commit of an earlier ownership may land in this one.
+        done_to = done_before[owned.member, owned.place]
+        end = max(owned.start_offset, done_to)
         for event in in_order([*owned.deliveries, *owned.done, *owned.resets, *owned.commits]):
             if event.kind == "reset":
                 end = event.offset
@@ -369,11 +225,13 @@ def find_early_commits(events: Sequence[Event], limits: Limits) -> list[Finding]
                 end = max(end, event.offset + 1)
             elif event.kind == "done":
                 in_hand.pop(event.offset, None)
+                done_to = max(done_to, event.offset + 1)
             else:
-                early = [each for offset, each in in_hand.items() if offset < event.offset]
+                early = [each for offset, each in in_hand.items() if done_to <= offset < event.offset]
                 if early or event.offset > end:
-                    sentence = f"{event.member} committed {event.offset} of {_name(event.place)} before it was done"
+                    sentence = f"{event.member} committed {event.offset} of {name_of(event.place)} before it was done"
                     findings.append(Finding("early commit", sentence, (*early[:3], event)))
+        done_before[owned.member, owned.place] = done_to
     return findings
 
 
@@ -414,7 +272,7 @@ def _stood_still(start: Event, end: Event, limit_s: float, calm_ns: int) -> list
     still_s = (end.time_ns - max(start.time_ns, calm_ns)) / NS
     if still_s <= limit_s:
         return []
-    sentence = f"{_name(start.place)} had messages and stood still for {still_s:.3f} s, {limit_s:g} s are allowed"
+    sentence = f"{name_of(start.place)} had messages and stood still for {still_s:.3f} s, {limit_s:g} s are allowed"
     return [Finding("orphan", sentence, (start, end))]
 
 
@@ -435,10 +293,6 @@ def _between(ordered: Sequence[int], first: int, end: int) -> Sequence[int]:
 
 def _spans(offsets: Sequence[int]) -> str:
     return f"offset {offsets[0]}" if len(offsets) == 1 else f"{len(offsets)} offsets from {offsets[0]} to {offsets[-1]}"
-
-
-def _name(place: Place) -> str:
-    return f"{place[0]}/{place[1]}"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -258,7 +258,7 @@ class World:
         nodes = owner_nodes(self.zookeeper, self.brokers)
         has = {place for place in actor.owned() if nodes.get(place, "").startswith(prefix)}
         is_right = mine == has and actor.consumer_id in registrations(self.zookeeper)
-        if is_right:
+        if is_right and actor.is_at_rest:
             self._wrong_since.pop(inhabitant.name, None)
             return False
         wrong_s = self.schedule.now - self._wrong_since.setdefault(inhabitant.name, self.schedule.now)

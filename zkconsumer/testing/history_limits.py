@@ -1,0 +1,81 @@
+"""What a history may contain, and what is said of one that contains something else. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkconsumer.testing.history import Event, Place
+
+__all__ = ["HAND", "NS", "Finding", "Limits", "Trouble", "name_of"]
+
+NS = 1_000_000_000
+HAND = "hand"
+"""Who deletes owner nodes and sets offsets when nobody of the group does."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A time in which something was wrong on purpose: with one member, or with all (no name)."""
+
+    begin_ns: int
+    end_ns: int
+    member: str = ""
+
+    def concerns(self, member: str) -> bool:
+        """Whether that member could have been hit."""
+        return self.member in ("", member)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a history may contain.
+
+    repeat_before_end_s: a message may come again if it was first delivered this long before an ungraceful end; the
+        interval of the auto-commit plus a second.
+    zombie_slack_s: a delivery this soon after the owner node was gone may have been under way.
+    orphan_s: longest time a partition with messages to deliver may stand still; None: not checked.
+    begin: partition -> offset at which the group begins to count; what lies before it may be missing.
+    end: partition -> offset at which the group stopped reading; what lies behind may be missing.
+    drain_s: a message that was in hand for so long when its partition was given up may come again; None: never.
+    told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
+    troubles: when commits of a member, or of all, may have been impossible.
+    blind_spots: when servers may have answered what was no longer true: deliveries without an owner node are no news.
+    reborn: topics that were created anew, or all when ZooKeeper lost its data: who notices it late begins once more at
+        their start.
+    by_hand: members whose application commits: what they had not committed may come again.
+    unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
+    calm_ns: orphans are looked for from this moment on.
+    """
+
+    repeat_before_end_s: float = 2.0
+    zombie_slack_s: float = 0.05
+    orphan_s: float | None = None
+    begin: Mapping[Place, int] = field(default_factory=dict)
+    end: Mapping[Place, int] = field(default_factory=dict)
+    drain_s: float | None = None
+    told_late_s: float = 0.05
+    troubles: Sequence[Trouble] = ()
+    blind_spots: Sequence[Trouble] = ()
+    reborn: frozenset[str] = frozenset()
+    by_hand: frozenset[str] = frozenset()
+    unfenced: frozenset[str] = frozenset()
+    calm_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that must not have happened: `check` is its kind, `events` prove it."""
+
+    check: str
+    sentence: str
+    events: tuple[Event, ...] = ()
+
+    def __str__(self) -> str:
+        proof = "".join(f"\n    {event}" for event in self.events)
+        return f"{self.check}: {self.sentence}{proof}"
+
+
+def name_of(place: Place) -> str:
+    """A partition in a sentence."""
+    return f"{place[0]}/{place[1]}"

@@ -1,0 +1,116 @@
+"""Messages that came more than once: which of them an end without order explains, and which nothing does. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from zkconsumer.testing.history import Event, Ownership, Place, in_order, ownerships
+from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of
+
+__all__ = ["count_allowed_repeats", "find_repeated", "was_troubled"]
+
+_JAVA_READ_NS: Final = NS
+"""A Java member may read an offset that long before it claims."""
+
+
+def find_repeated(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Messages delivered more than once, except those an ungraceful end explains."""
+    return [finding for finding, allowed in _repeats(events, limits) if not allowed]
+
+
+def count_allowed_repeats(events: Iterable[Event], limits: Limits | None = None) -> int:
+    """How many repeated deliveries an ungraceful end explains."""
+    return sum(allowed for _, allowed in _repeats(in_order(events), limits or Limits()))
+
+
+def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, bool]]:
+    owned_by = {id(event): each for each in ownerships(events) for event in each.deliveries}
+    last: dict[tuple[Place, int], Event] = {}
+    put_back: dict[Place, int] = {}
+    stored: dict[Place, list[tuple[int, int]]] = defaultdict(list)
+    claimed_ns: dict[tuple[str, Place], int] = {}
+    found = []
+    for event in events:
+        if event.kind == "reset" or (event.kind == "offset_node" and _is_put_back(event, stored[event.place], limits)):
+            put_back[event.place] = min(put_back.get(event.place, event.offset), event.offset)
+        if event.kind == "offset_node":
+            stored[event.place].append((event.time_ns, event.offset))
+        elif event.kind == "claimed":
+            claimed_ns[event.member, event.place] = event.time_ns
+        if event.kind != "deliver":
+            continue
+        before = last.get((event.place, event.offset))
+        if before is not None:
+            owned, now = owned_by[id(before)], owned_by[id(event)]
+            allowed = now is not owned and _explained(owned, before, limits)
+            allowed &= now.member != owned.member or not _is_kept(owned, before, limits)
+            if event.member in limits.unfenced:
+                read_ns = claimed_ns.get((event.member, event.place))
+                allowed |= event.offset >= _read_before_claim(read_ns, stored[event.place])
+            # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
+            allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
+            allowed |= event.topic in limits.reborn and now is not owned and now.start_offset == 0
+            allowed |= event.offset >= put_back.get(event.place, event.offset + 1)
+            gap_s = (event.time_ns - before.time_ns) / NS
+            sentence = f"offset {event.offset} of {name_of(event.place)} came again after {gap_s:.3f} s"
+            found.append((Finding("repeated", sentence, (before, event)), allowed))
+        last[event.place, event.offset] = event
+    return found
+
+
+def _is_put_back(event: Event, stored: Sequence[tuple[int, int]], limits: Limits) -> bool:
+    """Whether a hand set an offset, or a member that nobody can fence set it back."""
+    return event.id == HAND or (event.member in limits.unfenced and bool(stored) and event.offset < stored[-1][1])
+
+
+def _read_before_claim(claimed_ns: int | None, stored: Sequence[tuple[int, int]]) -> int:
+    """The offset that a Java member may have begun at: it reads first and claims then, and others commit in between."""
+    if claimed_ns is None:
+        return 0
+    before = [offset for time_ns, offset in stored if time_ns <= claimed_ns - _JAVA_READ_NS]
+    return before[-1] if before else 0
+
+
+def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
+    """True if the ownership of the first delivery ended without order shortly after it, or in the middle of it."""
+    ended_ns = owned.end_ns
+    if ended_ns is None:
+        return False
+    # Who never says "done", as a Java member, is taken to be done with what it delivered.
+    in_hand_ns = ended_ns + 1 if owned.explicit or owned.done else before.time_ns
+    done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), in_hand_ns)
+    was_done = done_ns <= ended_ns
+    broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
+    if owned.graceful:
+        if not was_done:
+            return limits.drain_s is not None and (ended_ns - before.time_ns) / NS >= limits.drain_s
+        # In order, but the last commit may have been impossible.
+        broken_off = was_troubled(owned.member, ended_ns, ended_ns, limits)
+    if owned.member in limits.by_hand:
+        return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
+    return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
+
+
+def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
+    """True if the member was done with a message and remembers it, committed or not."""
+    return owned.member not in limits.by_hand | limits.unfenced and any(
+        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns) for done in owned.done
+    )
+
+
+def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
+    """What was done before that moment was committed when the ownership ended."""
+    margin_ns = int(limits.repeat_before_end_s * NS)
+    sure_ns = ended_ns - margin_ns
+    for trouble in sorted(limits.troubles, key=lambda each: each.begin_ns, reverse=True):
+        if trouble.concerns(member) and trouble.begin_ns <= ended_ns and trouble.end_ns >= sure_ns:
+            sure_ns = min(sure_ns, trouble.begin_ns - margin_ns)
+    return sure_ns
+
+
+def was_troubled(member: str, begin_ns: int, end_ns: int, limits: Limits) -> bool:
+    """Whether one of the troubles of a member reaches into a time."""
+    return any(each.concerns(member) and each.begin_ns <= end_ns and each.end_ns >= begin_ns
+               for each in limits.troubles)
