@@ -204,7 +204,9 @@ def _member_event(current: dict[tuple[str, Place], Ownership], event: Event) -> 
     elif event.kind == "commit":
         owned.commits.append(event)
     elif event.kind == "done":
-        owned.done.append(event)
+        # It may be about a message that was delivered in an earlier ownership.
+        if any(each.offset == event.offset for each in reversed(owned.deliveries)):
+            owned.done.append(event)
     elif event.kind == "reset":
         owned.resets.append(event)
     elif event.kind == "owner_gone" and owned.gone_ns is None:

@@ -169,12 +169,13 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
 def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
     """Whether a delivery or commit after the end of the owner node is within what is promised."""
-    if gone.id == HAND and was_troubled(event.member, gone.time_ns, event.time_ns, limits):
+    is_robbed = gone.id == HAND or gone.id in limits.unfenced
+    if is_robbed and was_troubled(event.member, gone.time_ns, event.time_ns, limits):
         return True  # its session lives, and it could not hear of it
     if event.kind == "commit":
         # The fence is the registration: with a living session commits land until the member hears of the deletion.
-        return late_s <= (limits.told_late_s if gone.id == HAND else 0.0 if gone.id else limits.zombie_slack_s)
-    if late_s <= (limits.told_late_s if gone.id in (HAND, "ended") else limits.zombie_slack_s):
+        return late_s <= (limits.told_late_s if is_robbed else 0.0 if gone.id else limits.zombie_slack_s)
+    if late_s <= (limits.told_late_s if is_robbed or gone.id == "ended" else limits.zombie_slack_s):
         return True
     return any(each.begin_ns <= event.time_ns <= each.end_ns for each in limits.blind_spots)
 

@@ -256,8 +256,9 @@ class World:
         prefix = f"{actor.consumer_id}-"
         mine = {place for place, thread in rightful.items() if thread.startswith(prefix)}
         nodes = owner_nodes(self.zookeeper, self.brokers)
-        has = {place for place in actor.owned() if nodes.get(place, "").startswith(prefix)}
-        is_right = mine == has and actor.consumer_id in registrations(self.zookeeper)
+        has = {place for place in actor.owned() if place in nodes}
+        nodes_of_it = {place for place, thread in nodes.items() if thread.startswith(prefix)}
+        is_right = mine == has == nodes_of_it and actor.consumer_id in registrations(self.zookeeper)
         if is_right and actor.is_at_rest:
             self._wrong_since.pop(inhabitant.name, None)
             return False
