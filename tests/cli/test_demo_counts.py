@@ -18,7 +18,10 @@ def acked(*offsets: int) -> list[Event]:
 
 
 def delivered(at_s: float, member: str, *offsets: int) -> list[Event]:
-    return [event(at_s + offset / 100, "deliver", offset, member) for offset in offsets]
+    return [
+        event(at_s + offset / 100 + later_s, kind, offset, member)
+        for offset in offsets for kind, later_s in (("deliver", 0.0), ("done", 0.001))
+    ]  # fmt: skip
 
 
 def killed(at_s: float, member: str) -> Event:
