@@ -1,20 +1,29 @@
-"""Verdicts on a group's nodes: who should own what, who touched what is another's, and how much was asked. Pure.
+"""Verdicts on a group: who should own what, who touched what is another's, who kept whom waiting, who asked much. Pure.
 
 Each check returns findings, as those of `zkconsumer.testing.history_checks` do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from rebalance.subscription import Subscription
 from rebalance.znodes import parse_registration
-from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import HAND, Finding, Limits
+from zkconsumer.testing.history import Event, Place, in_order
+from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of
+from zkconsumer.testing.history_repeats import was_troubled
 
-__all__ = ["find_touched", "find_wrong_owners", "rightful_owners"]
+__all__ = [
+    "check_group", "find_busy", "find_exhausted", "find_touched", "find_unpaired", "find_wrong_owners",
+    "rightful_owners",
+]  # fmt: skip
+
+_PATIENCE_NS: Final = 20 * NS
+"""Longer than a Java member's tries take."""
 
 
 def rightful_owners(
@@ -79,3 +88,72 @@ def find_touched(events: Sequence[Event], limits: Limits) -> list[Finding]:
             sentence = f"{event.member} wrote or deleted a node of {event.id or 'somebody'}"
             findings.append(Finding("foreign node touched", sentence, (event,)))
     return findings
+
+
+def find_exhausted(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Java members that gave up because one of ours kept a partition from them through all their tries.
+
+    A member of ours that something was wrong with may be late; a healthy one lets go within the patience of a Java one.
+    """
+    findings = []
+    holders: dict[Place, tuple[str, int]] = {}
+    tries: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind == "claimed":
+            holders[event.place] = (event.member, event.time_ns)
+        elif event.kind == "killed":
+            holders = {place: held for place, held in holders.items() if held[0] != event.member}
+        elif event.kind == "owner_gone" and holders.get(event.place, ("", 0))[0] == event.member:
+            del holders[event.place]
+        elif event.kind == "blocked_try":
+            tries[event.member].append(event)
+        elif event.kind == "gave_up":
+            own = [each for each in tries.pop(event.member, []) if event.time_ns - each.time_ns < _PATIENCE_NS]
+            for place in dict.fromkeys(each.place for each in own):
+                first = next(each for each in own if each.place == place)
+                holder, since_ns = holders.get(place, ("", event.time_ns))
+                concerned = [member for member in (holder, event.member)
+                             if was_troubled(member, first.time_ns, event.time_ns, limits)]
+                if holder and holder not in limits.unfenced and since_ns < first.time_ns and not concerned:
+                    sentence = f"{event.member} gave up, and {holder} kept {name_of(place)} from it all the time"
+                    findings.append(Finding("java retries exhausted", sentence, (first, event)))
+    return findings
+
+
+def find_busy(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Members that asked ZooKeeper for more within a second than anything explains."""
+    return [
+        Finding("too many requests", f"{event.member} sent {event.offset} {event.id} within a second", (event,))
+        for event in events
+        if event.kind == "requests" and event.offset > limits.requests_a_second
+    ]
+
+
+def find_unpaired(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Partitions that a listener was told to have twice, or to have lost without having had them.
+
+    A topic that was created anew is begun once more without a word.
+    """
+    findings = []
+    told: dict[tuple[str, Place], Event] = {}
+    for event in events:
+        key = (event.member, event.place)
+        if event.kind == "assigned":
+            if key in told and event.topic not in limits.reborn:
+                sentence = f"{event.member} was assigned {name_of(event.place)} twice"
+                findings.append(Finding("unpaired", sentence, (told[key], event)))
+            told[key] = event
+        elif event.kind in ("revoked", "lost"):
+            had = told.pop(key, None)
+            if had is None and event.topic not in limits.reborn:
+                sentence = f"{event.member} was told that {name_of(event.place)} is {event.kind}, and did not have it"
+                findings.append(Finding("unpaired", sentence, (event,)))
+    return findings
+
+
+def check_group(events: Iterable[Event], limits: Limits | None = None) -> list[Finding]:
+    """The findings of all checks of a history that a simulation wrote down, beyond `check_history`."""
+    ordered = in_order(events)
+    chosen = limits or Limits()
+    checks = (find_touched, find_exhausted, find_busy, find_unpaired)
+    return [finding for check in checks for finding in check(ordered, chosen)]

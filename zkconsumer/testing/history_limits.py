@@ -45,6 +45,7 @@ class Limits:
         their start.
     by_hand: members whose application commits: what they had not committed may come again.
     unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
+    requests_a_second: reads, or parts of writes, that a member may ask ZooKeeper for within a second.
     calm_ns: orphans are looked for from this moment on.
     """
 
@@ -60,6 +61,7 @@ class Limits:
     reborn: frozenset[str] = frozenset()
     by_hand: frozenset[str] = frozenset()
     unfenced: frozenset[str] = frozenset()
+    requests_a_second: int = 1_000_000
     calm_ns: int = 0
 
 

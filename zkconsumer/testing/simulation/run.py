@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from zkconsumer.testing.group_checks import find_touched, find_wrong_owners
+from zkconsumer.testing.group_checks import check_group, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import HAND, NS, Finding, Limits, check_history
 from zkconsumer.testing.simulation.group_nodes import owner_nodes, registrations, should_own
@@ -27,7 +27,11 @@ JAVA_S: Final = 30.0
 """What a Java member may add: its tries, and that somebody starts it again if it gave up, or waits for its old self."""
 CONSUME_S: Final = 30.0
 CALM_S: Final = 4.0
+QUIET_S: Final = 1.5
+"""So long before the end of the calm the last commit was written."""
 _LOOK_S: Final = 0.25
+_REQUESTS: Final = 30
+_REQUESTS_A_PARTITION: Final = 8
 _FOLLOWER_LAG_S: Final = 0.05
 """A server that is a little behind answers, and its client delivers, until it hears of the end of the session."""
 _MOST_STEPS: Final = 2_000_000
@@ -99,6 +103,7 @@ class _Runner:
             owners = self._owners()
             self._run_until(world.schedule.now + CALM_S)
             if self._owners() == owners:
+                self._check_quiet()
                 return
             if world.schedule.now > deadline_s:
                 self._found("not calm", f"owners go on changing, from {owners} to {self._owners()}")
@@ -113,6 +118,14 @@ class _Runner:
             longest_s += session_s + JAVA_S
         # Clients of a ZooKeeper that has lost its data insist on their old session for so long.
         return longest_s + 2 * session_s if "wipe" in self.world.done_kinds else longest_s
+
+    def _check_quiet(self) -> None:
+        """Idle members write nothing."""
+        from_second = int(self.world.schedule.now - QUIET_S)
+        for each in self.world.all_living():
+            late = {second: count for second, count in each.watched.writes.items() if second > from_second}
+            if late and each.spec.kind == "ours":
+                self._found("not quiet", f"{each.name} had nothing to do, and wrote {late}")
 
     def _settle(self, deadline_s: float) -> bool:
         """Whether everybody has what he should, and everything is delivered, in time."""
@@ -164,7 +177,7 @@ class _Runner:
     def _is_consumed(self) -> bool:
         world = self.world
         return all(
-            world.delivered_to(world.brokers.place(topic, number)) >= (world.brokers.ends(topic, number) or (0, 0))[1]
+            world.done_to(world.brokers.place(topic, number)) >= (world.brokers.ends(topic, number) or (0, 0))[1]
             for topic, number in self._owners()
         )
 
@@ -193,7 +206,19 @@ class _Runner:
                 self._found("failed", f"the coordinator of {each.name} failed: {lines}")
         limits = self._limits()
         self.findings += check_history(world.history, limits)
-        self.findings += find_touched(world.history, limits)
+        self.findings += check_group([*world.history, *self._requests()], limits)
+
+    def _requests(self) -> list[Event]:
+        """How much each member of ours asked for in each second."""
+        return [
+            Event((second + 1) * NS, "requests", each.name, offset=count, id=what)
+            for each in self.world.inhabitants.values()
+            if each.spec.kind == "ours"
+            for what, counts in (("reads", each.watched.reads), ("writes", each.watched.writes))
+            for second, count in counts.items()
+            # Who commits by hand writes as often as he likes.
+            if what == "reads" or each.spec.auto_commit_s
+        ]
 
     def _begins(self) -> dict[Place, int]:
         """Where the group began with partitions that somebody took who was not there when they came.
@@ -256,6 +281,7 @@ class _Runner:
                              if each.topic in world.brokers.reborn or "wipe" in world.done_kinds),
             by_hand=frozenset(name for name, each in world.inhabitants.items() if not each.spec.auto_commit_s),
             unfenced=frozenset(name for name, each in world.inhabitants.items() if each.spec.kind != "ours"),
+            requests_a_second=_REQUESTS + _REQUESTS_A_PARTITION * len(self.world.brokers.born_s),
             calm_ns=int(self.healed_s * 1e9),
         )
 

@@ -111,7 +111,7 @@ class World:
         self.tree = TreeWatch(GROUP, self.member_of, self.brokers.place, self._tree_event, self._end_of)
         self.zookeeper.observe(self._observe)
         self._produces = True
-        self._delivered: dict[Place, int] = {}
+        self._reached: dict[tuple[str, Place], int] = {}
         self.troubles: list[Trouble] = []
         self.blind_spots: list[Trouble] = []
         self._undos: dict[int, Callable[[], None]] = {}
@@ -139,8 +139,8 @@ class World:
         self, kind: str, member: str = "", place: Place = ("", -1), offset: int = -1, message_id: str = ""
     ) -> None:
         """Append an event at the present moment."""
-        if kind == "deliver":
-            self._delivered[place] = max(self._delivered.get(place, 0), offset + 1)
+        if kind in ("deliver", "done"):
+            self._reached[kind, place] = max(self._reached.get((kind, place), 0), offset + 1)
         event = Event(self.now_ns, kind, member, place[0], place[1], offset, message_id)
         self.history.append(event)
         if self.listener is not None:
@@ -364,7 +364,11 @@ class World:
 
     def delivered_to(self, place: Place) -> int:
         """The offset behind the last message that was delivered to anybody."""
-        return self._delivered.get(place, 0)
+        return self._reached.get(("deliver", place), 0)
+
+    def done_to(self, place: Place) -> int:
+        """The offset behind the last message that anybody is done with."""
+        return self._reached.get(("done", place), 0)
 
     # -- the beginning ----------------------------------------------------------------------------------------------
 
