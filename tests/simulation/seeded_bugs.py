@@ -1,0 +1,357 @@
+"""Bugs to plant in the production code, one method each, to see whether the simulation finds them.
+
+Each is one that somebody made, or could make: the comments of the code and docs/REBALANCE.md tell why it is not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rebalance import machine as m
+from rebalance import partition as p
+from rebalance import watchers, znodes
+from rebalance.claims import Claims, Fence
+from rebalance.coordinator import Coordinator
+from rebalance.handover import Partition
+from rebalance.holdings import Holding, Holdings
+from rebalance.lease import Lease
+from rebalance.requests import Check, Delete, GetChildren, Reply
+from rebalance.session import SessionKeeper
+from rebalance.watchers import GroupReader
+from zkconsumer import offsets as offsets_module
+from zkconsumer.flow import Flow
+from zkconsumer.offset_records import OffsetRecord, Verdict, verdict
+from zkconsumer.offsets import ZooKeeperOffsets
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One bug.
+
+    Attributes:
+        owner, name: what is replaced.
+        make: from the right thing to the wrong one.
+        profile: the plans that find it soon.
+    """
+
+    owner: Any
+    name: str
+    make: Callable[[Any], Any]
+    profile: str = "everything"
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """With the bug in the code."""
+        right = self.owner.__dict__[self.name]
+        setattr(self.owner, self.name, self.make(right))
+        try:
+            yield
+        finally:
+            setattr(self.owner, self.name, right)
+
+
+# -- claiming and taking ---------------------------------------------------------------------------------------------
+
+
+class _Read:
+    """An offset store that knows only what was read before."""
+
+    def __init__(self, offset: int | None) -> None:
+        self._offset = offset
+
+    def load(self, partition: Partition, done: Callable[[int | None], None], born_zxid: int = 0) -> None:
+        done(self._offset)
+
+    def commit(self, positions: Mapping[Partition, int], done: Callable[[Any], None]) -> None:
+        done({})
+
+
+def offset_before_claim(right: Any) -> Any:
+    """Java's order: the old owner can still commit between the two."""
+
+    def wrong(self: Holdings, partition: Partition, holding: Holding, action: p.Action) -> None:
+        early = self.__dict__.setdefault("early", {})
+        if isinstance(action, p.Claim) and partition not in early:
+
+            def read(offset: int | None) -> None:
+                early[partition] = offset
+                right(self, partition, holding, action)
+
+            self._offsets.load(partition, read)
+        elif isinstance(action, p.Start) and early.get(partition) is not None:
+            store = self._offsets
+            self._offsets = _Read(early.pop(partition))
+            try:
+                right(self, partition, holding, action)
+            finally:
+                self._offsets = store
+        else:
+            right(self, partition, holding, action)
+
+    return wrong
+
+
+def any_node_is_mine(right: Any) -> Any:
+    """An owner node that is there counts as claimed."""
+
+    def wrong(self: Claims, partition: Partition, thread_id: str, told: Callable[[p.Event], None]) -> None:
+        right(self, partition, thread_id,
+              lambda event: told(p.Claimed(thread_id) if isinstance(event, p.ClaimRefused) else event))
+
+    return wrong
+
+
+def late_create_dropped(right: Any) -> Any:
+    """A claim that is no longer wanted is forgotten before its answer comes."""
+
+    def wrong(self: p.PartitionMachine, event: p.Event) -> list[p.Action]:
+        if self.state is p.PartitionState.CLAIMING and event == p.Want(None):
+            self.wanted = None
+            self.state = p.PartitionState.FREE
+            return []
+        return list(right(self, event))
+
+    return wrong
+
+
+def claims_while_a_change_is_pending(right: Any) -> Any:
+    """What comes is claimed as soon as it was read, not when the group has settled."""
+
+    def wrong(self: Coordinator, action: m.Action) -> None:
+        right(self, action)
+        if isinstance(action, m.Retarget):
+            self._holdings.tell_all(p.ClaimsAllowed())
+
+    return wrong
+
+
+def claims_at_once_what_was_let_go_of(right: Any) -> Any:
+    """Nobody looks at the members before a partition that became free is claimed."""
+
+    def wrong(self: Holdings, partition: Partition, holding: Holding, action: p.Action) -> None:
+        if isinstance(action, p.Recheck):
+            self._loop.post(self.handle, partition, p.ClaimsAllowed())
+        else:
+            right(self, partition, holding, action)
+
+    return wrong
+
+
+def largest_for_new_partitions(right: Any) -> Any:
+    """`auto.offset.reset` counts for what came after the start, too."""
+    return lambda self, partition: self.member.reset_policy
+
+
+# -- letting go ------------------------------------------------------------------------------------------------------
+
+
+def drain_ignores_the_message_in_hand(right: Any) -> Any:
+    """A drain is over as soon as it begins."""
+
+    def wrong(self: Flow) -> None:
+        if not self.is_live:
+            self.settle(self.done_position())
+
+    return wrong
+
+
+def hand_counts_as_done(right: Any) -> Any:
+    """What was handed out is committed, as Java does."""
+    return lambda self: self.position if self.in_hand is None else self.in_hand.next_offset
+
+
+def commit_after_release(right: Any) -> Any:
+    """The owner node goes first."""
+
+    def wrong(self: Holdings, turns: Mapping[Partition, int]) -> None:
+        live = [each for each in turns if each in self.all and self.all[each].turn == turns[each]]
+        positions = {each: at for each in live if (at := self.all[each].position) is not None}
+        for each in live:
+            self.handle(each, p.Drained())
+        if self.member.auto_commit:
+            self._loop.call_later(0.05, self._offsets.commit, positions, lambda failed: None)
+
+    return wrong
+
+
+def commit_result_not_waited_for(right: Any) -> Any:
+    """A commit whose answer was lost is retried, but the release does not wait for it."""
+
+    def wrong(self: Any, partitions: list[Partition], reply: Reply) -> None:
+        if reply.fault is not None and reply.fault.is_unknown:
+            callers, self._callers = self._callers, []
+            for _, done in callers:
+                done({})
+        right(self, partitions, reply)
+
+    return wrong
+
+
+def release_by_path(right: Any) -> Any:
+    """Whoever owns the node by now."""
+
+    def wrong(self: Claims, partition: Partition, told: Callable[[p.Event], None]) -> None:
+        path = znodes.owner_path(self._group, *partition)
+        self._write(self.fence, Delete(path), lambda fault: told(p.Released()), told)
+
+    return wrong
+
+
+def leaves_without_the_last_commit(right: Any) -> Any:
+    """`shutdown()` ends the session, and with it what was done since the last auto-commit."""
+    return lambda self, positions, done: done({})
+
+
+# -- session, lease and fence ----------------------------------------------------------------------------------------
+
+
+def lease_from_receipt(right: Any) -> Any:
+    """An answer that lay in the socket for long extends the lease from now on."""
+
+    def wrong(self: SessionKeeper, fence: Fence, asked_at: float, reply: Reply) -> None:
+        right(self, fence, asked_at, reply._replace(sent_at=self._loop.clock()))
+
+    return wrong
+
+
+def lease_as_long_as_the_session(right: Any) -> Any:
+    """No share of the session is left for drift and ticks, and some is added."""
+
+    def wrong(self: Lease, session_id: int, sent_at: float) -> bool:
+        renewed = bool(right(self, session_id, sent_at))
+        if renewed:
+            self.until = self.renewed_at + 1.5 * self._timeout_s
+        return renewed
+
+    return wrong
+
+
+def no_fence(right: Any) -> Any:
+    """Writes check nothing."""
+    return lambda self: Check("/", -1)
+
+
+# -- reading the group -----------------------------------------------------------------------------------------------
+
+
+def cache_not_guarded(right: Any) -> Any:
+    """A registration that was read once is never read again, whatever `cversion` says."""
+
+    def wrong(self: Any, names: set[str], cversion: int) -> None:
+        reader = self._reader
+        known = set(reader._members)
+        reader._cversion = cversion - len(names - known) - len(known - names)
+        right(self, names, cversion)
+
+    return wrong
+
+
+def watch_after_read(right: Any) -> Any:
+    """The members are read, and then a watch is set: who joins in between is not seen."""
+
+    def wrong(self: Any) -> None:
+        reader = self._reader
+        ask = reader._ask
+
+        def without_watch(request: Any, handle: Callable[[Reply], None]) -> None:
+            if not isinstance(request, GetChildren) or request.path != reader._ids:
+                ask(request, handle)
+                return
+
+            def answered(reply: Reply) -> None:
+                handle(reply)
+                ask(request, lambda late: None)
+
+            ask(dataclasses.replace(request, watch=None), answered)
+
+        reader._ask = without_watch
+        try:
+            right(self)
+        finally:
+            reader._ask = ask
+
+    return wrong
+
+
+def watches_thought_to_survive(right: Any) -> Any:
+    """After a reconnection nothing is read again."""
+
+    def wrong(self: GroupReader) -> None:
+        if self._read is not None:
+            self._read.silent = True
+
+    return wrong
+
+
+def change_while_reading_is_lost(right: Any) -> Any:
+    """A watch that fires during a read is taken for older than the read."""
+
+    def wrong(self: m.RebalanceMachine, event: m.Event, now: float) -> list[m.Action]:
+        if self.state is m.GroupState.READING and isinstance(event, m.Changed):
+            return []
+        return list(right(self, event, now))
+
+    return wrong
+
+
+# -- offsets ---------------------------------------------------------------------------------------------------------
+
+
+def offsets_go_back(right: Any) -> Any:
+    """A stored offset that is higher is written over."""
+
+    def wrong(record: OffsetRecord, value: int, may_lower: bool) -> Verdict:
+        found = verdict(record, value, may_lower)
+        return Verdict.WRITE if found is Verdict.HOLD else found
+
+    return wrong
+
+
+def own_work_not_remembered(right: Any) -> Any:
+    """After the loss of a session a member begins again at the last commit."""
+    return lambda self, partition, position: None
+
+
+def any_version_will_do(right: Any) -> Any:
+    """Offsets are set whatever version they are at."""
+
+    def wrong(self: Any) -> dict[Partition, Any]:
+        return {
+            partition: dataclasses.replace(write, version=-1) if hasattr(write, "version") else write
+            for partition, write in right(self).items()
+        }
+
+    return wrong
+
+
+BUGS: Mapping[str, Bug] = {
+    "offset before claim": Bug(Holdings, "_do_partition", offset_before_claim, "membership"),
+    "any node is mine": Bug(Claims, "claim", any_node_is_mine, "membership"),
+    "late create dropped": Bug(p.PartitionMachine, "handle", late_create_dropped, "membership"),
+    "largest for new partitions": Bug(Holdings, "_policy", largest_for_new_partitions, "topics"),
+    "drain ignores the message in hand": Bug(Flow, "settle_if_done", drain_ignores_the_message_in_hand, "membership"),
+    "hand counts as done": Bug(Flow, "done_position", hand_counts_as_done, "membership"),
+    "commit after release": Bug(Holdings, "_commit_drained", commit_after_release, "membership"),
+    "release by path": Bug(Claims, "release", release_by_path, "hands"),
+    "lease from receipt": Bug(SessionKeeper, "_proved", lease_from_receipt, "sessions"),
+    "lease as long as the session": Bug(Lease, "renew", lease_as_long_as_the_session, "sessions"),
+    "cache not guarded": Bug(watchers._Read, "_members_listed", cache_not_guarded, "membership"),
+    "watch after read": Bug(watchers._Read, "_read_members", watch_after_read, "membership"),
+    "watches thought to survive": Bug(GroupReader, "forget_watches", watches_thought_to_survive, "sessions"),
+    "change while reading is lost": Bug(m.RebalanceMachine, "handle", change_while_reading_is_lost, "membership"),
+    "offsets go back": Bug(offsets_module, "verdict", offsets_go_back, "hands"),
+    "own work not remembered": Bug(ZooKeeperOffsets, "remember", own_work_not_remembered, "sessions"),
+    "any version will do": Bug(offsets_module._Batch, "_decide", any_version_will_do, "hands"),
+}
+
+NOT_FOUND_YET: Mapping[str, Bug] = {
+    "claims while a change is pending": Bug(Coordinator, "_do", claims_while_a_change_is_pending, "membership"),
+    "claims at once what was let go of": Bug(Holdings, "_do_partition", claims_at_once_what_was_let_go_of),
+    "commit result not waited for": Bug(offsets_module._Batch, "_written", commit_result_not_waited_for, "sessions"),
+    "no fence": Bug(Fence, "check", no_fence, "sessions"),
+}
+"""Nothing that 1,000 seeds do shows them; see PLAN.md."""

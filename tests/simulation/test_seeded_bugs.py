@@ -1,0 +1,25 @@
+"""The simulation is itself tested: each bug that is planted into the production code is found within 1,000 seeds.
+
+Those that take longer than a few seeds: `pytest -m slow tests/simulation/test_seeded_bugs.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+from seeded_bugs import BUGS
+
+from zkconsumer.testing.simulation.campaign import run_seed
+
+SEEDS = 1000
+SLOW = {
+    "late create dropped", "release by path", "lease from receipt", "cache not guarded", "change while reading is lost",
+    "watches thought to survive",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in BUGS])
+def test_a_planted_bug_is_found(name: str) -> None:
+    bug = BUGS[name]
+    with bug.planted():
+        found = next((seed for seed in range(SEEDS) if run_seed(seed, "ours", bug.profile).findings), None)
+    assert found is not None, f"{name!r} was not found by {SEEDS} seeds of {bug.profile}"
