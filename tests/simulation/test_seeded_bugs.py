@@ -17,7 +17,9 @@ SLOW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in BUGS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in BUGS]
+)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     with bug.planted():
