@@ -4,6 +4,7 @@ Nothing here knows a thread, a socket or a clock. Everything that happens is an 
 choice is drawn from the one `random.Random` that the caller hands in, so that a seed tells the whole course: run again,
 it is the same to the last event.
 
+`simulate(plan, seed)` runs a `Plan` and judges what happened; `World` is the same, driven step by step by the caller.
 `zookeeper` is the way in to the simulated ZooKeeper and has the faults as methods; `port` is what a member is given in
 the place of `rebalance.zookeeper`; `process` is what is paused and killed; `schedule` is time.
 
@@ -21,19 +22,35 @@ How the simulated ZooKeeper stands to the real one is shown by tests that send t
 - A client library never falls behind but where `PortSettings.overtaking` says so; credentials are never refused.
 """
 
+from zkconsumer.testing.simulation.actor import MemberSpec
+from zkconsumer.testing.simulation.drawing import PROFILES, draw_plan
 from zkconsumer.testing.simulation.pipe import Latency
+from zkconsumer.testing.simulation.plan import Plan, Step, format_plan, parse_plan
 from zkconsumer.testing.simulation.port import PortSettings, SimulatedPort
 from zkconsumer.testing.simulation.process import Process
+from zkconsumer.testing.simulation.run import Run, simulate, trace_run
 from zkconsumer.testing.simulation.schedule import Schedule
+from zkconsumer.testing.simulation.world import World
 from zkconsumer.testing.simulation.zookeeper import SimulatedZooKeeper
 from zkconsumer.testing.simulation.zookeeper_ensemble import ZooKeeperSettings
 
 __all__ = [
+    "PROFILES",
     "Latency",
+    "MemberSpec",
+    "Plan",
     "PortSettings",
     "Process",
+    "Run",
     "Schedule",
     "SimulatedPort",
     "SimulatedZooKeeper",
+    "Step",
+    "World",
     "ZooKeeperSettings",
+    "draw_plan",
+    "format_plan",
+    "parse_plan",
+    "simulate",
+    "trace_run",
 ]
