@@ -7,7 +7,8 @@
 | `EmbeddedCluster`, `Fault` | Kafka 0.8.2 brokers in this process, up in milliseconds, with faults on demand |
 | `Cluster` | the type of both: what is written for it runs on either |
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
-| `TcpProxy` | stalled, broken, slow links; changed responses; counted ZooKeeper requests |
+| `MemberProcess` | a consumer of ours in a process of its own, which writes down what it does |
+| `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
 | `zookeeper_trace` | what one ZooKeeper client asks and is told, line by line |
 | `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
 | `containers` | ZooKeeper and Kafka 0.8.2.2 in Docker, for who has it |
@@ -24,31 +25,50 @@ from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.errors import JavaMissing, KitError, MavenMissing, NotSupported, StartFailed, WaitTimeout
+from zkconsumer.testing.group_watch import GroupWatch
+from zkconsumer.testing.history import Event
+from zkconsumer.testing.history_checks import Finding, Limits, check_history
+from zkconsumer.testing.history_figures import Figures, figures_of
 from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
+from zkconsumer.testing.lasting_load import LastingLoad
 from zkconsumer.testing.load import load
+from zkconsumer.testing.member_process import MemberProcess
 from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer, end_session
+from zkconsumer.testing.zookeeper_holds import Hold
 
 __all__ = [
     "Cluster",
     "Deadline",
     "EmbeddedBroker",
     "EmbeddedCluster",
+    "Event",
     "Fault",
+    "Figures",
+    "Finding",
+    "GroupWatch",
+    "Hold",
     "JavaMember",
     "JavaMissing",
     "KafkaCluster",
     "KitError",
+    "LastingLoad",
+    "Limits",
     "MavenMissing",
+    "MemberProcess",
     "NotSupported",
     "StartFailed",
+    "SteadyLoad",
     "TcpProxy",
     "WaitTimeout",
     "ZooKeeperEnsemble",
     "ZooKeeperServer",
+    "check_history",
     "end_session",
+    "figures_of",
     "kafka_versions",
     "load",
     "wait_until",

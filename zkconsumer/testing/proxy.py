@@ -66,6 +66,7 @@ class TcpProxy:
         self._connections: list[Connection] = []
         self._seen: deque[ZooKeeperRequest] = deque(maxlen=SEEN_REQUESTS)
         self._counts: Counter[str] = Counter()
+        self._listeners: list[Callable[[ZooKeeperRequest], object]] = []
         self.accepted = 0
         self._listening = True
         self._commands: deque[Callable[[], None]] = deque()
@@ -119,6 +120,25 @@ class TcpProxy:
         with self._lock:
             self._counts.clear()
             self._seen.clear()
+
+    def add_listener(self, listener: Callable[[ZooKeeperRequest], object]) -> None:
+        """Call a function with each ZooKeeper request when it was read and is not sent on yet.
+
+        Threads: it is called in the proxy's thread and must not wait; it may call this proxy, and so hold the request
+        back (see `zookeeper_holds`).
+
+        Raises:
+            KitError: this proxy was made without `count_zookeeper`.
+        """
+        if not self._count_zookeeper:
+            raise KitError(f"the proxy on port {self.port} reads no ZooKeeper requests: count_zookeeper=True is needed")
+        with self._lock:
+            self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[ZooKeeperRequest], object]) -> None:
+        """Call it no more; nothing happens if it was never added."""
+        with self._lock:
+            self._listeners = [each for each in self._listeners if each != listener]
 
     # ---- faults
 
@@ -349,6 +369,8 @@ class TcpProxy:
                 for request in reader.feed(chunk):
                     self._counts[request.kind] += 1
                     self._seen.append(request)
+                    for listener in list(self._listeners):
+                        listener(request)
                 return chunk
 
             return count, bytes

@@ -7,7 +7,7 @@ Source: ZooKeeper 3.4.6, zookeeper.jute, ZooDefs.java (OpCode), MultiTransaction
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 KINDS = {
     1: "create", 2: "delete", 3: "exists", 4: "get_data", 5: "set_data", 6: "get_acl", 7: "set_acl", 8: "get_children",
@@ -23,11 +23,15 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ZooKeeperRequest:
-    """One request or one part of a multi: what kind, on which path (empty where it has none)."""
+    """One request or one part of a multi: what kind, on which path (empty where it has none).
+
+    `frame` counts the frames of its connection; the parts of a multi share it.
+    """
 
     kind: str
     path: str = ""
     in_multi: bool = False
+    frame: int = field(default=0, compare=False)
 
 
 class RequestReader:
@@ -37,6 +41,7 @@ class RequestReader:
         self._buffer = bytearray()
         self._greeted = False
         self._deaf = False
+        self._frames = 0
 
     def feed(self, chunk: bytes) -> list[ZooKeeperRequest]:
         """The requests that `chunk` completes.
@@ -59,7 +64,8 @@ class RequestReader:
             body = bytes(self._buffer[4 : 4 + length])
             del self._buffer[: 4 + length]
             if self._greeted:
-                found += parse_request(body)
+                self._frames += 1
+                found += [replace(each, frame=self._frames) for each in parse_request(body)]
             else:
                 self._greeted = True
                 found.append(ZooKeeperRequest("connect"))
