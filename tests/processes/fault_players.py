@@ -1,0 +1,219 @@
+"""Members of either kind, ours and Kafka's own, with one face and each behind a ZooKeeper link of its own."""
+
+from __future__ import annotations
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.history import Event
+from zkconsumer.testing.java_member import JavaMember
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.member_process import MemberProcess
+from zkconsumer.testing.processes import ChildProcess
+from zkconsumer.testing.proxy import TcpProxy
+
+# The same waits for both kinds, so that their figures can be compared; the tries of Java are Kafka's defaults.
+SESSION_S = 4.0
+COMMIT_S = 0.5
+SETTINGS: dict[str, object] = {
+    "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
+    "zookeeper.connection.timeout.ms": 15_000,
+    "auto.commit.interval.ms": int(COMMIT_S * 1000),
+    "auto.offset.reset": "smallest",
+}
+JAVA_SETTINGS: dict[str, object] = {
+    **SETTINGS,
+    "zookeeper.sync.time.ms": 2000,
+    "rebalance.backoff.ms": 2000,
+    "rebalance.max.retries": 4,
+}
+STOP_S = 30.0
+
+
+class Player(ABC):
+    """One member: joins, leaves, dies, sleeps, and tells what it did."""
+
+    kind = ""
+
+    def __init__(self, cluster: KafkaCluster, group: str, name: str) -> None:
+        self.cluster = cluster
+        self.group = group
+        self.name = name
+        self.id = f"{group}_{name}"
+        self.expected = False  # to be in the group
+        self._ends: list[Event] = []
+        self.link = TcpProxy(cluster.zookeeper.connect, count_zookeeper=True)
+
+    @property
+    @abstractmethod
+    def process(self) -> ChildProcess:
+        """Its process."""
+
+    @abstractmethod
+    def launch(self, topics: dict[str, int], work_ms: int = 0) -> None:
+        """Start its process, without waiting."""
+
+    @abstractmethod
+    def wait_ready(self) -> None:
+        """Return when its streams exist."""
+
+    @abstractmethod
+    def begin_to_leave(self) -> None:
+        """Have it leave in order, without waiting."""
+
+    @abstractmethod
+    def events(self) -> list[Event]:
+        """What it wrote down."""
+
+    def leave(self) -> None:
+        """Leave in order; returns when its process is gone."""
+        self.begin_to_leave()
+        self.process.wait(STOP_S)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.expected = False
+        self._end(self.process.kill)
+
+    def pause(self) -> None:
+        """SIGSTOP: nobody may count on it from now on."""
+        self._end(self.process.pause)
+
+    def _end(self, act: Callable[[], None]) -> None:
+        act()
+        self._ends.append(Event(time.monotonic_ns(), "killed", self.name))
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.process.resume()
+
+    def session_id(self, client: KazooClient) -> int:
+        """Id of its session, 0 while it is not registered."""
+        try:
+            return int(client.get(f"/consumers/{self.group}/ids/{self.id}")[1].ephemeralOwner)
+        except NoNodeError:
+            return 0
+
+    def end_session(self) -> int:
+        """End its session behind its back; the id of what was ended."""
+        ended = self.session_id(self.cluster.client)
+        self.cluster.zookeeper.end_session(ended)
+        return ended
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        self.link.close()
+
+    def complain(self) -> None:
+        """Show the end of its log, for a test that fails."""
+        print(f"---- log of {self.kind} {self.name}\n{self.process.tail(60)}", file=sys.stderr)
+
+
+class OurPlayer(Player):
+    """A member of ours."""
+
+    kind = "ours"
+
+    def __init__(self, cluster: KafkaCluster, group: str, name: str) -> None:
+        super().__init__(cluster, group, name)
+        self.member: MemberProcess | None = None
+
+    @property
+    def process(self) -> ChildProcess:
+        return self._member.process
+
+    @property
+    def _member(self) -> MemberProcess:
+        if self.member is None:
+            raise KitError(f"{self.name} was never launched")
+        return self.member
+
+    def launch(self, topics: dict[str, int], work_ms: int = 0) -> None:
+        self.expected = True
+        self.member = MemberProcess(
+            self.link.address, self.group, self.name, topics=topics, work_ms=work_ms, settings=SETTINGS
+        )
+
+    def wait_ready(self) -> None:
+        self._member.wait_ready()
+
+    def begin_to_leave(self) -> None:
+        self.expected = False
+        self.process.signal(15)
+
+    def events(self) -> list[Event]:
+        return [*self._member.events(), *self._ends]
+
+    def close(self) -> None:
+        if self.member is not None:
+            self.member.close()
+        super().close()
+
+
+class JavaPlayer(Player):
+    """Kafka's own member, of the cluster's version."""
+
+    kind = "java"
+
+    def __init__(self, cluster: KafkaCluster, group: str, name: str) -> None:
+        super().__init__(cluster, group, name)
+        self.member: JavaMember | None = None
+
+    @property
+    def process(self) -> ChildProcess:
+        return self._member.process
+
+    @property
+    def _member(self) -> JavaMember:
+        if self.member is None:
+            raise KitError(f"{self.name} was never launched")
+        return self.member
+
+    def launch(self, topics: dict[str, int], work_ms: int = 0) -> None:
+        self.expected = True
+        self.member = JavaMember(
+            self.cluster, self.group, topics=topics, consumer_id=self.name, settings=JAVA_SETTINGS,
+            zookeeper_connect=self.link.address, pause_ms=work_ms,
+        )  # fmt: skip
+        self.member.launch()
+
+    def wait_ready(self) -> None:
+        self._member.wait_ready()
+
+    def begin_to_leave(self) -> None:
+        self.expected = False
+        self.process.close_stdin()
+
+    @property
+    def gave_up(self) -> int:
+        """How often its tries were exhausted."""
+        return self._member.gave_up
+
+    def events(self) -> list[Event]:
+        delivered = [
+            Event(each.time_ns, "deliver", self.name, each.topic, each.partition, each.offset,
+                  (each.value or b"").decode())
+            for each in self._member.messages
+        ]  # fmt: skip
+        return [*delivered, *self._ends]
+
+    def close(self) -> None:
+        if self.member is not None:
+            self.member.close()
+        super().close()
+
+
+KINDS: dict[str, type[Player]] = {"ours": OurPlayer, "java": JavaPlayer}
+CASTS: dict[str, tuple[str, str]] = {
+    "ours": ("ours", "ours"),
+    "java": ("java", "java"),
+    "mixed": ("ours", "java"),
+    "mixed-java-hit": ("java", "ours"),
+}
+"""Who is hit, and who is not."""

@@ -1,0 +1,293 @@
+"""The stage on which faults are done to a group: a cluster, a steady load, members behind links, and what it costs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from fault_players import CASTS, COMMIT_S, KINDS, JavaPlayer, Player
+from fault_verdict import Write, blame
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from rebalance.snapshot import Strategy
+from zkconsumer.testing.errors import WaitTimeout
+from zkconsumer.testing.group_checks import rightful_owners
+from zkconsumer.testing.group_watch import GroupWatch, owners
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_checks import Limits
+from zkconsumer.testing.history_figures import Figures, figures_of
+from zkconsumer.testing.history_limits import NS
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.lasting_load import LastingLoad
+from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper_requests import ZooKeeperRequest
+
+PARTITIONS = 8
+RATE_PER_S = 200.0
+# What was delivered since the last commit may come again: one interval, and what lies between deciding and writing.
+UNGRACEFUL = Limits(repeat_before_end_s=COMMIT_S + 1.0, zombie_slack_s=0.05)
+FULL_S = 30.0
+QUIET_S = 8.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the report."""
+
+    scenario: str
+    cast: str
+    figures: Figures
+    owned_s: float | None
+    requests: int
+    note: str
+
+    HEAD = (
+        f"{'fault':44} {'members':14} {'acked':>6} {'lost':>5} {'twice':>5} {'by same':>7} {'put back':>8} "
+        f"{'gap':>7} {'owned':>7} {'requests':>8}  note"
+    )
+
+    def __str__(self) -> str:
+        owned = "never" if self.owned_s is None else f"{self.owned_s:.2f} s"
+        each = self.figures
+        return (
+            f"{self.scenario:44} {self.cast:14} {each.acked:6} {each.lost:5} {each.repeated:5} "
+            f"{each.repeated_by_same:7} {each.put_back:8} {each.longest_gap_s:5.2f} s {owned:>7} {self.requests:8}  "
+            f"{self.note}"
+        )
+
+
+@dataclass
+class Stage:
+    """A group under load that something is done to.
+
+    A scenario calls `mark()` when it acts, and `wait_full()` for the moment at which every partition has its rightful
+    owner again. It may widen `limits`, and say what else it saw in `notes`.
+    """
+
+    cast: str
+    cluster: KafkaCluster
+    group: str
+    topics: Sequence[str]
+    places: Sequence[Place]
+    watch: GroupWatch
+    load: LastingLoad
+    client: KazooClient
+    players: list[Player] = field(default_factory=list)
+    limits: Limits = UNGRACEFUL
+    in_hand: int = 0
+    marked_ns: int = 0
+    owned_s: float | None = None
+    requests: int = 0
+    notes: list[str] = field(default_factory=list)
+    by_hand: list[Event] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+
+    # ---- members
+
+    @property
+    def is_java_alone(self) -> bool:
+        """Whether only figures are wanted."""
+        return set(CASTS[self.cast]) == {"java"}
+
+    @property
+    def hit(self) -> Player:
+        """Whom it befalls."""
+        return self.players[0]
+
+    @property
+    def other(self) -> Player:
+        """Whom it does not."""
+        return self.players[1]
+
+    @property
+    def java(self) -> list[JavaPlayer]:
+        """The Java members."""
+        return [player for player in self.players if isinstance(player, JavaPlayer)]
+
+    def add(self, name: str, like: Player | None = None, work_ms: int = 0) -> Player:
+        """A new member of the kind of another one (of the one that is hit), not waited for."""
+        return self._add(name, (like or self.hit).kind, work_ms)
+
+    def _add(self, name: str, kind: str, work_ms: int) -> Player:
+        player = KINDS[kind](self.cluster, self.group, name)
+        self.players.append(player)
+        player.link.add_listener(self._writes_of(player))
+        player.launch(dict.fromkeys(self.topics, 1), work_ms)
+        return player
+
+    def _writes_of(self, player: Player) -> Callable[[ZooKeeperRequest], None]:
+        prefix = f"/consumers/{self.group}/offsets/"
+
+        def see(request: ZooKeeperRequest) -> None:
+            if request.kind in ("set_data", "create") and request.path.startswith(prefix):
+                topic, _, partition = request.path.removeprefix(prefix).partition("/")
+                if partition:
+                    self.writes.append(Write(time.monotonic_ns(), player.name, (topic, int(partition))))
+
+        return see
+
+    def gather(self, work_ms: int = 0) -> None:
+        """The two members of the cast, sharing the partitions, with commits behind them."""
+        hit, other = CASTS[self.cast]
+        for name, kind in (("hit", hit), ("other", other)):
+            self._add(name, kind, work_ms)
+        for player in self.players:
+            player.wait_ready()
+        self.wait_full()
+        self.wait_committed()
+        self.load.grow(100)
+
+    # ---- the moment of the fault, and how the group comes out of it
+
+    def mark(self) -> None:
+        """Now it happens: times and requests are counted from here."""
+        self.marked_ns = time.monotonic_ns()
+        for player in self.players:
+            player.link.forget_requests()
+
+    def since_s(self) -> float:
+        """Seconds since the mark."""
+        return (time.monotonic_ns() - self.marked_ns) / NS
+
+    def is_full(self) -> bool:
+        """Whether exactly the expected members are registered, and every partition has its rightful owner."""
+        base = f"/consumers/{self.group}/ids"
+        registrations: dict[str, tuple[bytes, int]] = {}
+        try:
+            for name in self.client.get_children(base):
+                data, stat = self.client.get(f"{base}/{name}")
+                registrations[name] = data, stat.ephemeralOwner
+        except NoNodeError:
+            return False
+        expected = {player.id for player in self.players if player.expected}
+        if set(registrations) != expected:
+            return False
+        numbers = {topic: [number for name, number in self.places if name == topic] for topic in self.topics}
+        wanted = rightful_owners({name: data for name, (data, _) in registrations.items()}, numbers, Strategy("range"))
+        found = owners(self.client, self.group, self.places)
+        return {place: owner.thread_id for place, owner in found.items()} == wanted and all(
+            owner.session_id == registrations[owner.member_id][1] for owner in found.values()
+        )
+
+    def wait_full(self, timeout_s: float = FULL_S) -> float | None:
+        """Seconds from the mark to full ownership; None if it never came and only Java members are there.
+
+        Raises:
+            WaitTimeout: it never came, and members of ours are there.
+        """
+        try:
+            wait_until(self.is_full, timeout_s, "full ownership", interval_s=0.05, state=self._state)
+        except WaitTimeout:
+            if not self.is_java_alone:
+                raise
+            self.owned_s = None
+            self.requests = self.spent()
+            return None
+        self.owned_s = self.since_s()
+        self.requests = self.spent()
+        return self.owned_s
+
+    def _state(self) -> object:
+        return {place[1]: each.thread_id for place, each in owners(self.client, self.group, self.places).items()}
+
+    def spent(self) -> int:
+        """ZooKeeper requests of all members since the mark."""
+        return sum(player.link.request_count for player in self.players)
+
+    def stored(self) -> dict[Place, int]:
+        """The stored offsets as they were seen last."""
+        return {event.place: event.offset for event in list(self.watch.events) if event.kind == "offset_node"}
+
+    def wait_committed(self, timeout_s: float = 20.0) -> None:
+        """Return when the offset of every partition has been stored once more; Java alone need not."""
+        before = self.stored()
+        try:
+            wait_until(
+                lambda: all(self.stored().get(place, -1) > before.get(place, -1) for place in self.places),
+                timeout_s, "every offset node to move on", state=self.stored,
+            )  # fmt: skip
+        except WaitTimeout:
+            if not self.is_java_alone:
+                raise
+
+    # ---- the end
+
+    def history(self) -> list[Event]:
+        """What members, load and watcher wrote down.
+
+        A Java member gives up everything in each rebalance, so of its owner nodes nothing is concluded.
+        """
+        java = {player.name for player in self.java}
+        seen = [event for event in list(self.watch.events) if event.member not in java]
+        played = [event for player in self.players for event in player.events()]
+        return [*list(self.load.acked), *seen, *played, *self.by_hand]
+
+    def settle(self, timeout_s: float = 30.0) -> None:
+        """End the load; returns when everything acknowledged was delivered, or nothing has come for long."""
+        self.load.stop()
+        wanted = {(event.place, event.offset) for event in self.load.acked}
+        wanted -= {key for key in wanted if key[1] < self._floor(key[0])}
+        missing = len(wanted)
+        moved_ns = time.monotonic_ns()
+
+        def is_over() -> bool:
+            nonlocal missing, moved_ns
+            seen = {(event.place, event.offset) for each in self.players for event in each.events()
+                    if event.kind == "deliver"}  # fmt: skip
+            left = len(wanted - seen)
+            if left < missing:
+                missing, moved_ns = left, time.monotonic_ns()
+            return missing == 0 or time.monotonic_ns() - moved_ns > QUIET_S * NS
+
+        wait_until(is_over, timeout_s * 4, "deliveries to come to their end", interval_s=0.2, state=lambda: missing)
+
+    def _floor(self, place: Place) -> int:
+        return max((event.offset for event in self.by_hand if event.place == place), default=0)
+
+    def row(self, scenario: str) -> Row:
+        """The figures of it all."""
+        gave_up = sum(player.gave_up for player in self.java)
+        notes = [*self.notes, *([f"Java gave up {gave_up} times"] if gave_up else [])]
+        if self.load.unsure:
+            notes.append(f"{self.load.unsure} refused by brokers")
+        figures = figures_of(self.history(), self.marked_ns)
+        return Row(scenario, self.cast, figures, self.owned_s, self.requests, "; ".join(notes))
+
+    def assert_promises(self) -> None:
+        """Fail with the proof of whatever our members did wrong."""
+        found = blame(self.history(), self.writes, {player.name for player in self.java}, self.limits, self.in_hand)
+        assert not found, f"{len(found)} findings:\n" + "\n".join(map(str, found[:15]))
+
+    def close(self) -> None:
+        """End all members."""
+        for player in self.players:
+            player.close()
+
+
+@contextmanager
+def open_stage(
+    cluster: KafkaCluster, cast: str, group: str, topics: Sequence[str], *, replication: int = 1, acks: int = 1,
+    config: dict[str, object] | None = None, padding_bytes: int = 0, rate_per_s: float = RATE_PER_S,
+) -> Iterator[Stage]:  # fmt: skip
+    """New topics under load; nobody consumes yet."""
+    for topic in topics:
+        cluster.create_topic(topic, PARTITIONS, replication, config=config)
+    places = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+    with (
+        GroupWatch(cluster.zookeeper_connect, group, places) as watch,
+        LastingLoad(cluster, topics, PARTITIONS, rate_per_s, acks=acks, padding_bytes=padding_bytes) as load,
+    ):
+        stage = Stage(cast, cluster, group, topics, places, watch, load, cluster.client)
+        try:
+            yield stage
+        except BaseException:
+            for player in stage.players:
+                player.complain()
+            print(Row.HEAD, file=sys.stderr)
+            raise
+        finally:
+            stage.close()

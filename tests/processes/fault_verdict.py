@@ -1,0 +1,88 @@
+"""What of a history of a mixed group is to be laid at our members' door.
+
+Java members announce nothing, do not fence, read offsets before they claim, and count what they hand out as done. What
+comes of that is theirs; whatever else is wrong is ours.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from zkconsumer.testing.history import Event, Place, in_order, ownerships
+from zkconsumer.testing.history_checks import Finding, Limits, check_history, find_lost, find_skipped, find_zombies
+from zkconsumer.testing.history_limits import NS
+
+_SEEN_NS = 2 * NS
+"""A watcher sees the value of an offset node at most so late."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A request to set or make an offset node, as it passed a member's link."""
+
+    time_ns: int
+    member: str
+    place: Place
+
+
+def with_writers(events: Sequence[Event], writes: Sequence[Write], java: Collection[str]) -> list[Event]:
+    """The events, each value of an offset node with who may have written it: a Java member rather than ours."""
+    by_place: dict[Place, list[Write]] = defaultdict(list)
+    for write in sorted(writes, key=lambda each: each.time_ns):
+        by_place[write.place].append(write)
+
+    def writer(event: Event) -> str:
+        known = by_place[event.place]
+        times = [write.time_ns for write in known]
+        close = known[bisect_left(times, event.time_ns - _SEEN_NS) : bisect_right(times, event.time_ns)]
+        members = [write.member for write in close]
+        return next((member for member in reversed(members) if member in java), members[-1] if members else "")
+
+    return [
+        replace(event, member=writer(event)) if event.kind == "offset_node" and not event.id else event
+        for event in events
+    ]
+
+
+def java_zombies(events: Sequence[Event], java: Collection[str]) -> set[int]:
+    """Which events (by `id()`) are deliveries of Java members while one of ours owned the partition."""
+    held: dict[Place, list[tuple[int, int | None]]] = defaultdict(list)
+    for owned in ownerships(events):
+        if owned.member not in java:
+            held[owned.place].append((owned.start_ns, owned.end_ns))
+    return {
+        id(event)
+        for event in events
+        if event.kind == "deliver" and event.member in java
+        and any(start <= event.time_ns and (end is None or event.time_ns < end) for start, end in held[event.place])
+    }  # fmt: skip
+
+
+def blame(
+    events: Sequence[Event], writes: Sequence[Write], java: Collection[str], limits: Limits, in_hand: int = 0
+) -> list[Finding]:
+    """The findings that our members have to answer for.
+
+    Args:
+        in_hand: so many messages of ours may be handled after their owner nodes were gone: one for each stream that
+            was stopped with a message in its hands, which nobody can take back.
+    """
+    ordered = with_writers(in_order(events), writes, java)
+    chosen = replace(limits, unfenced=frozenset(java))
+    zombies = [finding.events[1] for finding in find_zombies(ordered, chosen)]
+    tolerated = zombies if len(zombies) <= in_hand else []
+    left_out = java_zombies(ordered, java) | {id(event) for event in tolerated}
+    rightful = [event for event in ordered if id(event) not in left_out]
+    findings = [each for each in check_history(rightful, chosen) if each.check not in ("lost", "skipped")]
+    findings += find_lost(ordered, chosen) + find_skipped(ordered, chosen)
+    return [each for each in findings if not _is_of_java(each, java)]
+
+
+def _is_of_java(finding: Finding, java: Collection[str]) -> bool:
+    members = [event.member for event in finding.events]
+    if finding.check == "repeated":  # in hand when it let go, or read before it claimed
+        return any(member in java for member in members)
+    return finding.check == "skipped" and members[-1] in java

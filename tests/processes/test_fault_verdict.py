@@ -1,0 +1,70 @@
+"""Made-up histories of mixed groups: what is ours to answer for, and what is not."""
+
+from __future__ import annotations
+
+from fault_verdict import Write, blame
+
+from zkconsumer.testing.history import Event
+from zkconsumer.testing.history_checks import Limits
+
+NS = 1_000_000_000
+PLACE = ("t", 0)
+JAVA = {"j"}
+LIMITS = Limits(repeat_before_end_s=1.5)
+
+
+def at(seconds: float, kind: str, member: str = "", offset: int = -1) -> Event:
+    return Event(int(seconds * NS), kind, member, *PLACE, offset)
+
+
+def blamed(events: list[Event], writes: list[Write] | None = None, in_hand: int = 0) -> list[str]:
+    return [finding.check for finding in blame(events, writes or [], JAVA, LIMITS, in_hand)]
+
+
+def handover(offset: int) -> list[Event]:
+    """Ours holds the partition up to an offset and lets go in order."""
+    acked = [at(0, "acked", offset=n) for n in range(offset)]
+    delivered = [at(2 + n / 10, "deliver", "a", n) for n in range(offset)]
+    done = [at(2.05 + n / 10, "done", "a", n) for n in range(offset)]
+    return [*acked, at(1, "assigned", "a", 0), *delivered, *done, at(5, "revoked", "a")]
+
+
+def test_a_java_member_that_repeats_what_ours_had_done_is_javas_affair() -> None:
+    assert blamed([*handover(4), at(6, "deliver", "j", 3)]) == []
+
+
+def test_a_message_that_nobody_got_is_ours_to_answer_for() -> None:
+    assert blamed([*handover(4), at(0, "acked", offset=4), at(0, "acked", offset=5), at(6, "deliver", "j", 5)]) == [
+        "lost"
+    ]
+
+
+def test_ours_that_delivers_after_a_java_member_has_begun_is_a_fault() -> None:
+    history = [*handover(4)[:-1], at(0, "acked", offset=4), at(3, "owner_gone", "a"), at(3.5, "deliver", "j", 3)]
+    assert "zombie" in blamed([*history, at(4, "deliver", "a", 4)])
+
+
+def test_a_stopped_member_may_have_one_message_in_hand() -> None:
+    history = [*handover(4)[:-1], at(0, "acked", offset=4), at(2.4, "killed", "a"), at(2.5, "owner_gone", "a")]
+    history += [at(3.5, "deliver", "j", 3), at(4, "deliver", "a", 4), at(6, "deliver", "j", 4)]
+    assert blamed(history, in_hand=1) == []
+    assert blamed(history) == ["zombie"]
+
+
+def test_a_java_member_that_goes_on_without_owning_does_not_make_ours_a_second_owner() -> None:
+    history = handover(4)[:-1]
+    history += [at(2.15, "deliver", "j", 0), at(2.25, "deliver", "j", 1)]
+    assert blamed(history) == []
+
+
+def test_an_offset_that_a_java_member_may_have_put_back_is_javas_affair_and_one_of_ours_is_not() -> None:
+    history = [*handover(4), at(3, "offset_node", offset=4), at(4, "offset_node", offset=2)]
+    ours, javas = Write(int(3.9 * NS), "a", PLACE), Write(int(3.8 * NS), "j", PLACE)
+    assert blamed(history, [ours]) == ["offset went back"]
+    assert blamed(history, [ours, javas]) == []
+    assert blamed(history, []) == ["offset went back"]
+
+
+def test_ours_that_gets_again_what_ours_had_done_is_a_fault_beside_java_members_too() -> None:
+    again = [at(6, "assigned", "b", 3), at(7, "deliver", "b", 3)]
+    assert blamed([*handover(4), *again]) == ["repeated"]
