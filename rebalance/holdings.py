@@ -310,6 +310,8 @@ class Holdings:
             self._loop.post(self._drained, partition, holding, holding.position)
             return
         holding.started = False
+        # Where it began must not be taken, and committed, for where it ended.
+        holding.position = None
         self._turns += 1
         turn = holding.turn = self._turns
 

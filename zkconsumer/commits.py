@@ -107,13 +107,8 @@ class Commits:
         """Call `leave`, which tells the listener what is given back: from now on its commits count these as final."""
 
         def tell() -> None:
-            # What is being drained has its position already.
-            owned = {
-                partition
-                for partition, holding in self._coordinator.holdings.items()
-                if holding.machine.state is p.PartitionState.OWNED
-            }
-            self._given_back = {partition: at for partition, at in positions.items() if partition in owned}
+            # A drain that has ended knows better.
+            self._given_back = {partition: at for partition, at in positions.items() if self._is_held(partition)}
             leave()
 
         # Behind what this very step still has to tell: the callbacks of drains that end just now.
