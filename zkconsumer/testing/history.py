@@ -27,6 +27,7 @@ Only a simulation (`zkconsumer.testing.simulation`) sees these:
 | requests | watcher | member, offset: so many requests to ZooKeeper within a second; `id`: reads or writes |
 | blocked_try | member | member, topic, partition: a Java member's claim failed; `id`: who held the node |
 | gave_up | member | member: a Java member's tries are exhausted |
+| due | watcher | member, topic, partition: by the assignment rule it should be its from now on; no member: nobody's |
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from dataclasses import asdict, dataclass, field, fields
 
 KINDS = frozenset(
     {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node",
-     "claimed", "touched", "log_start", "reset", "requests", "blocked_try", "gave_up"}
+     "claimed", "touched", "log_start", "reset", "requests", "blocked_try", "gave_up", "due"}
 )
 _OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
 Place = tuple[str, int]

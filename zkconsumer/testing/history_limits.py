@@ -47,6 +47,8 @@ class Limits:
     unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
     requests_a_second: reads, or parts of writes, that a member may ask ZooKeeper for within a second.
     calm_ns: orphans are looked for from this moment on.
+    settle_s: so long after a change of its share a member claims nothing new; 0: not checked.
+    settle_max_s: so long claims are put off at most while changes keep coming.
     """
 
     repeat_before_end_s: float = 2.0
@@ -63,6 +65,8 @@ class Limits:
     unfenced: frozenset[str] = frozenset()
     requests_a_second: int = 1_000_000
     calm_ns: int = 0
+    settle_s: float = 0.0
+    settle_max_s: float = 1.0
 
 
 @dataclass(frozen=True)

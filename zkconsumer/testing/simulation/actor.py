@@ -125,5 +125,8 @@ class Actor(Protocol):
     def slow_down(self, work_s: float, until_s: float) -> None:
         """Let its application take `work_s` for each message that is begun before the virtual time `until_s`."""
 
+    def hold_up(self, until_s: float) -> None:
+        """Give the thread that coordinates it no turn before the virtual time `until_s`; its other threads go on."""
+
     def describe(self) -> str:
         """One line for a trace: state, what it owns, what it waits for."""

@@ -20,7 +20,7 @@ __all__ = ["PROFILES", "Profile", "draw_plan"]
 MEMBERS: Final = ("ours", "java", "mixed")
 
 _EVERYTHING: Final[Mapping[str, float]] = {
-    "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "wall clock": 0.5,
+    "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "hold up": 3, "wall clock": 0.5,
     "end session": 4, "stall": 4, "cut": 4, "old requests": 3, "late watch": 3, "lost reply": 4, "lost request": 2,
     "outage": 1.5, "stop server": 1.5, "freeze": 1.5, "isolate": 1.5, "lag": 1.5, "wipe": 0.3,
     "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1,
@@ -56,7 +56,9 @@ def _some(*kinds: str) -> Mapping[str, float]:
 PROFILES: Final[Mapping[str, Profile]] = {
     "everything": Profile(_EVERYTHING),
     "membership": Profile(_some("join", "leave", "crash"), steps=(3, 12), servers=(1,)),
-    "sessions": Profile(_some("join", "pause", "end session", "stall", "cut", "old requests", "lost reply")),
+    "sessions": Profile(
+        _some("join", "leave", "pause", "hold up", "end session", "stall", "cut", "old requests", "lost reply")
+    ),
     "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
     "topics": Profile(_some("join", "leave", "grow", "create topic", "delete topic", "leader", "retention")),
     "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
@@ -203,6 +205,14 @@ class _Drawing:
         work_ms = self._rng.randint(100, 2000)
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), amount=work_ms)
 
+    def _hold_up(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(),
+                    word=self._rng.choice(("", "moving", "moving")))
+
+    def _old(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(),
+                    word=self._rng.choice(("", "late")))
+
     def _clock(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, self._rng.choice(self._names), amount=self._rng.choice((-3600, 3600, 10**9)))
 
@@ -257,7 +267,8 @@ class _Drawing:
         return Step(at_s, kind)
 
     _DRAWN: Final[Mapping[str, Callable[[_Drawing, float, str], Step]]] = {
-        "join": _at_once, "leave": _at_once, "crash": _crash, "pause": _pause, "slow": _slow, "wall clock": _clock,
+        "join": _at_once, "leave": _at_once, "crash": _crash, "pause": _pause, "slow": _slow, "hold up": _hold_up,
+        "wall clock": _clock, "old requests": _old,
         "end session": _at_once, "late watch": _late, "stall": _answers, "lost reply": _lost, "lost request": _lost,
         "outage": _on_servers, "stop server": _on_servers, "freeze": _on_servers, "isolate": _on_servers,
         "lag": _on_servers, "wipe": _untargeted, "grow": _grow, "create topic": _create, "delete topic": _delete,

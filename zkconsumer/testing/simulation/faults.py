@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from rebalance import znodes
-from rebalance.requests import Create, Delete, Exists, Multi, Request, SetData
+from rebalance.requests import Create, Delete, Exists, GetData, Multi, Request, SetData
 from zkconsumer.testing.simulation.pipe import Latency
 from zkconsumer.testing.simulation.plan import GROUP, Step
 
@@ -35,6 +35,11 @@ POISONS: Final[Mapping[str, bytes]] = {
 _OPERATIONS: Final[Mapping[str, type]] = {"create": Create, "set": SetData, "delete": Delete}
 
 _GARBAGE: Final = b"not an offset"
+
+_OWNERS: Final = f"{znodes.group_path(GROUP)}/owners/"
+_ANSWERED_S: Final = 0.1
+_CONNECTED_S: Final = 1.5
+"""So long after a cut a client has a connection again."""
 
 Fault = Callable[["World", Step], None]
 
@@ -101,6 +106,34 @@ def _stuck(world: World, step: Step) -> None:
         member.actor.slow_down(step.for_s, world.schedule.now + 0.5)
 
 
+def _hold_up(world: World, step: Step) -> None:
+    """Its coordinator gets no turn for a while (a log handler blocks, say), and all other threads go on.
+
+    At once, or (`moving`) as soon as it asks about an owner node; then its session ends meanwhile, too, so that what it
+    does about the answer is meant for the old session and sent under a new one.
+    """
+    member = world.living(step.target)
+    if member is None:
+        return
+
+    def hold_up() -> None:
+        world.trouble(step.for_s, member.name)
+        member.actor.hold_up(world.schedule.now + step.for_s)
+        world.undo_later(step.for_s, lambda: member.actor.hold_up(world.schedule.now))
+        if step.word == "moving":
+            world.schedule.after(_ANSWERED_S, world.end_session, member)
+
+    def asked(request: Request) -> None:
+        if isinstance(request, GetData) and request.path.startswith(_OWNERS):
+            member.watched.when_asked = None
+            world.schedule.after(0.0, hold_up)
+
+    if step.word == "moving":
+        member.watched.when_asked = asked
+    else:
+        hold_up()
+
+
 def _wall_clock(world: World, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
@@ -134,11 +167,20 @@ def _cut(world: World, step: Step) -> None:
 
 
 def _old_requests(world: World, step: Step) -> None:
-    """What is asked now waits, and goes out under another session than it was asked under."""
+    """The session ends while there is no connection, and the next one begins behind it.
+
+    What is asked between the two waits for the next connection; above all (`late`) if the coordinator gets its next
+    turn only when there is one: then it goes out under another session than it was meant for.
+    """
     member = world.living(step.target)
     if member is not None:
         _cut(world, step)
         world.end_session(member)
+        if step.word == "late":
+            held_s = step.for_s + _CONNECTED_S
+            member.actor.hold_up(world.schedule.now + held_s)
+            world.trouble(held_s, member.name)
+            world.undo_later(held_s, lambda: member.actor.hold_up(world.schedule.now))
 
 
 def _late_watch(world: World, step: Step) -> None:
@@ -339,6 +381,7 @@ KINDS: Final[Mapping[str, Fault]] = {
     "pause": _pause,
     "slow": _slow,
     "stuck": _stuck,
+    "hold up": _hold_up,
     "wall clock": _wall_clock,
     "end session": _end_session,
     "stall": _stall,

@@ -104,6 +104,9 @@ class JavaMember:
         """Let its application take `work_s` for each message that is begun before the virtual time `until_s`."""
         self._pace.slow_down(work_s, until_s)
 
+    def hold_up(self, until_s: float) -> None:
+        """Nothing: the model has no thread that could be late by itself."""
+
     def describe(self) -> str:
         """One line for a trace."""
         connector = self._connector

@@ -271,6 +271,10 @@ class OurMember:
         """Let the application take `work_s` for each message that is begun before `until_s`."""
         self._pace.slow_down(work_s, until_s)
 
+    def hold_up(self, until_s: float) -> None:
+        """Give the coordinator no turn before `until_s`."""
+        self.loop.hold_up(until_s)
+
     def describe(self) -> str:
         """State, and what it has."""
         parts = [

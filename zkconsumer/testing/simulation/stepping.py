@@ -51,6 +51,12 @@ class SteppedLoop(Loop):
         self._planned_at = _NEVER
         self._is_inside = False
         self._is_over = False
+        self._held_until_s = -_NEVER
+
+    def hold_up(self, until_s: float) -> None:
+        """Make no step before the virtual time `until_s`: the thread gets no turn, whatever its process does."""
+        self._held_until_s = until_s
+        self._plan(0.0)
 
     def post(self, call: Callable[..., None], *arguments: Any) -> None:
         """Run `call(*arguments)` in a step soon."""
@@ -85,6 +91,10 @@ class SteppedLoop(Loop):
         if self._is_over:
             return
         self._planned, self._planned_at = None, _NEVER
+        held_s = self._held_until_s - self._process.schedule.now
+        if held_s > 0.0:
+            self._plan(held_s)
+            return
         self._is_inside = True
         try:
             self.step()

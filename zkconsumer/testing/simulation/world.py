@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from rebalance.snapshot import Strategy
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import HAND, NS, Trouble
 from zkconsumer.testing.simulation import faults
 from zkconsumer.testing.simulation.actor import Actor, MemberSpec, Surroundings
 from zkconsumer.testing.simulation.brokers import Brokers
 from zkconsumer.testing.simulation.controller import Controller
+from zkconsumer.testing.simulation.due_watch import DueWatch
 from zkconsumer.testing.simulation.group_nodes import owner_nodes, registrations, should_own
 from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.java_zkclient import java_port
@@ -109,6 +111,8 @@ class World:
         self._sessions: dict[int, str] = {}
         self.ended_from_outside: set[int] = set()
         self.tree = TreeWatch(GROUP, self.member_of, self.brokers.place, self._tree_event, self._end_of)
+        self.due = DueWatch(GROUP, Strategy(plan.members[0].strategy), self.member_of, self.brokers.place,
+                            lambda member, place: self.write("due", member, place))
         self.zookeeper.observe(self._observe)
         self._produces = True
         self._reached: dict[tuple[str, Place], int] = {}
@@ -167,6 +171,7 @@ class World:
                 self._sessions[record.session_id] = self._names.get(client, "")
         if record.changes:
             self.tree.observe(record)
+            self.due.observe(record)
 
     def member_of(self, session_id: int) -> str:
         """The member whose session it is, as the history names it; "" for none."""
@@ -336,6 +341,7 @@ class World:
     def wipe(self) -> None:
         """Lose all of ZooKeeper's data."""
         self.tree.wiped()
+        self.due.wiped()
         for topic, count in self.brokers.topics.items():
             for number in range(count):
                 self.write("offset_node", "", self.brokers.place(topic, number), -1, HAND)

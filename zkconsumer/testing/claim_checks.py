@@ -1,0 +1,155 @@
+"""Verdicts on claims: whether a member waited until the group had settled, and looked who should have what. Pure.
+
+Who claims in the middle of a burst of changes has to give back again a moment later, and makes others wait for it,
+Java members among them, which have but four tries. What should be whose at each moment stands in the history as
+events of the kind `due`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_limits import NS, Finding, Limits, name_of
+from zkconsumer.testing.history_repeats import was_troubled
+
+__all__ = ["find_hasty", "find_stale"]
+
+_NEVER: Final = 2**63
+_UNNOTICED_NS: Final = 2 * NS
+"""A partition that was somebody else's for so long may never have been that for a member that reads seldom."""
+_NEXT_OF_A_BURST_NS: Final = NS // 4
+_TRIED_NS: Final = 3 * NS // 2
+"""A member that should have had a partition for so long has tried to claim it, also in a long burst of changes."""
+
+
+@dataclass(slots=True)
+class _Term:
+    """A time in which a partition was due to one member."""
+
+    member: str
+    begin_ns: int
+    end_ns: int = _NEVER
+
+
+class _Terms:
+    """Who each partition was due to, from the first event to the present one."""
+
+    def __init__(self) -> None:
+        self._terms: dict[Place, list[_Term]] = defaultdict(list)
+
+    def see(self, event: Event) -> None:
+        """Take note of an event of the kind `due`."""
+        terms = self._terms[event.place]
+        if terms:
+            terms[-1].end_ns = event.time_ns
+        terms.append(_Term(event.member, event.time_ns))
+
+    def of(self, member: str, place: Place) -> list[_Term]:
+        """The member's terms, the newest first."""
+        return [term for term in reversed(self._terms[place]) if term.member == member]
+
+    def present(self, place: Place) -> str:
+        """Whose it should be now."""
+        return self._terms[place][-1].member if self._terms[place] else ""
+
+
+def find_hasty(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Claims of what had become the claimer's only a moment before: the next change may take it away again.
+
+    Not so where a member saw no change, since the partition, or that of its topic's earlier life, had been its own
+    shortly before; and not at the end of a burst or a read that took so long that claims were put off no longer.
+    """
+    if not limits.settle_s:
+        return []
+    settle_ns = int(limits.settle_s * NS)
+    terms = _Terms()
+    pending = _Pending(int(limits.settle_max_s * NS))
+    findings = []
+    for event in events:
+        if event.kind == "due":
+            terms.see(event)
+        elif event.kind == "claimed" and event.member not in limits.unfenced:
+            own = terms.of(event.member, event.place)
+            waited_ns = event.time_ns - own[0].begin_ns if own else settle_ns
+            is_back = event.topic in limits.reborn or (len(own) > 1 and _is_unnoticed(own, limits))
+            if waited_ns < settle_ns and not is_back and not _is_put_off_enough(pending.since_ns(event), event, limits):
+                sentence = (f"{event.member} claimed {name_of(event.place)} {waited_ns / NS:.3f} s after it had become "
+                            f"its own, {limits.settle_s:g} s without a change are to pass")
+                findings.append(Finding("hasty claim", sentence, (event,)))
+        pending.see(event)
+    return findings
+
+
+class _Pending:
+    """Since when claims have been put off: because changes kept coming, or by a member that is back after a loss."""
+
+    def __init__(self, longest_ns: int) -> None:
+        self._longest_ns = longest_ns
+        self._burst = (0, 0)
+        self._members: dict[str, int] = {}
+        self._have_claimed: set[str] = set()
+
+    def see(self, event: Event) -> None:
+        """Take note of an event."""
+        if event.kind not in ("due", "claimed", "owner_gone"):
+            return
+        begin_ns, end_ns = self._burst
+        self._burst = (begin_ns if event.time_ns - end_ns <= _NEXT_OF_A_BURST_NS else event.time_ns, event.time_ns)
+        if event.kind == "claimed":
+            self._have_claimed.add(event.member)
+        elif event.kind == "due":
+            since_ns = self._members.setdefault(event.member, event.time_ns)
+            if event.member in self._have_claimed or event.time_ns - since_ns > 2 * self._longest_ns:
+                self._members[event.member] = event.time_ns
+            self._have_claimed.discard(event.member)
+
+    def since_ns(self, claim: Event) -> int:
+        """Since when, as for the member that claims now."""
+        begin_ns, end_ns = self._burst
+        in_burst_ns = begin_ns if claim.time_ns - end_ns <= _NEXT_OF_A_BURST_NS else claim.time_ns
+        return min(in_burst_ns, self._members.get(claim.member, claim.time_ns))
+
+
+def _is_unnoticed(own: Sequence[_Term], limits: Limits) -> bool:
+    """Whether the member may not have seen that its newest term is not its first."""
+    begin_ns, before_ns = own[0].begin_ns, own[1].end_ns
+    return begin_ns - before_ns <= _UNNOTICED_NS or was_troubled(own[0].member, before_ns, begin_ns, limits)
+
+
+def _is_put_off_enough(since_ns: int, claim: Event, limits: Limits) -> bool:
+    """Whether changes had been coming, or a read had been under way, for as long as claims are put off at most."""
+    longest_ns = int((limits.settle_max_s - limits.settle_s) * NS)
+    is_long = longest_ns <= claim.time_ns - since_ns
+    return is_long or was_troubled(claim.member, claim.time_ns - longest_ns, claim.time_ns, limits)
+
+
+def find_stale(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Claims of what another one should have, by a member that had waited for the partition and was told it is free.
+
+    An owner node that goes away goes with a change, or for it: who does not read the members again before he claims
+    takes what Java members let go of for a moment only, or what has become somebody else's meanwhile.
+    """
+    terms = _Terms()
+    gone: dict[Place, Event] = {}
+    findings = []
+    for event in events:
+        if event.kind == "due":
+            terms.see(event)
+        elif event.kind == "owner_gone":
+            gone[event.place] = event
+        elif event.kind == "claimed" and event.member not in limits.unfenced and event.place in gone:
+            freed = gone.pop(event.place)
+            own = terms.of(event.member, event.place)
+            if not own or own[0].end_ns > freed.time_ns or own[0].end_ns - own[0].begin_ns < _TRIED_NS:
+                continue
+            if was_troubled(event.member, own[0].begin_ns, event.time_ns, limits):
+                continue
+            whose = terms.present(event.place) or "nobody"
+            late_s = (event.time_ns - own[0].end_ns) / NS
+            sentence = f"{event.member} claimed {name_of(event.place)} {late_s:.3f} s after it had become {whose}'s"
+            findings.append(Finding("stale claim", sentence, (freed, event)))
+    return findings
