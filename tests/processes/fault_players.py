@@ -56,7 +56,7 @@ class Player(ABC):
         """Its process."""
 
     @abstractmethod
-    def launch(self, topics: dict[str, int], work_ms: int = 0) -> None:
+    def launch(self, topics: dict[str, int], work_ms: int, settings: dict[str, object]) -> None:
         """Start its process, without waiting."""
 
     @abstractmethod
@@ -112,7 +112,10 @@ class Player(ABC):
 
     def complain(self) -> None:
         """Show the end of its log, for a test that fails."""
-        print(f"---- log of {self.kind} {self.name}\n{self.process.tail(60)}", file=sys.stderr)
+        try:
+            print(f"---- log of {self.kind} {self.name}\n{self.process.tail(60)}", file=sys.stderr)
+        except KitError:
+            pass  # it was never launched
 
 
 class OurPlayer(Player):
@@ -134,10 +137,11 @@ class OurPlayer(Player):
             raise KitError(f"{self.name} was never launched")
         return self.member
 
-    def launch(self, topics: dict[str, int], work_ms: int = 0) -> None:
+    def launch(self, topics: dict[str, int], work_ms: int, settings: dict[str, object]) -> None:
         self.expected = True
+        chosen = {**SETTINGS, **settings}
         self.member = MemberProcess(
-            self.link.address, self.group, self.name, topics=topics, work_ms=work_ms, settings=SETTINGS
+            self.link.address, self.group, self.name, topics=topics, work_ms=work_ms, settings=chosen
         )
 
     def wait_ready(self) -> None:
@@ -148,7 +152,7 @@ class OurPlayer(Player):
         self.process.signal(15)
 
     def events(self) -> list[Event]:
-        return [*self._member.events(), *self._ends]
+        return [*(self.member.events() if self.member else []), *self._ends]
 
     def close(self) -> None:
         if self.member is not None:
@@ -175,10 +179,11 @@ class JavaPlayer(Player):
             raise KitError(f"{self.name} was never launched")
         return self.member
 
-    def launch(self, topics: dict[str, int], work_ms: int = 0) -> None:
+    def launch(self, topics: dict[str, int], work_ms: int, settings: dict[str, object]) -> None:
         self.expected = True
+        chosen = {**JAVA_SETTINGS, **settings}
         self.member = JavaMember(
-            self.cluster, self.group, topics=topics, consumer_id=self.name, settings=JAVA_SETTINGS,
+            self.cluster, self.group, topics=topics, consumer_id=self.name, settings=chosen,
             zookeeper_connect=self.link.address, pause_ms=work_ms,
         )  # fmt: skip
         self.member.launch()
@@ -193,13 +198,13 @@ class JavaPlayer(Player):
     @property
     def gave_up(self) -> int:
         """How often its tries were exhausted."""
-        return self._member.gave_up
+        return self.member.gave_up if self.member else 0
 
     def events(self) -> list[Event]:
         delivered = [
             Event(each.time_ns, "deliver", self.name, each.topic, each.partition, each.offset,
                   (each.value or b"").decode())
-            for each in self._member.messages
+            for each in (self.member.messages if self.member else [])
         ]  # fmt: skip
         return [*delivered, *self._ends]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fault_players import CASTS, COMMIT_S, KINDS, JavaPlayer, Player
 from fault_verdict import Write, blame
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException
 
 from rebalance.snapshot import Strategy
 from zkconsumer.testing.errors import WaitTimeout
@@ -80,11 +80,16 @@ class Stage:
     limits: Limits = UNGRACEFUL
     in_hand: int = 0
     marked_ns: int = 0
+    begun_ns: int = 0
     owned_s: float | None = None
     requests: int = 0
+    most_repeats: int | None = None  # of our members among themselves
     notes: list[str] = field(default_factory=list)
     by_hand: list[Event] = field(default_factory=list)
+    foreign: set[str] = field(default_factory=set)  # registrations that nobody stands behind
+    settings: dict[str, object] = field(default_factory=dict)  # of members that join from now on
     writes: list[Write] = field(default_factory=list)
+    _is_measured: bool = False
 
     # ---- members
 
@@ -108,16 +113,19 @@ class Stage:
         """The Java members."""
         return [player for player in self.players if isinstance(player, JavaPlayer)]
 
-    def add(self, name: str, like: Player | None = None, work_ms: int = 0) -> Player:
-        """A new member of the kind of another one (of the one that is hit), not waited for."""
-        return self._add(name, (like or self.hit).kind, work_ms)
+    def prepare(self, name: str, like: Player | None = None) -> Player:
+        """A member-to-be with its link, of the kind of another one (of the one that is hit)."""
+        return self._prepare(name, (like or self.hit).kind)
 
-    def _add(self, name: str, kind: str, work_ms: int) -> Player:
+    def _prepare(self, name: str, kind: str) -> Player:
         player = KINDS[kind](self.cluster, self.group, name)
         self.players.append(player)
         player.link.add_listener(self._writes_of(player))
-        player.launch(dict.fromkeys(self.topics, 1), work_ms)
         return player
+
+    def launch(self, player: Player, work_ms: int = 0) -> None:
+        """Have it join, without waiting."""
+        player.launch(dict.fromkeys(self.topics, 1), work_ms, self.settings)
 
     def _writes_of(self, player: Player) -> Callable[[ZooKeeperRequest], None]:
         prefix = f"/consumers/{self.group}/offsets/"
@@ -134,7 +142,7 @@ class Stage:
         """The two members of the cast, sharing the partitions, with commits behind them."""
         hit, other = CASTS[self.cast]
         for name, kind in (("hit", hit), ("other", other)):
-            self._add(name, kind, work_ms)
+            self.launch(self._prepare(name, kind), work_ms)
         for player in self.players:
             player.wait_ready()
         self.wait_full()
@@ -144,8 +152,10 @@ class Stage:
     # ---- the moment of the fault, and how the group comes out of it
 
     def mark(self) -> None:
-        """Now it happens: times and requests are counted from here."""
+        """Now it happens: times and requests are counted from here, and gaps from the first mark."""
         self.marked_ns = time.monotonic_ns()
+        self.begun_ns = self.begun_ns or self.marked_ns
+        self._is_measured = False
         for player in self.players:
             player.link.forget_requests()
 
@@ -161,14 +171,17 @@ class Stage:
             for name in self.client.get_children(base):
                 data, stat = self.client.get(f"{base}/{name}")
                 registrations[name] = data, stat.ephemeralOwner
-        except NoNodeError:
+        except KazooException:
             return False
-        expected = {player.id for player in self.players if player.expected}
+        expected = self.foreign | {player.id for player in self.players if player.expected}
         if set(registrations) != expected:
             return False
         numbers = {topic: [number for name, number in self.places if name == topic] for topic in self.topics}
         wanted = rightful_owners({name: data for name, (data, _) in registrations.items()}, numbers, Strategy("range"))
-        found = owners(self.client, self.group, self.places)
+        try:
+            found = owners(self.client, self.group, self.places)
+        except KazooException:
+            return False
         return {place: owner.thread_id for place, owner in found.items()} == wanted and all(
             owner.session_id == registrations[owner.member_id][1] for owner in found.values()
         )
@@ -176,23 +189,29 @@ class Stage:
     def wait_full(self, timeout_s: float = FULL_S) -> float | None:
         """Seconds from the mark to full ownership; None if it never came and only Java members are there.
 
+        The first call after a mark is what the row tells.
+
         Raises:
             WaitTimeout: it never came, and members of ours are there.
         """
+        took_s: float | None = None
         try:
-            wait_until(self.is_full, timeout_s, "full ownership", interval_s=0.05, state=self._state)
+            wait_until(self.is_full, timeout_s, "full ownership", interval_s=0.05, state=self.owner_names)
+            took_s = self.since_s()
         except WaitTimeout:
             if not self.is_java_alone:
                 raise
-            self.owned_s = None
-            self.requests = self.spent()
-            return None
-        self.owned_s = self.since_s()
-        self.requests = self.spent()
-        return self.owned_s
+        if not self._is_measured:
+            self._is_measured, self.owned_s, self.requests = True, took_s, self.spent()
+        return took_s
 
-    def _state(self) -> object:
-        return {place[1]: each.thread_id for place, each in owners(self.client, self.group, self.places).items()}
+    def owner_names(self) -> dict[Place, str]:
+        """Partition -> thread that owns it."""
+        return {place: each.thread_id for place, each in owners(self.client, self.group, self.places).items()}
+
+    def owned_by(self, player: Player) -> list[Place]:
+        """The partitions whose owner node names a member."""
+        return [place for place, thread in self.owner_names().items() if thread.rpartition("-")[0] == player.id]
 
     def spent(self) -> int:
         """ZooKeeper requests of all members since the mark."""
@@ -254,13 +273,16 @@ class Stage:
         notes = [*self.notes, *([f"Java gave up {gave_up} times"] if gave_up else [])]
         if self.load.unsure:
             notes.append(f"{self.load.unsure} refused by brokers")
-        figures = figures_of(self.history(), self.marked_ns)
+        figures = figures_of(self.history(), self.begun_ns)
         return Row(scenario, self.cast, figures, self.owned_s, self.requests, "; ".join(notes))
 
     def assert_promises(self) -> None:
         """Fail with the proof of whatever our members did wrong."""
         found = blame(self.history(), self.writes, {player.name for player in self.java}, self.limits, self.in_hand)
         assert not found, f"{len(found)} findings:\n" + "\n".join(map(str, found[:15]))
+        if self.most_repeats is not None and not self.java:
+            repeated = figures_of(self.history()).repeated
+            assert repeated <= self.most_repeats, f"{repeated} messages came twice, {self.most_repeats} may"
 
     def close(self) -> None:
         """End all members."""

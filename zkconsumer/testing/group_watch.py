@@ -64,7 +64,7 @@ def wait_owned(
 
 
 class GroupWatch:
-    """Writes down when an owner node vanishes or changes hands, and each value of an offset node.
+    """Writes down when an owner node vanishes or changes hands, and each value of an offset node (-1: no number).
 
     Threads: events come from the client's threads; a list's `append` is atomic.
     """
@@ -112,6 +112,7 @@ class GroupWatch:
     def _watch_offset(self, place: Place) -> None:
         def seen(data: bytes | None, stat: Any) -> None:
             if data is not None:
-                self.events.append(Event(time.monotonic_ns(), "offset_node", "", *place, int(data)))
+                value = int(data) if data.isdigit() else -1
+                self.events.append(Event(time.monotonic_ns(), "offset_node", "", *place, value))
 
         self._client.DataWatch(f"/consumers/{self._group}/offsets/{place[0]}/{place[1]}", seen)
