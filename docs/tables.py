@@ -56,7 +56,7 @@ def _first_sentence(path: Path) -> str:
 def machine_tables(module: ModuleType, owner: type, table: Table) -> str:
     """Return two tables: which step an event takes in each state, and what each step may come to."""
     states = list(dict.fromkeys(state for state, _ in table))
-    events = list(dict.fromkeys(event for _, event in table))
+    events = [event for event in module.Event.__args__ if any(event is each for _, each in table)]
     lines = [
         "| event | " + " | ".join(state.value for state in states) + " |",
         "|---" * (len(states) + 1) + "|",

@@ -151,7 +151,7 @@ class Coordinator:
 
     def group_event(self, event: m.Event) -> None:
         """Ask the machine of the group, and do what it says."""
-        if self._closing:
+        if self._closing or self.error is not None:
             return
         before = self.machine.state
         for action in self.machine.handle(event, self._loop.clock()):
@@ -166,6 +166,7 @@ class Coordinator:
     def _do(self, action: m.Action) -> None:
         match action:
             case m.Register():
+                self._reader.stop()
                 self.session.register()
             case m.ReadGroup(attempt):
                 self._reader.read(lambda snapshot, reason: self.group_event(
@@ -179,6 +180,7 @@ class Coordinator:
             case m.DropClaims():
                 self._holdings.tell_all(p.SessionOver())
             case m.ReleaseAll():
+                self._reader.stop()
                 self._holdings.tell_all(p.Want(None))
             case m.Unregister():
                 self.session.unregister()
@@ -202,13 +204,14 @@ class Coordinator:
             return
         self._loop.call_later(min(1.0, limit_s / 4), self._look_for_stuck_streams)
         stuck = self._delivery.stuck_streams(self._loop.clock())
-        out = self.machine.state in (m.GroupState.LEAVING, m.GroupState.OUT)
+        state = self.machine.state
+        out = state in (m.GroupState.LEAVING, m.GroupState.UNREGISTERING, m.GroupState.OUT)
         if stuck and not out:
             reason = f"{', '.join(stuck)} asked for no message within {limit_s:g} s"
-            if self.machine.state is m.GroupState.STABLE:
+            if state is m.GroupState.STABLE:
                 log.warning("%s steps out of group %s: %s", self.member.consumer_id, self.member.group, reason)
             self.group_event(m.StepOut(reason))
-        elif out and not stuck:
+        elif out and not stuck and state is not m.GroupState.UNREGISTERING:
             self.group_event(m.StepIn())
 
     def _changed(self, cause: str) -> None:

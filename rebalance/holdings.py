@@ -168,6 +168,8 @@ class Holdings:
         before = holding.machine.state
         actions = holding.machine.handle(event)
         if holding.machine.state is not before:
+            # What was asked before says nothing any more. No write is among it: who waits for one stays where he is.
+            holding.asked += 1
             holding.since = self._loop.clock()
             holding.blocked_told = False
             log.debug("%s %s-%s: %s -> %s after %s", self.member.consumer_id, *partition, before.value,

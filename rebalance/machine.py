@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rebalance.events import (
     Action,
@@ -43,6 +42,7 @@ from rebalance.events import (
 )
 from rebalance.snapshot import Assignment, GroupSnapshot, Strategy, assign
 from rebalance.subscription import Subscription
+from rebalance.waits import RebalanceTimes, Waits
 
 __all__ = [
     "Action",
@@ -90,24 +90,6 @@ class GroupState(enum.Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceTimes:
-    """Waits of the group machine, in seconds.
-
-    Attributes:
-        quiet_s: settle time before claims after a change, jittered from half of it to all of it.
-        quiet_max_s: its cap, counted from the first change.
-        retry_s: wait before a read that failed is tried again, doubled up to `retry_max_s`.
-        gap_s: least time between two reads, so that a burst of changes costs one.
-    """
-
-    quiet_s: float = 0.1
-    quiet_max_s: float = 1.0
-    retry_s: float = 0.1
-    retry_max_s: float = 2.0
-    gap_s: float = 0.02
-
-
 class RebalanceMachine:
     """Decides for one member; knows the group only through the snapshots it is given.
 
@@ -135,17 +117,12 @@ class RebalanceMachine:
         self.assignment: Assignment | None = None
         self.snapshot: GroupSnapshot | None = None
         self.attempt = 0
-        self._times = times
-        self._rng = rng
+        self._waits = Waits(times, rng)
         self._session_id: int | None = None
+        self._is_connected = False
         self._registered = False
         self._dirty = False
-        self._is_back = False
-        self._first_change: float | None = None
-        self._quiet_until = float("-inf")
-        self._failures = 0
         self._timer: float | None = None
-        self._read_at = float("-inf")
         self._now = 0.0
 
     # -- the face ------------------------------------------------------------------------------------------------------
@@ -183,51 +160,43 @@ class RebalanceMachine:
         return []
 
     def _open(self, event: SessionOpened) -> list[Action]:
+        self._is_connected = True
         if self._registered and event.session_id == self._session_id:
             # The same session: nothing is lost but the watches. Read all again; act only if something differs.
             return self._read()
-        is_new = self._session_id is not None and event.session_id != self._session_id
-        dropped: list[Action] = [DropClaims()] if is_new else []
-        self._is_back |= is_new
+        dropped: list[Action] = []
+        if self._session_id is not None and event.session_id != self._session_id:
+            self._waits.session_lost()
+            dropped = [DropClaims()]
         self._session_id = event.session_id
         self._registered = False
         self._go(GroupState.REGISTERING)
         return [*dropped, Register()]
 
     def _suspend(self, _: Event) -> list[Action]:
-        self._first_change = None
+        self._is_connected = False
+        self._waits.calm()
         self._go(GroupState.DISCONNECTED)
         return []
 
-    def _expire(self, _: Event) -> list[Action]:
-        self._first_change = None
-        self._is_back |= self._session_id is not None
+    def _expire(self, event: SessionExpired) -> list[Action]:
+        if self._session_id is not None:
+            self._waits.session_lost()
         self._registered = False
         self._session_id = None
-        self._go(GroupState.DISCONNECTED)
-        return [DropClaims()]
-
-    def _wait_for_the_others(self) -> None:
-        """Claim late under a session that follows a lost one.
-
-        When ZooKeeper was away for long, every member has lost its session. Who is back first must not take for a
-        moment what is the others' again as soon as they are back, too.
-        """
-        if self._is_back:
-            self._is_back = False
-            self._quiet_until = self._now + self._times.quiet_max_s * self._rng.uniform(0.6, 1.0)
+        return [*self._suspend(event), DropClaims()]
 
     def _registered_now(self, event: Registered) -> list[Action]:
         if event.session_id != self._session_id:
             return []
         self._registered = True
-        self._wait_for_the_others()
+        self._waits.registered(self._now)
         return self._read()
 
     def _registered_while_away(self, event: Registered) -> list[Action]:
         self._registered = event.session_id == self._session_id
         if self._registered:
-            self._wait_for_the_others()
+            self._waits.registered(self._now)
         return []
 
     def _register_again(self, _: Event) -> list[Action]:
@@ -236,7 +205,7 @@ class RebalanceMachine:
         return [Register()]
 
     def _register_later(self, _: Event) -> list[Action]:
-        self._timer = self._now + self._times.retry_s * self._rng.uniform(1.0, 2.0)
+        self._timer = self._waits.register_again(self._now)
         return []
 
     def _register_timer(self, event: TimerFired) -> list[Action]:
@@ -249,9 +218,8 @@ class RebalanceMachine:
     def _read(self) -> list[Action]:
         self.attempt += 1
         self._dirty = False
-        if self._first_change is None:
-            self._first_change = self._now
-        self._read_at = self._now
+        self._waits.changed(self._now)
+        self._waits.reading(self._now)
         self._go(GroupState.READING)
         return [ReadGroup(self.attempt)]
 
@@ -263,22 +231,19 @@ class RebalanceMachine:
         return []
 
     def _read_soon(self) -> list[Action]:
-        wait_s = self._read_at + self._times.gap_s - self._now
-        if wait_s <= 0:
+        if self._now >= self._waits.next_read():
             return self._read()
-        if self._first_change is None:
-            self._first_change = self._now
+        self._waits.changed(self._now)
         self.attempt += 1
         self._go(GroupState.READING)
-        self._timer = self._now + wait_s
+        self._timer = self._waits.next_read()
         return []
 
     def _read_done(self, event: SnapshotRead) -> list[Action]:
         if event.attempt != self.attempt:
             return []
-        self._failures = 0
-        overdue = self._first_change is not None and self._now - self._first_change > self._times.quiet_max_s
-        if self._dirty and not overdue:
+        self._waits.read_done()
+        if self._dirty and not self._waits.is_overdue(self._now):
             # The world moved while it was read. Acting on it could let go of what stays mine.
             self._dirty = False
             return self._read_soon()
@@ -293,28 +258,33 @@ class RebalanceMachine:
             self._dirty = False
             return [retarget, *self._read_soon()]
         if not unchanged:
-            quiet_s = self._times.quiet_s * self._rng.uniform(0.5, 1.0)
-            cap = (self._first_change if self._first_change is not None else self._now) + self._times.quiet_max_s
-            self._quiet_until = max(self._now, self._quiet_until, min(self._now + quiet_s, cap))
-        elif self._now >= self._quiet_until:
+            self._waits.be_quiet(self._now)
+        elif self._now >= self._waits.quiet_until:
             return [retarget, *self._settled()]
         self._go(GroupState.SETTLING)
-        self._timer = self._quiet_until
+        self._timer = self._waits.quiet_until
         return [retarget]
 
     def _read_failed(self, event: SnapshotFailed) -> list[Action]:
         if event.attempt != self.attempt:
             return []
-        wait_s = min(self._times.retry_s * 2**self._failures, self._times.retry_max_s)
-        self._failures = min(self._failures + 1, 10)
         self.attempt += 1
-        self._timer = self._now + wait_s * self._rng.uniform(0.5, 1.0)
+        self._timer = self._waits.read_failed(self._now)
         return []
 
     def _settled(self) -> list[Action]:
         self._go(GroupState.STABLE)
-        self._first_change = None
+        self._waits.calm()
         return [AllowClaims()]
+
+    def _settle_timer(self, _: TimerFired) -> list[Action]:
+        return self._settled() if self._due() else []
+
+    def _read_timer(self, _: TimerFired) -> list[Action]:
+        return self._read() if self._due() else []
+
+    def _due(self) -> bool:
+        return self._timer is not None and self._now >= self._timer
 
     # -- out of the group for a while: the registration goes last, because every release is fenced by it -------------
 
@@ -333,126 +303,122 @@ class RebalanceMachine:
     def _forget_group(self) -> None:
         self._registered = False
         self.assignment = None
-        self._first_change = None
+        self._waits.calm()
         self._go(GroupState.OUT)
 
+    def _away_while_leaving(self, _: SessionSuspended) -> list[Action]:
+        self._is_connected = False
+        return []
+
     def _open_leaving(self, event: SessionOpened) -> list[Action]:
+        self._is_connected = True
         if event.session_id == self._session_id:
             return []
         self._session_id = event.session_id
         self._forget_group()
         return [DropClaims()]
 
-    def _expire_leaving(self, _: SessionExpired) -> list[Action]:
-        self._session_id = None
+    def _expire_leaving(self, event: SessionExpired) -> list[Action]:
         self._forget_group()
-        return [DropClaims()]
+        return [*self._away_while_out(event), DropClaims()]
 
     def _open_out(self, event: SessionOpened) -> list[Action]:
+        self._is_connected = True
         self._session_id = event.session_id
         return []
 
     def _away_while_out(self, _: Event) -> list[Action]:
+        self._is_connected = False
         self._session_id = None
         return []
 
     def _stay(self, _: StepIn) -> list[Action]:
-        return self._read()
+        if self._is_connected:
+            return self._read()
+        self._go(GroupState.DISCONNECTED)
+        return []
 
     def _step_in(self, _: StepIn) -> list[Action]:
-        if self._session_id is None:
+        if not self._is_connected:
             self._go(GroupState.DISCONNECTED)
             return []
         self._go(GroupState.REGISTERING)
         return [Register()]
 
-    def _settle_timer(self, _: TimerFired) -> list[Action]:
-        return self._settled() if self._due() else []
-
-    def _read_timer(self, _: TimerFired) -> list[Action]:
-        return self._read() if self._due() else []
-
-    def _due(self) -> bool:
-        return self._timer is not None and self._now >= self._timer
-
 
 _M = RebalanceMachine
 _S = GroupState
 
-
+# What is not here cannot happen:
+# - `SessionOpened` and `SessionExpired` come after `SessionSuspended` only (`SessionKeeper.changed` sees to it), and
+#   that leads from every state of a connected member to `disconnected`.
+# - A registration is under way in `registering` and `disconnected` only: each `Register` silences the one before, and
+#   each tells one thing. It stands (so that it can be gone) from `Registered` to `Unregistered`.
+# - A read is under way in `reading` only: the coordinator silences it when it is left otherwise.
+# - Timers are cancelled when their state is left.
+# - `_look_for_stuck_streams` and `_all_released` look at the state before they tell.
+# - A member that has failed is told nothing any more.
 _EVERYWHERE: dict[type, Callable[..., list[Action]]] = {
-    SessionOpened: _M._open,
-    SessionSuspended: _M._suspend,
-    SessionExpired: _M._expire,
-    Registered: _M._ignore,
-    RegistrationUnknown: _M._ignore,
-    RegistrationGone: _M._register_again,
     RegistrationRefused: _M._refuse,
-    Changed: _M._change,
-    SnapshotRead: _M._ignore,
-    SnapshotFailed: _M._ignore,
-    TimerFired: _M._ignore,
-    StepOut: _M._step_out,
-    AllReleased: _M._ignore,
-    Unregistered: _M._ignore,
-    StepIn: _M._ignore,
+    Changed: _M._ignore,
 }
-_NOTHING_HELD: dict[type, Callable[..., list[Action]]] = {StepOut: _M._ignore}
+_CONNECTED: dict[type, Callable[..., list[Action]]] = {
+    SessionSuspended: _M._suspend,
+    RegistrationGone: _M._register_again,
+    StepOut: _M._step_out,
+}
 _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
     _S.DISCONNECTED: {
+        SessionOpened: _M._open,
+        SessionSuspended: _M._suspend,
+        SessionExpired: _M._expire,
         Registered: _M._registered_while_away,
-        RegistrationGone: _M._ignore,
-        Changed: _M._ignore,
-        **_NOTHING_HELD,
+        RegistrationUnknown: _M._ignore,
+        # Nothing is held that is not held up by the lost connection already.
+        StepOut: _M._ignore,
     },
     _S.REGISTERING: {
+        **_CONNECTED,
         Registered: _M._registered_now,
-        RegistrationGone: _M._ignore,
         # The connection went away; if the session survives and nobody says so, ask again.
         RegistrationUnknown: _M._register_later,
-        Changed: _M._ignore,
+        RegistrationGone: _M._ignore,
         TimerFired: _M._register_timer,
-        **_NOTHING_HELD,
+        StepOut: _M._ignore,
     },
     _S.READING: {
+        **_CONNECTED,
         Changed: _M._change_while_reading,
         SnapshotRead: _M._read_done,
         SnapshotFailed: _M._read_failed,
         TimerFired: _M._read_timer,
     },
-    _S.SETTLING: {TimerFired: _M._settle_timer},
-    _S.STABLE: {},
+    _S.SETTLING: {**_CONNECTED, Changed: _M._change, TimerFired: _M._settle_timer},
+    _S.STABLE: {**_CONNECTED, Changed: _M._change},
     _S.LEAVING: {
         SessionOpened: _M._open_leaving,
-        SessionSuspended: _M._ignore,
+        SessionSuspended: _M._away_while_leaving,
         SessionExpired: _M._expire_leaving,
-        RegistrationGone: _M._ignore,
-        Changed: _M._ignore,
-        StepOut: _M._ignore,
+        # Nothing can be released without it; who is stuck still leaves again.
+        RegistrationGone: _M._register_again,
         AllReleased: _M._all_released,
         StepIn: _M._stay,
     },
     _S.UNREGISTERING: {
         SessionOpened: _M._open_leaving,
-        SessionSuspended: _M._ignore,
+        SessionSuspended: _M._away_while_leaving,
         SessionExpired: _M._expire_leaving,
         RegistrationGone: _M._ignore,
-        Changed: _M._ignore,
-        StepOut: _M._ignore,
         Unregistered: _M._unregistered,
     },
     _S.OUT: {
         SessionOpened: _M._open_out,
         SessionSuspended: _M._away_while_out,
         SessionExpired: _M._away_while_out,
-        RegistrationGone: _M._ignore,
-        Changed: _M._ignore,
-        StepOut: _M._ignore,
         StepIn: _M._step_in,
     },
-    _S.FAILED: dict.fromkeys(_EVERYWHERE, _M._ignore),
 }
 
 _TABLE: dict[tuple[GroupState, type], Callable[..., list[Action]]] = {
-    (state, event): {**_EVERYWHERE, **rows}[event] for state, rows in _BY_STATE.items() for event in _EVERYWHERE
+    (state, event): step for state, rows in _BY_STATE.items() for event, step in {**_EVERYWHERE, **rows}.items()
 }

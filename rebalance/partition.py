@@ -383,56 +383,62 @@ _P = PartitionMachine
 _S = PartitionState
 
 
-def _table() -> dict[tuple[PartitionState, type], Callable[..., list[Action]]]:
-    everywhere: dict[type, Callable[..., list[Action]]] = {
-        Want: _P._want,
-        ClaimsAllowed: _P._ignore,
-        Fenced: _P._ignore,
-        OwnerChanged: _P._ignore,
-        OwnerRead: _P._ignore,
-        OwnerGone: _P._ignore,
+# What is not here cannot happen: an answer counts only in the state in which its question was asked
+# (`Holdings.handle`). Each state asks for the one thing that it waits for, or looks (`blocked`, `owned`, `unknown`).
+_ANY_TIME: dict[type, Callable[..., list[Action]]] = {
+    Want: _P._want,
+    ClaimsAllowed: _P._ignore,
+    # Who watched an earlier node, or wrote it himself, hears of it.
+    OwnerChanged: _P._ignore,
+    Reconnected: _P._ignore,
+    SessionOver: _P._over,
+}
+_BY_STATE: dict[PartitionState, dict[type, Callable[..., list[Action]]]] = {
+    _S.FREE: {ClaimsAllowed: _P._claim},
+    _S.CLAIMING: {
+        Claimed: _P._claimed,
+        ClaimRefused: _P._refused,
+        Fenced: _P._fenced,
         ResultUnknown: _P._find_out,
-        Reconnected: _P._ignore,
-        SessionOver: _P._over,
-    }
-    by_state: dict[PartitionState, dict[type, Callable[..., list[Action]]]] = {
-        # A read that was on its way when the partition became free says nothing any more.
-        _S.FREE: {ClaimsAllowed: _P._claim, ResultUnknown: _P._ignore},
-        _S.CLAIMING: {Claimed: _P._claimed, ClaimRefused: _P._refused, Fenced: _P._fenced},
-        _S.BLOCKED: {
-            Want: _P._want_blocked,
-            OwnerRead: _P._blocked_by,
-            OwnerGone: _P._unblocked,
-            OwnerChanged: _P._unblocked,
-            # The read with the watch was lost: the reconnection asks again.
-            ResultUnknown: _P._ignore,
-            Reconnected: _P._look_again,
-        },
-        _S.OWNED: {
-            Want: _P._want_owned,
-            OwnerRead: _P._still_owned,
-            OwnerGone: _P._taken_away,
-            OwnerChanged: _P._look_again,
-            # A look that failed; the reconnection or the audit looks again.
-            ResultUnknown: _P._ignore,
-            Reconnected: _P._look_again,
-            SessionOver: _P._lose,
-        },
-        _S.DRAINING: {Drained: _P._drained, ResultUnknown: _P._ignore, SessionOver: _P._lose},
-        _S.RELEASING: {Released: _P._freed, ReleaseRefused: _P._freed, Fenced: _P._fenced_holding},
-        _S.UNKNOWN: {
-            OwnerRead: _P._found,
-            OwnerGone: _P._found_free,
-            Rethreaded: _P._rethreaded,
-            ReleaseRefused: _P._find_out,
-            # Looking failed as well: the reconnection asks again.
-            ResultUnknown: _P._ignore,
-            Fenced: _P._fenced_holding,
-            Reconnected: _P._look_again,
-        },
-    }
-    rows = {state: {**everywhere, **special} for state, special in by_state.items()}
-    return {(state, event): step for state, row in rows.items() for event, step in row.items()}
+    },
+    _S.BLOCKED: {
+        Want: _P._want_blocked,
+        OwnerRead: _P._blocked_by,
+        OwnerGone: _P._unblocked,
+        OwnerChanged: _P._unblocked,
+        # The read with the watch was lost: the reconnection asks again.
+        ResultUnknown: _P._ignore,
+        Reconnected: _P._look_again,
+    },
+    _S.OWNED: {
+        Want: _P._want_owned,
+        OwnerRead: _P._still_owned,
+        OwnerGone: _P._taken_away,
+        OwnerChanged: _P._look_again,
+        # A look that failed; the reconnection or the audit looks again.
+        ResultUnknown: _P._ignore,
+        Reconnected: _P._look_again,
+        SessionOver: _P._lose,
+    },
+    _S.DRAINING: {Drained: _P._drained, SessionOver: _P._lose},
+    _S.RELEASING: {
+        Released: _P._freed,
+        ReleaseRefused: _P._freed,
+        Fenced: _P._fenced_holding,
+        ResultUnknown: _P._find_out,
+    },
+    _S.UNKNOWN: {
+        OwnerRead: _P._found,
+        OwnerGone: _P._found_free,
+        Rethreaded: _P._rethreaded,
+        ReleaseRefused: _P._find_out,
+        # Looking failed as well: the reconnection asks again.
+        ResultUnknown: _P._ignore,
+        Fenced: _P._fenced_holding,
+        Reconnected: _P._look_again,
+    },
+}
 
-
-_TABLE = _table()
+_TABLE: dict[tuple[PartitionState, type], Callable[..., list[Action]]] = {
+    (state, event): step for state, rows in _BY_STATE.items() for event, step in {**_ANY_TIME, **rows}.items()
+}

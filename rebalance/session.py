@@ -86,6 +86,7 @@ class SessionKeeper:
         self._wall_clock_ms = wall_clock_ms
         self._waiting_since = waiting_since
         self._registrar = Registrar(ask, loop, member.group, member.consumer_id, member.chroot)
+        self._is_open = False
         self._sessions: list[int] = []
         self._asked_at: float | None = None
         self._timer: Timer | None = None
@@ -97,16 +98,23 @@ class SessionKeeper:
             return
         self._asked_at = None
         self.connected = change.what == "connected"
+        if self._is_open and change.what in ("connected", "expired"):
+            # Between two connections there was none, also when nobody said so.
+            self._suspended()
+        self._is_open = self.connected
         if change.what == "connected":
             self._open(change)
         elif change.what == "suspended":
-            self._follower.watches_forgotten()
-            self._follower.group_event(m.SessionSuspended())
+            self._suspended()
         elif change.what == "expired":
             self._end()
             self._follower.group_event(m.SessionExpired())
         else:
             self._follower.group_event(m.RegistrationRefused(PermissionError(change.reason)))
+
+    def _suspended(self) -> None:
+        self._follower.watches_forgotten()
+        self._follower.group_event(m.SessionSuspended())
 
     def close(self) -> None:
         """Do nothing more; the session itself is ended by the port."""
@@ -179,15 +187,18 @@ class SessionKeeper:
         All that it fenced must be answered. Tried again until the answer is known: a registration that stays behind
         would keep its share of the partitions from everybody.
         """
-        fence = self._claims.fence
-        if fence is None:
+        if self._claims.fence is not None:
+            self._unregister(self._claims.fence)
+
+    def _unregister(self, fence: Fence) -> None:
+        if self._claims.fence is not fence:
             return
 
         def deleted(reply: Reply) -> None:
             if self._closed or self._claims.fence is not fence:
                 return
             if reply.fault is not None and reply.fault.is_unknown:
-                self._loop.call_later(_UNREGISTER_AGAIN_S, self.unregister)
+                self._loop.call_later(_UNREGISTER_AGAIN_S, self._unregister, fence)
                 return
             self._claims.fence = None
             self.lease.end()
@@ -238,6 +249,7 @@ class SessionKeeper:
         stat = reply.value
         if stat is not None and stat.ephemeral_owner == fence.session_id and stat.version == fence.version:
             self.lease.renew(stat.ephemeral_owner, reply.sent_at)
-        else:
+        elif self.connected:
+            # Otherwise the group is read as soon as ZooKeeper answers again, and that tells it, too.
             log.warning("the registration %s is gone or not mine any more; registering again", fence.path)
             self._follower.group_event(m.RegistrationGone())

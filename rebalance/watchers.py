@@ -72,9 +72,7 @@ class GroupReader:
 
         A later call makes an earlier one fall silent.
         """
-        if self._read is not None and not self._read.silent:
-            # What it has asked for will be thrown away, so none of it may count as known.
-            self.forget_watches()
+        self.stop()
         self._read = _Read(self, done)
         self._read.start()
 
@@ -84,10 +82,11 @@ class GroupReader:
         if self._read is not None:
             self._read.silent = True
 
-    def forget_members(self) -> None:
-        """Trust no cached registration."""
-        self._members.clear()
-        self._cversion = -1
+    def stop(self) -> None:
+        """Tell nothing of a read that is under way: who asked for it wants something else by now."""
+        if self._read is not None and not self._read.silent:
+            # What it has asked for will be thrown away, so none of it may count as known.
+            self.forget_watches()
 
     # -- watches: any thread ---------------------------------------------------------------------------------------
 

@@ -32,12 +32,7 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.FREE, A, None), p.Want(None), (S.FREE, None, None), []),
     ((S.FREE, A, None), p.ClaimsAllowed(), (S.CLAIMING, A, None), [p.Claim(A)]),
     ((S.FREE, None, None), p.ClaimsAllowed(), (S.FREE, None, None), []),
-    ((S.FREE, A, None), MINE, (S.FREE, A, None), []),
-    ((S.FREE, A, None), FOREIGN, (S.FREE, A, None), []),
-    ((S.FREE, A, None), p.OwnerGone(), (S.FREE, A, None), []),
     ((S.FREE, A, None), p.OwnerChanged(), (S.FREE, A, None), []),
-    ((S.FREE, A, None), p.ResultUnknown(), (S.FREE, A, None), []),
-    ((S.FREE, A, None), p.Fenced(), (S.FREE, A, None), []),
     ((S.FREE, A, None), p.Reconnected(), (S.FREE, A, None), []),
     ((S.FREE, A, None), p.SessionOver(), (S.FREE, A, None), []),
     # claiming
@@ -50,8 +45,6 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.CLAIMING, None, None), p.ClaimRefused(), (S.UNKNOWN, None, None), [LOOK]),
     ((S.CLAIMING, A, None), p.Fenced(), (S.FREE, A, None), []),
     ((S.CLAIMING, A, None), p.ResultUnknown(), (S.UNKNOWN, A, None), [LOOK]),
-    ((S.CLAIMING, A, None), FOREIGN, (S.CLAIMING, A, None), []),
-    ((S.CLAIMING, A, None), p.OwnerGone(), (S.CLAIMING, A, None), []),
     ((S.CLAIMING, A, None), p.OwnerChanged(), (S.CLAIMING, A, None), []),
     ((S.CLAIMING, A, None), p.Reconnected(), (S.CLAIMING, A, None), []),
     ((S.CLAIMING, A, None), p.SessionOver(), (S.FREE, A, None), []),
@@ -64,7 +57,6 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.BLOCKED, A, None), p.OwnerGone(), (S.FREE, A, None), [p.Recheck()]),
     ((S.BLOCKED, A, None), p.OwnerChanged(), (S.FREE, A, None), [p.Recheck()]),
     ((S.BLOCKED, A, None), p.ResultUnknown(), (S.BLOCKED, A, None), []),
-    ((S.BLOCKED, A, None), p.Fenced(), (S.BLOCKED, A, None), []),
     ((S.BLOCKED, A, None), p.Reconnected(), (S.BLOCKED, A, None), [WATCH]),
     ((S.BLOCKED, A, None), p.SessionOver(), (S.FREE, A, None), []),
     # owned
@@ -77,7 +69,6 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.OWNED, A, A), p.OwnerGone(), (S.FREE, A, None), [p.Stop(), p.Recheck()]),
     ((S.OWNED, A, A), p.OwnerChanged(), (S.OWNED, A, A), [WATCH]),
     ((S.OWNED, A, A), p.ResultUnknown(), (S.OWNED, A, A), []),
-    ((S.OWNED, A, A), p.Fenced(), (S.OWNED, A, A), []),
     ((S.OWNED, A, A), p.Reconnected(), (S.OWNED, A, A), [WATCH]),
     ((S.OWNED, A, A), p.SessionOver(), (S.FREE, A, None), [p.Stop()]),
     # draining
@@ -86,11 +77,7 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.DRAINING, B, A), p.Drained(), (S.UNKNOWN, B, A), [p.Rethread(B, 0)]),
     ((S.DRAINING, A, A), p.Drained(), (S.OWNED, A, A), [p.Start(A), WATCH]),
     ((S.DRAINING, None, A), p.ClaimsAllowed(), (S.DRAINING, None, A), []),
-    ((S.DRAINING, None, A), p.OwnerGone(), (S.DRAINING, None, A), []),
-    ((S.DRAINING, None, A), FOREIGN, (S.DRAINING, None, A), []),
     ((S.DRAINING, None, A), p.OwnerChanged(), (S.DRAINING, None, A), []),
-    ((S.DRAINING, None, A), p.ResultUnknown(), (S.DRAINING, None, A), []),
-    ((S.DRAINING, None, A), p.Fenced(), (S.DRAINING, None, A), []),
     ((S.DRAINING, None, A), p.Reconnected(), (S.DRAINING, None, A), []),
     ((S.DRAINING, None, A), p.SessionOver(), (S.FREE, None, None), [p.Stop()]),
     # releasing
@@ -101,8 +88,6 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.RELEASING, None, A), p.ResultUnknown(), (S.UNKNOWN, None, A), [LOOK]),
     ((S.RELEASING, None, A), p.Fenced(), (S.UNKNOWN, None, A), []),
     ((S.RELEASING, None, A), p.ClaimsAllowed(), (S.RELEASING, None, A), []),
-    ((S.RELEASING, None, A), MINE, (S.RELEASING, None, A), []),
-    ((S.RELEASING, None, A), p.OwnerGone(), (S.RELEASING, None, A), []),
     ((S.RELEASING, None, A), p.OwnerChanged(), (S.RELEASING, None, A), []),
     ((S.RELEASING, None, A), p.Reconnected(), (S.RELEASING, None, A), []),
     ((S.RELEASING, A, A), p.SessionOver(), (S.FREE, A, None), []),
@@ -175,7 +160,7 @@ def test_a_machine_is_idle_when_nothing_is_wanted_held_or_under_way() -> None:
 class World(RuleBasedStateMachine):
     """One owner node, one machine, one stranger; answers come late and get lost, but in the order of the questions.
 
-    As in the shell, only the answer to the last question counts.
+    As in the shell, only the answer to the last question counts, and only in the state in which it was asked.
     """
 
     def __init__(self) -> None:
@@ -193,7 +178,11 @@ class World(RuleBasedStateMachine):
     # -- what the shell does with actions
 
     def tell(self, event: p.Event) -> None:
-        for action in self.subject.handle(event):
+        before = self.subject.state
+        actions = self.subject.handle(event)
+        if self.subject.state is not before:
+            self.asked += 1
+        for action in actions:
             match action:
                 case p.Claim(thread_id):
                     assert not self.delivering, "claims while it delivers"
@@ -366,6 +355,5 @@ TestWorld.settings = settings(max_examples=150, stateful_step_count=40, deadline
 def test_every_state_has_a_row_for_whatever_can_come_from_outside() -> None:
     from rebalance.partition import _TABLE
 
-    outside: Iterable[type] = (p.Want, p.ClaimsAllowed, p.OwnerChanged, p.Reconnected, p.SessionOver, p.Fenced,
-                               p.ResultUnknown, p.OwnerRead, p.OwnerGone)
+    outside: Iterable[type] = (p.Want, p.ClaimsAllowed, p.OwnerChanged, p.Reconnected, p.SessionOver)
     assert not [(state, event) for state in S for event in outside if (state, event) not in _TABLE]

@@ -1,0 +1,113 @@
+"""How long a group member waits: before it claims, between two reads, before another try.
+
+Pure: moments in, moments out. What it waits for is decided by `rebalance.machine`.
+
+Source: docs/REBALANCE.md, "Step by step".
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+__all__ = ["RebalanceTimes", "Waits"]
+
+_MOST_DOUBLINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceTimes:
+    """Waits of the group machine, in seconds.
+
+    Attributes:
+        quiet_s: settle time before claims after a change, jittered from half of it to all of it.
+        quiet_max_s: its cap, counted from the first change.
+        retry_s: wait before a read that failed is tried again, doubled up to `retry_max_s`.
+        gap_s: least time between two reads, so that a burst of changes costs one.
+    """
+
+    quiet_s: float = 0.1
+    quiet_max_s: float = 1.0
+    retry_s: float = 0.1
+    retry_max_s: float = 2.0
+    gap_s: float = 0.02
+
+
+class Waits:
+    """The waits of one member.
+
+    Args:
+        times: how long.
+        rng: source of jitter.
+
+    Attributes:
+        quiet_until: nothing is claimed before this moment.
+    """
+
+    def __init__(self, times: RebalanceTimes, rng: random.Random) -> None:
+        self.quiet_until = float("-inf")
+        self._times = times
+        self._rng = rng
+        self._is_back = False
+        self._first_change: float | None = None
+        self._failures = 0
+        self._read_at = float("-inf")
+
+    # -- before claims -----------------------------------------------------------------------------------------------
+
+    def session_lost(self) -> None:
+        """What comes next is another session."""
+        self._is_back = True
+
+    def registered(self, now: float) -> None:
+        """Claim late under a session that follows a lost one.
+
+        When ZooKeeper was away for long, every member has lost its session. Who is back first must not take for a
+        moment what is the others' again as soon as they are back, too.
+        """
+        if self._is_back:
+            self._is_back = False
+            self.quiet_until = now + self._times.quiet_max_s * self._rng.uniform(0.6, 1.0)
+
+    def changed(self, now: float) -> None:
+        """The first change after a calm is what the cap counts from."""
+        if self._first_change is None:
+            self._first_change = now
+
+    def calm(self) -> None:
+        """No change is pending any more."""
+        self._first_change = None
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether changes have put the claims off for longer than they may."""
+        return self._first_change is not None and now - self._first_change > self._times.quiet_max_s
+
+    def be_quiet(self, now: float) -> None:
+        """What is mine has changed: begin the quiet time anew, up to its cap."""
+        quiet_s = self._times.quiet_s * self._rng.uniform(0.5, 1.0)
+        cap = (self._first_change if self._first_change is not None else now) + self._times.quiet_max_s
+        self.quiet_until = max(now, self.quiet_until, min(now + quiet_s, cap))
+
+    # -- between reads -----------------------------------------------------------------------------------------------
+
+    def reading(self, now: float) -> None:
+        """A read begins."""
+        self._read_at = now
+
+    def next_read(self) -> float:
+        """When the next read may begin at the earliest."""
+        return self._read_at + self._times.gap_s
+
+    def read_done(self) -> None:
+        """A read went well."""
+        self._failures = 0
+
+    def read_failed(self, now: float) -> float:
+        """When to try again: ever later."""
+        wait_s = min(self._times.retry_s * 2.0**self._failures, self._times.retry_max_s)
+        self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
+        return now + wait_s * self._rng.uniform(0.5, 1.0)
+
+    def register_again(self, now: float) -> float:
+        """When to register again if nobody says what became of the last try."""
+        return now + self._times.retry_s * self._rng.uniform(1.0, 2.0)

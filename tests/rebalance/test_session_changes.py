@@ -1,0 +1,128 @@
+"""What a session keeper tells of connections that come and go, step by step, without a ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rebalance import machine as m
+from rebalance.claims import Claims, Fence
+from rebalance.lease import Lease
+from rebalance.loop import Loop
+from rebalance.ports import Member
+from rebalance.requests import Exists, Fault, Multi, Reply, Request, SessionChange
+from rebalance.session import SessionKeeper
+from rebalance.snapshot import Strategy
+from rebalance.subscription import Subscription
+
+FENCE = Fence("/consumers/g/ids/me", 0, 1)
+
+
+class SilentPort:
+    """Nobody is there."""
+
+    def start(self, on_session: Callable[[SessionChange], None]) -> None: ...
+
+    def send(self, request: Request, done: Callable[[Reply], None]) -> None: ...
+
+    def drop_connection(self) -> None: ...
+
+    def close(self, timeout_s: float) -> None: ...
+
+
+class Kept:
+    """A keeper with a clock that is turned by hand; it keeps what is asked, and what the group's machine hears."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.loop = Loop(lambda: self.now)
+        self.asked: list[tuple[Request, Callable[[Reply], None]]] = []
+        self.told: list[type] = []
+        self.claims = Claims(self.ask, "g", self.loop.after_step)
+        member = Member("g", "me", Subscription.static({"t": 1}), Strategy())
+        self.keeper = SessionKeeper(
+            member, SilentPort(), self.ask, self.loop, Lease(), self.claims, self, lambda: 1
+        )
+
+    def ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
+        self.asked.append((request, handle))
+
+    def answer(self, value: object = None, fault: Fault | None = None) -> None:
+        self.asked.pop(0)[1](Reply(value, fault, self.now))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.loop.step()
+
+    def deletes(self) -> list[Request]:
+        return [request for request, _ in self.asked if isinstance(request, Multi)]
+
+    # -- the follower
+
+    def watches_forgotten(self) -> None: ...
+
+    def session_opened(self, fence: Fence) -> None: ...
+
+    def session_resumed(self) -> None: ...
+
+    def session_over(self) -> None: ...
+
+    def group_event(self, event: m.Event) -> None:
+        self.told.append(type(event))
+
+
+def test_between_two_connections_there_was_none_also_when_nobody_said_so() -> None:
+    kept = Kept()
+    kept.keeper.changed(SessionChange("connected", 1, 6.0))
+    kept.keeper.changed(SessionChange("connected", 1, 6.0))
+    assert kept.told == [m.SessionOpened, m.SessionSuspended, m.SessionOpened]
+
+
+def test_a_session_that_is_over_has_lost_its_connection_first() -> None:
+    kept = Kept()
+    kept.keeper.changed(SessionChange("connected", 1, 6.0))
+    kept.keeper.changed(SessionChange("expired"))
+    assert kept.told == [m.SessionOpened, m.SessionSuspended, m.SessionExpired]
+
+
+def test_what_was_said_is_told_once() -> None:
+    kept = Kept()
+    for what in ("connected", "suspended", "expired", "connected"):
+        kept.keeper.changed(SessionChange(what, 1, 6.0))
+    assert kept.told == [m.SessionOpened, m.SessionSuspended, m.SessionExpired, m.SessionOpened]
+
+
+def test_a_second_try_to_unregister_leaves_a_registration_alone_that_was_made_meanwhile() -> None:
+    kept = Kept()
+    kept.keeper.changed(SessionChange("connected", 1, 6.0))
+    kept.claims.fence = FENCE
+    kept.keeper.unregister()
+    kept.answer(fault=Fault.CONNECTION_LOSS)
+    kept.keeper.changed(SessionChange("suspended"))
+    kept.keeper.changed(SessionChange("expired"))
+    kept.keeper.changed(SessionChange("connected", 2, 6.0))
+    kept.claims.fence = Fence(FENCE.path, 1, 2)
+    kept.pass_time(1.0)
+    assert kept.deletes() == []
+
+
+def test_a_registration_that_stays_is_deleted_again() -> None:
+    kept = Kept()
+    kept.keeper.changed(SessionChange("connected", 1, 6.0))
+    kept.claims.fence = FENCE
+    kept.keeper.unregister()
+    kept.answer(fault=Fault.CONNECTION_LOSS)
+    kept.pass_time(1.0)
+    assert len(kept.deletes()) == 1
+    kept.answer([True, True])
+    assert kept.told[-1] is m.Unregistered
+
+
+def test_an_answer_of_a_lost_connection_says_nothing_of_the_registration() -> None:
+    kept = Kept()
+    kept.keeper.changed(SessionChange("connected", 1, 6.0))
+    kept.claims.fence = FENCE
+    kept.keeper.prove()
+    assert [request for request, _ in kept.asked] == [Exists(FENCE.path)]
+    kept.keeper.changed(SessionChange("suspended"))
+    kept.answer(None)
+    assert m.RegistrationGone not in kept.told
