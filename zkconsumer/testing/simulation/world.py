@@ -254,8 +254,10 @@ class World:
         people would notice and start it again.
         """
         actor = inhabitant.actor
+        if not self._is_healed or actor.spec.kind != "java":
+            return False
         rightful = should_own(self.zookeeper, self.brokers, inhabitant.spec.strategy)
-        if not self._is_healed or actor.spec.kind != "java" or rightful is None:
+        if rightful is None:
             self._wrong_since.pop(inhabitant.name, None)
             return False
         prefix = f"{actor.consumer_id}-"
