@@ -1,11 +1,10 @@
 """Messages into SQLite, each exactly once: rows and offsets are written in one transaction.
 
-    zkconsumer cluster up --topic clicks:4       # says where its ZooKeeper is
+    zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/sqlite_transaction.py --zookeeper 127.0.0.1:2181 --group store --topic clicks --database clicks.db
 
-All members of the group write to one database, and it alone says what comes next. ZooKeeper's offset, where reading
-begins, follows the transaction. If it is behind (the process died in between), what the database has is passed over.
-If it is ahead (the database came out of a backup), it is put back and the group is joined anew.
+All members of the group write to one database, and it alone says what comes next: when partitions are assigned, reading
+begins at the offsets that stand in it. ZooKeeper's offsets follow the transactions, for those who look at the lag.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import sqlite3
 import sys
 import time
 from contextlib import closing, suppress
-from queue import SimpleQueue
-from types import SimpleNamespace
 
 from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, ConsumerTimeout, Message, TopicPartition
 
@@ -34,7 +31,10 @@ ON CONFLICT (topic, partition) DO UPDATE SET next = excluded.next WHERE offsets.
 
 
 def store(database: sqlite3.Connection, batch: list[Message]) -> None:
-    """Write messages and the offsets behind them in one transaction; pass over what is there already."""
+    """Write messages and the offsets behind them in one transaction.
+
+    What is there already is passed over: another member may have begun before the last batch of this one was written.
+    """
     with database:
         for each in batch:
             if database.execute(ADVANCE, (each.topic, each.partition, each.next_offset)).rowcount:
@@ -42,11 +42,23 @@ def store(database: sqlite3.Connection, batch: list[Message]) -> None:
                 database.execute("INSERT INTO messages VALUES (?, ?, ?, ?)", row)
 
 
-def consume(config: ConsumerConfig, topic: str, database: sqlite3.Connection) -> None:
-    """Store messages; return when ZooKeeper had to be put back."""
-    assigned: SimpleQueue[dict[TopicPartition, int]] = SimpleQueue()
-    listener = SimpleNamespace(on_partitions_assigned=assigned.put)  # called before anything of them is delivered
-    with ConsumerConnector(config, listener) as connector:
+class Database:
+    """Says where reading begins. Called on the connector's own thread, so with a connection of its own each time."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def on_partitions_assigned(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=30)) as database:
+                return {each: offset for each in positions for (offset,) in database.execute(NEXT, each)}
+        except sqlite3.Error as error:
+            print(f"{self.path} does not say where to begin: {error}", file=sys.stderr)
+            return dict.fromkeys(positions)  # None refuses: the stream raises PartitionStopped
+
+
+def consume(config: ConsumerConfig, topic: str, path: str, database: sqlite3.Connection) -> None:
+    with ConsumerConnector(config, Database(path)) as connector:
         [stream] = connector.create_message_streams({topic: 1})[topic]
         while True:
             batch: list[Message] = []
@@ -54,16 +66,9 @@ def consume(config: ConsumerConfig, topic: str, database: sqlite3.Connection) ->
             with suppress(ConsumerTimeout):
                 while len(batch) < BATCH and time.monotonic() < due:
                     batch.append(next(stream))
-            while not assigned.empty():
-                begins = assigned.get()
-                stored = {name: offset for name in begins for (offset,) in database.execute(NEXT, name)}
-                if ahead := {name: offset for name, offset in stored.items() if offset < begins[name]}:
-                    connector.commit_offsets(ahead)
-                    return  # without the batch: it may begin behind a gap
-            if batch:
-                store(database, batch)
-                with suppress(CommitFailed):  # then ZooKeeper is behind, which does no harm
-                    connector.commit_offsets()
+            store(database, batch)
+            with suppress(CommitFailed):  # then ZooKeeper is behind, which does no harm
+                connector.commit_offsets()  # without news nothing is written
 
 
 def main() -> None:
@@ -81,8 +86,7 @@ def main() -> None:
     config = ConsumerConfig(options.zookeeper, options.group, **settings)
     with closing(sqlite3.connect(options.database, timeout=30)) as database:
         database.executescript(TABLES)
-        while True:
-            consume(config, options.topic, database)
+        consume(config, options.topic, options.database, database)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from collections.abc import Callable
 
 from rebalance import partition as p
 from rebalance.handover import Partition
-from rebalance.holdings import Holding, Holdings
+from rebalance.holding import Holding
+from rebalance.holdings import Holdings
 from rebalance.loop import Loop
 from rebalance.ports import Listener, Member
 

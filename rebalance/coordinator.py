@@ -17,7 +17,8 @@ from rebalance import partition as p
 from rebalance.audit import Audit
 from rebalance.claims import Claims, Fence
 from rebalance.handover import Partition
-from rebalance.holdings import Holding, Holdings
+from rebalance.holding import Holding
+from rebalance.holdings import Holdings
 from rebalance.lease import Lease
 from rebalance.loop import Loop, Timer
 from rebalance.pipeline import Pipeline

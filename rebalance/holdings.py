@@ -11,53 +11,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from rebalance import partition as p
 from rebalance.claims import Claims
 from rebalance.handover import Partition
-from rebalance.loop import Loop, Timer
+from rebalance.holding import Holding
+from rebalance.loop import Loop
 from rebalance.ports import Delivery, Listener, Member, Offsets
 from rebalance.requests import WatchEvent
 from rebalance.snapshot import Assignment, GroupSnapshot
+from rebalance.taking import Taking
 
-__all__ = ["Holding", "Holdings"]
+__all__ = ["Holdings"]
 
 log = logging.getLogger(__name__)
 
 _LISTENER_LEAST_S = 0.5
 """What the listener always gets to commit in, also after a drain that took all the time there is."""
-
-
-@dataclass(slots=True)
-class Holding:
-    """One partition that this member wants, holds or lets go of.
-
-    Attributes:
-        since: when the machine came into its state.
-        turn: of what this waits for on the way in or out, 0 for nothing.
-        asked: number of the last question to ZooKeeper; only its answer counts.
-        looked_at: when the owner node was last read.
-        position: where delivery begins, or where it ended.
-        started: whether delivery runs.
-        blocked_told: whether the listener knows that the claim waits for long.
-    """
-
-    machine: p.PartitionMachine
-    since: float
-    turn: int = 0
-    asked: int = 0
-    looked_at: float = 0.0
-    position: int | None = None
-    started: bool = False
-    drain_timer: Timer | None = None
-    blocked_told: bool = False
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is being delivered or blocked."""
-        state = self.machine.state
-        return self.started if state is p.PartitionState.OWNED else state is p.PartitionState.BLOCKED
 
 
 class Holdings:
@@ -101,11 +71,11 @@ class Holdings:
         self._lives: dict[str, int] = {}
         self._born: dict[str, int] = {}
         self._revoked: dict[Partition, int] = {}
-        self._assigned: dict[Partition, int] = {}
         self._lost: list[Partition] = []
         self._unsettled: list[Partition] = []
         self._turns = 0
         self._closed = False
+        self._taking = Taking(member, loop, delivery, offsets, listener, self.all, moved)
 
     # -- what the group's machine asks for ---------------------------------------------------------------------------
 
@@ -143,7 +113,7 @@ class Holdings:
                     continue
                 if holding.machine.state is p.PartitionState.OWNED:
                     self._delivery.abandon(partition)
-                    self._take(partition, holding, holding.machine.held or "")
+                    self._take(partition, holding)
                 elif holding.drain_timer is not None:
                     # The message in hand is of the earlier life, too: its position, committed now, would count.
                     self._delivery.abandon(partition)
@@ -191,8 +161,8 @@ class Holdings:
             case p.Inspect(watch):
                 watcher = self._owner_changed if watch else None
                 self._claims.inspect(partition, self._teller(partition, holding), watcher, sync=not watch)
-            case p.Start(thread_id):
-                self._take(partition, holding, thread_id)
+            case p.Start():
+                self._take(partition, holding)
             case p.Drain():
                 self._drain(partition, holding)
             case p.Rethread(thread_id, version):
@@ -236,72 +206,16 @@ class Holdings:
 
     # -- taking ----------------------------------------------------------------------------------------------------
 
-    def _take(self, partition: Partition, holding: Holding, thread_id: str) -> None:
-        """The owner node is mine: read the offset, find a start where there is none, tell, deliver."""
+    def _take(self, partition: Partition, holding: Holding) -> None:
+        """The owner node is mine: have delivery begin."""
         self._turns += 1
-        turn = holding.turn = self._turns
-        holding.position, holding.started = None, False
-
-        def current() -> bool:
-            return self.all.get(partition) is holding and holding.turn == turn
-
-        def loaded(offset: int | None) -> None:
-            if not current():
-                return
-            if offset is not None:
-                positioned(offset)
-            else:
-                policy = self._policy(partition)
-                self._delivery.resolve(
-                    partition, policy, lambda found: self._loop.post(resolved, found)
-                )
-
-        def resolved(offset: int) -> None:
-            if not current():
-                return
-            if not self.member.auto_commit:
-                positioned(offset)
-                return
-            # Until it is written a successor would choose a start of its own, and skip what lies between.
-            self._offsets.commit({partition: offset}, lambda failed: committed(failed, offset))
-
-        def committed(failed: Mapping[Partition, str], offset: int) -> None:
-            self._commit_reported(failed)
-            if current():
-                positioned(offset)
-
-        def positioned(offset: int) -> None:
-            holding.position = offset
-            self._assigned[partition] = turn
-            self._loop.after_step(self._tell_assigned)
-
-        self._offsets.load(partition, loaded, self._born.get(partition[0], 0))
+        holding.turn = self._turns
+        self._taking.take(partition, holding, self._policy(partition), self._born.get(partition[0], 0))
 
     def _policy(self, partition: Partition) -> str:
         known = self._known_at_start is None or partition in self._known_at_start
         known = known and partition[0] not in self._born
         return self.member.reset_policy if known else "smallest"
-
-    def _tell_assigned(self) -> None:
-        batch, self._assigned = self._assigned, {}
-        live = {
-            partition: turn
-            for partition, turn in batch.items()
-            if partition in self.all and self.all[partition].turn == turn
-        }
-        if not live:
-            return
-        positions = {partition: self.all[partition].position or 0 for partition in live}
-        self._listener.assigned(positions, lambda: self._loop.post(self._begin, live))
-
-    def _begin(self, turns: Mapping[Partition, int]) -> None:
-        for partition, turn in turns.items():
-            holding = self.all.get(partition)
-            if holding is None or holding.turn != turn or holding.machine.state is not p.PartitionState.OWNED:
-                continue
-            holding.started = True
-            self._delivery.start(partition, holding.machine.held or "", holding.position or 0)
-        self._moved()
 
     # -- letting go ------------------------------------------------------------------------------------------------
 

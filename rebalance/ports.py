@@ -15,7 +15,20 @@ from rebalance.machine import RebalanceTimes
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 
-__all__ = ["Delivery", "Listener", "Member", "Offsets"]
+__all__ = ["Delivery", "Listener", "Member", "Offsets", "Starts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """What the listener answered to an assignment.
+
+    Attributes:
+        chosen: where reading is to begin, instead of at the position that was told.
+        refused: what was said in vain about a partition, as a sentence: nothing of it may be delivered.
+    """
+
+    chosen: Mapping[Partition, int] = field(default_factory=dict)
+    refused: Mapping[Partition, str] = field(default_factory=dict)
 
 
 class Delivery(Protocol):
@@ -23,7 +36,11 @@ class Delivery(Protocol):
 
     def resolve(self, partition: Partition, policy: str, done: Callable[[int], None]) -> None: ...
 
+    def bounds(self, partition: Partition, done: Callable[[int, int], None]) -> None: ...
+
     def start(self, partition: Partition, thread_id: str, offset: int) -> None: ...
+
+    def refuse(self, partition: Partition, thread_id: str, offset: int, reason: str) -> None: ...
 
     def drain(self, partition: Partition, done: Callable[[int], None]) -> None: ...
 
@@ -52,6 +69,8 @@ class Offsets(Protocol):
 
     def remember(self, partition: Partition, position: int) -> None: ...
 
+    def begin_at(self, partition: Partition, position: int) -> None: ...
+
     def session_opened(self, fence: Fence) -> None: ...
 
     def session_over(self) -> None: ...
@@ -62,7 +81,7 @@ class Listener(Protocol):
 
     def revoked(self, partitions: list[Partition], done: Callable[[], None]) -> None: ...
 
-    def assigned(self, positions: dict[Partition, int], done: Callable[[], None]) -> None: ...
+    def assigned(self, positions: dict[Partition, int], done: Callable[[Starts], None]) -> None: ...
 
     def lost(self, partitions: list[Partition]) -> None: ...
 

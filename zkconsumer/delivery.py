@@ -24,7 +24,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import FetchState, Need
 from zkconsumer.fetch_task import FetchTask
 from zkconsumer.fetcher import Fetcher
-from zkconsumer.flow import ByteBudget, Flow, Wakeup
+from zkconsumer.flow import END_OF_OFFSETS, ByteBudget, Chunk, Flow, Wakeup
 from zkconsumer.stream import KafkaStream, LeaseView
 
 __all__ = ["Delivery", "PartitionStatus"]
@@ -70,8 +70,8 @@ class Delivery:
         clock: Seconds; the clock of the lease.
         out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
 
-    Threads: `resolve`, `start`, `drain`, `expire_drain` and `abandon` belong to the coordinator; the rest may be
-        called from any thread. `done` callbacks come from any thread and must return at once.
+    Threads: `resolve`, `bounds`, `start`, `refuse`, `drain`, `expire_drain` and `abandon` belong to the coordinator;
+        the rest may be called from any thread. `done` callbacks come from any thread and must return at once.
     """
 
     def __init__(
@@ -110,14 +110,33 @@ class Delivery:
         state = FetchState(name, 0, self._config.fetch_message_max_bytes, Need.RESOLVE)
         self._put(FetchTask(state, None, policy, done))
 
+    def bounds(self, partition: Partition, done: Callable[[int, int], None]) -> None:
+        """Ask the leader where the log begins and ends, until it answers or `abandon`."""
+        state = FetchState(TopicPartition(*partition), 0, self._config.fetch_message_max_bytes, Need.BOUNDS)
+        self._put(FetchTask(state, None, self._config.auto_offset_reset, done))
+
     def start(self, partition: Partition, thread_id: str, offset: int) -> None:
         """Fetch from an offset and deliver to the stream of a thread."""
+        task = self._begin(partition, thread_id, offset)
+        self._finder.look_for(task.state.partition, is_new=True)
+
+    def refuse(self, partition: Partition, thread_id: str, offset: int, reason: str) -> None:
+        """Fetch nothing of a partition; its stream raises PartitionStopped about it, once."""
+        task = self._begin(partition, thread_id, offset)
+        task.state.need = Need.NOTHING
+        task.state.error = reason
+        if task.flow is not None:
+            task.flow.push(Chunk(b"", END_OF_OFFSETS, error=ValueError(reason)))
+
+    def _begin(self, partition: Partition, thread_id: str, offset: int) -> FetchTask:
         name = TopicPartition(*partition)
         flow = Flow(name, offset, self._stream_of(name.topic, thread_id), self._budget)
-        state = FetchState(name, offset, self._config.fetch_message_max_bytes)
-        self._put(FetchTask(state, flow, self._config.auto_offset_reset))
+        task = FetchTask(FetchState(name, offset, self._config.fetch_message_max_bytes), flow,
+                         self._config.auto_offset_reset)
+        self._replace(task)
         if self._is_stopping:  # said by another thread meanwhile
             flow.end()
+        return task
 
     def drain(self, partition: Partition, done: Callable[[int], None]) -> None:
         """Stop a partition after the message in hand; `done` hears its final position, once, perhaps before return."""
@@ -146,13 +165,16 @@ class Delivery:
             flow.end()
 
     def _put(self, task: FetchTask) -> None:
+        self._replace(task)
+        self._finder.look_for(task.state.partition, is_new=True)
+
+    def _replace(self, task: FetchTask) -> None:
         before = self._tasks.get(task.state.partition)
         if before is not None:
             before.is_cancelled = True
             if before.flow is not None:
                 before.flow.cancel()
         self._tasks[task.state.partition] = task
-        self._finder.look_for(task.state.partition, is_new=True)
 
     def _flow(self, partition: Partition) -> Flow:
         task = self._tasks.get(TopicPartition(*partition))

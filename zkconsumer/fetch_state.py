@@ -53,6 +53,7 @@ class Need(enum.Enum):
     """What a partition has to ask its leader next."""
 
     RESOLVE = "start position"
+    BOUNDS = "both ends of the log"
     END_CHECK = "log end after a leader change"
     RANGE_CHECK = "range after out-of-range"
     FETCH = "messages"
@@ -165,7 +166,7 @@ class FetchState:
     """What is known of one partition's fetching, in one ownership.
 
     Attributes:
-        offset: Next offset to ask for; in Need.RESOLVE meaningless.
+        offset: Next offset to ask for; in Need.RESOLVE and Need.BOUNDS meaningless.
         size_bytes: Size to ask for; larger than the configured one while a larger message is ahead.
         is_single: True while the next message is known not to fit into a share of the budget.
         leader: Who was last believed to lead it; None at first.

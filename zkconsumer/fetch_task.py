@@ -12,13 +12,13 @@ __all__ = ["FetchTask"]
 
 
 class FetchTask:
-    """One partition to fetch, or to find the start of.
+    """One partition to fetch, or to find the ends of.
 
     Attributes:
-        flow: Where the messages go; None while only the start is looked for.
+        flow: Where the messages go; None while only ends of the log are looked for.
         policy: `smallest` or `largest`: which end to look for.
-        resolved: Called with the start.
-        is_cancelled: True when nobody waits for the start any more.
+        resolved: Called with the end, or the two ends, that were looked for.
+        is_cancelled: True when nobody waits for them any more.
         is_placed: True while a fetcher has it.
     """
 
@@ -29,7 +29,7 @@ class FetchTask:
         state: FetchState,
         flow: Flow | None,
         policy: str,
-        resolved: Callable[[int], None] | None = None,
+        resolved: Callable[..., None] | None = None,
     ) -> None:
         self.state = state
         self.flow = flow
@@ -51,7 +51,7 @@ class FetchTask:
                 return (EARLIEST,) if self.policy == "smallest" else (LATEST,)
             case Need.END_CHECK:
                 return (LATEST,)
-            case Need.RANGE_CHECK:
+            case Need.BOUNDS | Need.RANGE_CHECK:
                 return (EARLIEST, LATEST)
             case _:
                 return ()

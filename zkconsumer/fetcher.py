@@ -37,7 +37,7 @@ from zkconsumer.fetch_state import (
     share_out,
 )
 from zkconsumer.fetch_task import FetchTask
-from zkconsumer.flow import ByteBudget, Chunk, Flow, Wakeup
+from zkconsumer.flow import END_OF_OFFSETS, ByteBudget, Chunk, Flow, Wakeup
 
 __all__ = ["IDLE_S", "Fetcher"]
 
@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 10.0
 """How long a fetcher without partitions keeps its thread and connection."""
-_END_OF_OFFSETS: Final = 2**63 - 1
 _LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
 _PARTITIONS_A_QUESTION: Final = 500
 _SHORTEST_PAUSE_S: Final = 0.005
@@ -304,7 +303,7 @@ class Fetcher:
         self._fail(task, f"broken message set at offset {task.state.offset}: {reason}")
         if broken > BROKEN_TRIES:
             task.state.need = Need.NOTHING
-            flow.push(Chunk(bytes(answer.message_set), _END_OF_OFFSETS, error=BrokenFraming(reason)))
+            flow.push(Chunk(bytes(answer.message_set), END_OF_OFFSETS, error=BrokenFraming(reason)))
 
     # -- questions about offsets ---------------------------------------------------------------------------------------
 
@@ -357,10 +356,10 @@ class Fetcher:
     def _take_ends(self, task: FetchTask, ends: list[int]) -> None:
         """Do what the answer to a question comes to."""
         state = task.state
-        if state.need is Need.RESOLVE:
+        if state.need in (Need.RESOLVE, Need.BOUNDS):
             if task.resolved is not None and not task.is_cancelled:
                 task.is_cancelled = True
-                task.resolved(ends[0])
+                task.resolved(*ends)
         elif state.need is Need.END_CHECK:
             state.need = Need.FETCH
             if ends[0] < state.offset:

@@ -17,11 +17,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from simpleconsumer.types import Message, TopicPartition
 
-__all__ = ["ByteBudget", "Chunk", "Flow", "Wakeup"]
+__all__ = ["END_OF_OFFSETS", "ByteBudget", "Chunk", "Flow", "Wakeup"]
+
+END_OF_OFFSETS: Final = 2**63 - 1
+"""The next offset of a chunk behind which nothing comes."""
 
 
 class Wakeup:

@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rebalance.handover import Partition
+from rebalance.ports import Starts
 from simpleconsumer.types import TopicPartition
+from zkconsumer.start_offsets import read_starts
 
 __all__ = ["ListenerThread", "RebalanceListener"]
 
@@ -33,8 +35,13 @@ class RebalanceListener:
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         """These are about to be released, at shutdown too: nothing more of them is delivered, commits still count."""
 
-    def on_partitions_assigned(self, positions: dict[TopicPartition, int]) -> None:
-        """These are owned now; each will be delivered from the offset given, after this returns."""
+    def on_partitions_assigned(self, positions: dict[TopicPartition, int]) -> Mapping[TopicPartition, int | None] | None:
+        """These are owned now; each will be delivered from the offset given, after this returns.
+
+        A mapping that is returned says where to begin instead, for some of them or all: for offsets that are kept
+        elsewhere, beside the data. What is no offset of the log, None too, stops its partition (`PartitionStopped`).
+        """
+        return None
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """These are gone with the session; a commit is no longer possible."""
@@ -68,19 +75,20 @@ class ListenerThread:
         """Whether the caller is inside a callback."""
         return self._thread is threading.current_thread()
 
-    def assigned(self, positions: Mapping[Partition, int], done: Callable[[], None]) -> None:
-        """Call `on_partitions_assigned`, then `done`; after `leave` only `done`."""
+    def assigned(self, positions: Mapping[Partition, int], done: Callable[[Starts], None]) -> None:
+        """Call `on_partitions_assigned`, then `done` with what it answered; after `leave` only `done`."""
         if self._is_leaving:
-            done()
+            done(Starts())
             return
         self._told.update(positions)
-        self._tell("on_partitions_assigned", {_name(partition): at for partition, at in positions.items()}, done)
+        named = {_name(partition): at for partition, at in positions.items()}
+        self._tell("on_partitions_assigned", named, lambda answer: done(read_starts(answer, positions.keys())))
 
     def revoked(self, partitions: Iterable[Partition], done: Callable[[], None]) -> None:
         """Call `on_partitions_revoked` with those that the listener was told of, then `done`."""
         known = self._forget(partitions)
         if known:
-            self._tell("on_partitions_revoked", known, done)
+            self._tell("on_partitions_revoked", known, lambda _: done())
         else:
             done()
 
@@ -104,21 +112,21 @@ class ListenerThread:
         """Call `on_partitions_blocked`."""
         self._tell("on_partitions_blocked", [_name(partition) for partition in sorted(partitions, key=str)])
 
-    def _tell(self, name: str, argument: Any, done: Callable[[], None] | None = None) -> None:
+    def _tell(self, name: str, argument: Any, done: Callable[[object], None] = lambda answer: None) -> None:
+        """Call a method; `done` gets what it returned, None without such a method and when it failed."""
         method = getattr(self._listener, name, None)
         if method is None:
-            if done is not None:
-                done()
+            done(None)
             return
 
         def call() -> None:
+            answer = None
             try:
-                method(argument)
+                answer = method(argument)
             except Exception:
                 log.exception("%s of the rebalance listener failed; going on", name)
             finally:
-                if done is not None:
-                    done()
+                done(answer)
 
         self._calls.put(call)
 

@@ -26,8 +26,9 @@ class OffsetRecord:
         done: own done position of an earlier ownership, `None` without one.
         held_at: the stored value that my commits wait to pass, for one log line instead of many.
         lowered: whether this member itself set the offset back on purpose, which overrules what it has done.
-        void_version: the version at which the node held an offset that the leader's log does not have: it may be
-            written over with less, or it would hold up every commit until the log has grown past it.
+        void_version: the version at which the node held an offset that the leader's log does not have, or behind the
+            start that the application chose: it may be written over with less, or it would hold up every commit until
+            the position has grown past it.
         mzxid: when the node was last written, on ZooKeeper's own clock.
         earlier: (version, offset) that this member saw or wrote before it noticed that the topic was created anew.
     """
@@ -71,6 +72,13 @@ class OffsetRecord:
         self.stored, self.version = value, version
         self.baseline, self.baseline_version = value, version
         self.held_at = None
+
+    def begin_at(self, position: int) -> None:
+        """Take note that the application said where to begin: neither what is stored nor what was done overrules it."""
+        self.done = None
+        self.lowered = False
+        if self.stored is not None and position < self.stored:
+            self.void_version = self.version
 
     def out_of_range(self) -> None:
         """Take note that the position this member was given by the node is outside the log."""

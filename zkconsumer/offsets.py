@@ -85,6 +85,10 @@ class ZooKeeperOffsets:
         """Keep the done position of an ownership that ends, for the next claim by this member."""
         self._record(partition).done = position
 
+    def begin_at(self, partition: Partition, position: int) -> None:
+        """The application begins there, whatever is stored or was done here before: what is stored may be lowered."""
+        self._record(partition).begin_at(position)
+
     def out_of_range(self, partition: Partition) -> None:
         """The position of a partition was outside its log and is reset: what is stored may be lowered."""
         self._record(partition).out_of_range()

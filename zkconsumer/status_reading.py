@@ -6,7 +6,7 @@ from rebalance import partition as p
 from rebalance import znodes
 from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
-from rebalance.holdings import Holding
+from rebalance.holding import Holding
 from simpleconsumer.types import TopicPartition
 from zkconsumer.delivery import Delivery, PartitionStatus
 from zkconsumer.offsets import ZooKeeperOffsets

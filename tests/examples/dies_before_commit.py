@@ -1,11 +1,10 @@
-"""Runs an example that dies by SIGKILL where it is about to call `commit_offsets()` for the second time.
+"""Runs an example that dies by SIGKILL where it is about to commit news for the second time.
 
 Arguments: the example and its options.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import runpy
 import signal
@@ -15,11 +14,15 @@ from typing import Any
 from zkconsumer import ConsumerConnector
 
 commit_offsets = ConsumerConnector.commit_offsets
-calls = itertools.count(1)
+news: list[int] = [0]
+"""How much was read when there was something new to commit."""
 
 
 def commit_or_die(connector: ConsumerConnector, *arguments: Any) -> None:
-    if next(calls) == 2:
+    read = sum(each.position or 0 for each in connector.status().owned)
+    if read > news[-1]:
+        news.append(read)
+    if len(news) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     commit_offsets(connector, *arguments)
 

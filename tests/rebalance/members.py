@@ -26,7 +26,7 @@ from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
-from rebalance.ports import Member
+from rebalance.ports import Member, Starts
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import KazooPort
@@ -104,12 +104,19 @@ class RecordingDelivery:
         self.in_hand: set[Partition] = set()
         self.waiting: dict[Partition, Callable[[int], None]] = {}
         self.resolved: list[tuple[Partition, str]] = []
+        self.refused: dict[Partition, str] = {}
         self.log_end = 0
         self.error: Exception | None = None
 
     def resolve(self, partition: Partition, policy: str, done: Callable[[int], None]) -> None:
         self.resolved.append((partition, policy))
         done(0 if policy == "smallest" else self.log_end)
+
+    def bounds(self, partition: Partition, done: Callable[[int, int], None]) -> None:
+        done(0, self.log_end)
+
+    def refuse(self, partition: Partition, thread_id: str, offset: int, reason: str) -> None:
+        self.refused[partition] = reason
 
     def start(self, partition: Partition, thread_id: str, offset: int) -> None:
         assert partition not in self.running, f"{self.name} starts {partition} twice"
@@ -166,14 +173,16 @@ class RecordingDelivery:
 @dataclass
 class RecordingListener:
     calls: list[tuple[str, Any]] = field(default_factory=list)
+    starts: Starts = field(default_factory=Starts)
 
     def revoked(self, partitions: list[Partition], done: Callable[[], None]) -> None:
         self.calls.append(("revoked", sorted(partitions, key=str)))
         done()
 
-    def assigned(self, positions: dict[Partition, int], done: Callable[[], None]) -> None:
+    def assigned(self, positions: dict[Partition, int], done: Callable[[Starts], None]) -> None:
         self.calls.append(("assigned", positions))
-        done()
+        chosen = {name: at for name, at in self.starts.chosen.items() if name in positions}
+        done(Starts(chosen, {name: why for name, why in self.starts.refused.items() if name in positions}))
 
     def lost(self, partitions: list[Partition]) -> None:
         self.calls.append(("lost", sorted(partitions, key=str)))

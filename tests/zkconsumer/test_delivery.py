@@ -11,7 +11,7 @@ from feeding import Drained, ScriptedLog, offsets, take
 
 from rebalance.lease import lease_clock
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.errors import ConsumerTimeout, PartitionStopped
 from zkconsumer.testing.waiting import wait_until
 
 
@@ -81,6 +81,31 @@ def test_an_abandoned_resolve_reports_nothing() -> None:
         rig.delivery.resolve(P1, "largest", other)
         assert other.told.wait(DEADLINE_S)
         assert done.positions == []
+
+
+def test_bounds_finds_both_ends_of_the_log() -> None:
+    with rigged(ScriptedLog(900, start=30)) as rig:
+        found: list[tuple[int, int]] = []
+        told = threading.Event()
+        rig.delivery.bounds(P0, lambda earliest, latest: (found.append((earliest, latest)), told.set()))  # type: ignore[arg-type, return-value, func-returns-value]
+        assert told.wait(DEADLINE_S)
+        assert found == [(30, 900)]
+        assert rig.delivery.positions() == {}
+
+
+def test_a_refused_partition_is_raised_about_once_and_never_asked_for() -> None:
+    with rigged(ScriptedLog(1000), consumer_timeout_ms=100) as rig:
+        rig.delivery.refuse(P0, "thread-0", 500, "offset -1 was returned")
+        with pytest.raises(PartitionStopped, match="t/0 at 500: stopped: offset -1 was returned"):
+            next(rig.streams[0])
+        with pytest.raises(ConsumerTimeout):
+            next(rig.streams[0])
+        assert rig.broker.requests == {}
+        assert rig.delivery.positions() == {P0: 500}
+        assert "offset -1 was returned" in str(rig.delivery.partition_status()[P0].last_error)
+        drained = Drained()
+        rig.delivery.drain(P0, drained)
+        assert drained.positions == [500]
 
 
 # -- drain, expire, abandon --------------------------------------------------------------------------------------------

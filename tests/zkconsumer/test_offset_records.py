@@ -97,3 +97,31 @@ def test_without_leave_to_lower_what_is_stored_never_goes_back(first: int, value
         if verdict(record, value, may_lower=False) is Verdict.WRITE:
             record.written(value, (record.version or 0) + 1)
         assert (record.stored or 0) >= before
+
+
+# -- a start that the application chose --------------------------------------------------------------------------------
+
+
+def test_a_chosen_start_below_what_is_stored_may_be_written_over_it_and_nothing_else_may() -> None:
+    record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3)
+    record.begin_at(4)
+    assert verdict(record, 4, may_lower=False) is Verdict.WRITE
+    record.seen(12, 4)  # somebody else wrote meanwhile
+    assert verdict(record, 4, may_lower=False) is Verdict.HOLD
+
+
+def test_a_chosen_start_above_what_is_stored_lowers_nothing() -> None:
+    record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3)
+    record.begin_at(20)
+    assert verdict(record, 9, may_lower=False) is Verdict.HOLD
+
+
+def test_a_chosen_start_makes_earlier_work_count_no_more_and_later_work_counts() -> None:
+    record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3, done=17)
+    record.begin_at(4)
+    assert start_position(record) == (10, False)
+    record.done = 7
+    assert start_position(record) == (7, False)
+    record.written(7, 4)
+    record.done = 9
+    assert start_position(record) == (9, False)

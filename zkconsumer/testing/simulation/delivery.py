@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from rebalance.lease import Lease
+from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.brokers import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
@@ -176,10 +177,10 @@ class SteppedDelivery(Delivery):
         if answer.error:
             self._lose(task)
             return
-        if state.need is Need.RESOLVE:
+        if state.need in (Need.RESOLVE, Need.BOUNDS):
             if task.resolved is not None:
                 task.is_cancelled = True
-                task.resolved(answer.earliest if task.policy == "smallest" else answer.latest)
+                task.resolved(*(answer.latest if end == LATEST else answer.earliest for end in task.ends_needed))
         elif state.need is Need.RANGE_CHECK:
             self._decide_range(task, answer)
         else:

@@ -128,14 +128,13 @@ class SteppedListener(ListenerThread):
         self._process = process
         self._rng = rng
         self._methods = methods
-        self._line: deque[tuple[ListenerMethod, Any, Callable[[], None] | None]] = deque()
+        self._line: deque[tuple[ListenerMethod, Any, Callable[[object], None]]] = deque()
         self._is_busy = False
 
-    def _tell(self, name: str, argument: Any, done: Callable[[], None] | None = None) -> None:
+    def _tell(self, name: str, argument: Any, done: Callable[[object], None] = lambda answer: None) -> None:
         method = self._methods.get(name)
         if method is None:
-            if done is not None:
-                done()
+            done(None)
             return
         self._line.append((method, argument, done))
         self._next()
@@ -150,8 +149,7 @@ class SteppedListener(ListenerThread):
 
         def returned() -> None:
             self._is_busy = False
-            if done is not None:
-                done()
+            done(None)
             self._next()
 
         method(argument, returned)

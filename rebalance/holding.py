@@ -1,0 +1,41 @@
+"""What a member remembers of one partition that it wants, holds or lets go of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rebalance import partition as p
+from rebalance.loop import Timer
+
+__all__ = ["Holding"]
+
+
+@dataclass(slots=True)
+class Holding:
+    """One partition that this member wants, holds or lets go of.
+
+    Attributes:
+        since: when the machine came into its state.
+        turn: of what this waits for on the way in or out, 0 for nothing.
+        asked: number of the last question to ZooKeeper; only its answer counts.
+        looked_at: when the owner node was last read.
+        position: where delivery begins, or where it ended.
+        started: whether delivery runs.
+        blocked_told: whether the listener knows that the claim waits for long.
+    """
+
+    machine: p.PartitionMachine
+    since: float
+    turn: int = 0
+    asked: int = 0
+    looked_at: float = 0.0
+    position: int | None = None
+    started: bool = False
+    drain_timer: Timer | None = None
+    blocked_told: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is being delivered or blocked."""
+        state = self.machine.state
+        return self.started if state is p.PartitionState.OWNED else state is p.PartitionState.BLOCKED

@@ -1,0 +1,61 @@
+"""Reads what `on_partitions_assigned` returned: where the application wants reading to begin.
+
+Pure. Rule: what is not understood is refused, with the value and what was expected, and never replaced by another
+offset: who says where to begin keeps offsets beside the data, and any other start would skip or repeat some of it.
+
+Source: docs/SEMANTICS.md, "The rebalance listener".
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Collection, Mapping
+
+from rebalance.handover import Partition
+from rebalance.ports import Starts
+
+__all__ = ["read_starts"]
+
+_MOST = 2**63 - 1
+
+
+def read_starts(answer: object, assigned: Collection[Partition]) -> Starts:
+    """What to do about each partition that was assigned.
+
+    A wrong offset refuses its partition. A value that is no mapping, or names a partition that was not assigned in this
+    call, refuses them all: which one was meant is not known.
+    """
+    if answer is None:
+        return Starts()
+    if not isinstance(answer, Mapping):
+        reason = (
+            f"on_partitions_assigned returned {reprlib.repr(answer)}; it must return None, or a mapping of assigned "
+            "partitions to offsets, as {TopicPartition('clicks', 0): 42}"
+        )
+        return Starts(refused=dict.fromkeys(assigned, reason))
+    try:
+        entries = dict(answer)
+    except Exception as error:  # noqa: BLE001 - a mapping of the application's own making
+        reason = f"what on_partitions_assigned returned cannot be read: {error!r}"
+        return Starts(refused=dict.fromkeys(assigned, reason))
+    strangers = [key for key in entries if not (isinstance(key, tuple) and key in assigned)]
+    if strangers:
+        names = ", ".join(_shown(key) for key in strangers[:5]) + (", ..." if len(strangers) > 5 else "")
+        reason = f"on_partitions_assigned returned an offset for {names}, not assigned by this call"
+        return Starts(refused=dict.fromkeys(assigned, reason))
+    chosen: dict[Partition, int] = {}
+    refused: dict[Partition, str] = {}
+    for (topic, partition), offset in entries.items():
+        if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= _MOST:
+            chosen[topic, partition] = offset
+        else:
+            refused[topic, partition] = (
+                f"on_partitions_assigned returned offset {reprlib.repr(offset)}; it must be an integer from 0 to 2^63-1"
+            )
+    return Starts(chosen, refused)
+
+
+def _shown(key: object) -> str:
+    if isinstance(key, tuple) and len(key) == 2:
+        return f"{key[0]}-{key[1]}"
+    return reprlib.repr(key)
