@@ -25,6 +25,7 @@ from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.controller import Controller
 from zkconsumer.testing.embedded.faults import FaultPlan
 from zkconsumer.testing.embedded.leadership import NO_LEADER, is_legal_topic
+from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
 from zkconsumer.testing.embedded.requests import ClusterImage
 from zkconsumer.testing.embedded.settings import BrokerSettings
@@ -305,6 +306,18 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         """Leader of a partition as it is registered; None without one."""
         state = self.registry.state(topic, partition)
         return None if state is None or state.leader == NO_LEADER else state.leader
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """The log of a partition at its leader, to look at or to cut about: `truncate`, `delete_head`, `corrupt`,
+        `remove`.
+
+        Raises:
+            KitError: the partition has no leader.
+        """
+        leader = self.leader(topic, partition)
+        if leader is None:
+            raise KitError(f"{topic}/{partition} has no leader")
+        return self.brokers[leader].log(topic, partition)
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a broker the leader of a partition; its files move there. Returns when it serves requests.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
@@ -331,6 +331,33 @@ class PartitionLog:
             while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
                 self._segments.pop(0).delete()
             return self.start_offset
+
+    # ---- surgery
+
+    def corrupt(self, offset: int) -> None:
+        """Spoil the stored entry that holds an offset: its checksum is wrong from now on.
+
+        Raises:
+            ValueError: the log does not hold that offset.
+        """
+        with self._lock:
+            self._require_open()
+            first = bisect.bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+            if not (first >= 0 and offset < self._end_offset and self._segments[first].corrupt(offset)):
+                raise ValueError(f"{self!r} does not hold offset {offset}")
+
+    def remove(self, offsets: Collection[int]) -> None:
+        """Take the entries with these offsets out, as compaction does: a gap that is no loss.
+
+        Raises:
+            ValueError: the last offset is among them, which compaction never takes.
+        """
+        with self._lock:
+            self._require_open()
+            if self._end_offset - 1 in offsets:
+                raise ValueError(f"{self!r}: offset {self._end_offset - 1} is the last one, and stays")
+            for segment in self._segments:
+                segment.remove(offsets)
 
     # ---- end
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 from types import TracebackType
@@ -189,6 +189,29 @@ class Segment:
             os.ftruncate(self._fd, position)
             self.size_bytes = position
             self._index.cut(position)
+
+    def corrupt(self, offset: int) -> bool:
+        """Flip the bits of the last byte of the entry that holds an offset; False if none does."""
+        for at, last_offset, size in self._walk(0):
+            if last_offset >= offset:
+                end = at + ENTRY_OVERHEAD + size - 1
+                os.pwrite(self._fd, bytes([os.pread(self._fd, 1, end)[0] ^ 0xFF]), end)
+                return True
+        return False
+
+    def remove(self, offsets: Collection[int]) -> None:
+        """Take the entries with these offsets out, as compaction does; slices that were handed out stay as they are."""
+        kept = b"".join(
+            os.pread(self._fd, ENTRY_OVERHEAD + size, at) for at, offset, size in self._walk(0) if offset not in offsets
+        )
+        cleaned = self.path.with_suffix(".cleaned")
+        cleaned.write_bytes(kept)
+        cleaned.replace(self.path)
+        os.close(self._fd)
+        self._fd = os.open(self.path, os.O_RDWR)
+        self.size_bytes = len(kept)
+        self._index = OffsetIndex()
+        self._scan(0, check_crc=False)
 
     # ---- reading
 
