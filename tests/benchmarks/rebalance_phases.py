@@ -10,6 +10,10 @@ from typing import NamedTuple, Protocol
 PHASES = ("cold", "leave", "die", "roll", "idle", "stagger")
 IDLE_S = 60.0
 AUDIT_EVERY_S = 30.0
+AUDIT_READS = 4
+"""Reads of an audit besides the owner nodes of the member's own partitions."""
+PROOFS_A_SESSION = 6
+"""How often a member asks about its registration within one session time-out."""
 
 
 class Node(NamedTuple):
@@ -155,14 +159,10 @@ def idle(crowd: Crowd) -> Row:
     asked = crowd.requests()
     size = len(crowd.present)
     writes = sum(count for kind, count in asked.items() if kind in ("create", "set", "delete"))
-    proofs = size * (IDLE_S / (crowd.session_s / 6) + 1)
+    proofs = size * (IDLE_S * PROOFS_A_SESSION / crowd.session_s + 1)
     audits = size * (IDLE_S / AUDIT_EVERY_S + 1) * (AUDIT_READS + crowd.partitions / size)
     row = Row(f"{IDLE_S:.0f} s of nothing", size, 0.0, asked, 0, 0, 0, crowd.gave_up(), "")
     return row._replace(target=f"{kept(row, proofs + audits)}, no writes: {'kept' if not writes else 'MISSED'}")
-
-
-AUDIT_READS = 4
-"""Reads of an audit besides the owner nodes of the member's own partitions."""
 
 
 def told(row: Row) -> str:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from tests.benchmarks.rebalance_phases import Crowd, Node, assigned
+from tests.benchmarks.rebalance_phases import PROOFS_A_SESSION, Crowd, Node, assigned
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.testing import EmbeddedCluster, JavaMember, TcpProxy
 from zkconsumer.testing.group_watch import owners
@@ -190,12 +190,12 @@ class RealCrowd:
         return seconds, time.monotonic() - self._changed_s
 
     def _quieten(self) -> None:
-        # In a second and a half, a quarter of the members may prove their sessions, or look at what they own.
+        proofs = QUIET_S * PROOFS_A_SESSION / self.session_s * len(self.present)
         deadline_s = time.monotonic() + LONGEST_S
         while time.monotonic() < deadline_s:
             before = self._proxy.request_count
             time.sleep(QUIET_S)
-            if self._proxy.request_count - before <= 2 + len(self.present) // 2:
+            if self._proxy.request_count - before <= 2 + 1.5 * proofs:
                 return
 
     def rest(self, seconds: float) -> None:
