@@ -40,6 +40,10 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str) -> GroupNodes:
         {name: (data, stat.ephemeral_owner) for name, (data, stat) in owners.items()},
         {name: data for name, (data, _) in offsets.items()},
         tuple(children(port, znodes.TOPICS) or ()),
+        sessions={
+            name: value[1].ephemeral_owner
+            for name, value in zip(consumers, registrations, strict=True) if value is not None
+        },
     )
     topics = concerned_topics(nodes)
     values = ask_all(port, [GetData(znodes.topic_path(topic)) for topic in topics])

@@ -18,7 +18,10 @@ from rebalance import znodes
 from rebalance.errors import UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
 
-__all__ = ["GroupNodes", "GroupReport", "MemberRow", "PartitionRow", "concerned_topics", "report"]
+__all__ = [
+    "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow", "concerned_topics", "members_of",
+    "report",
+]  # fmt: skip
 
 Name = tuple[str, str]
 """Topic, and the name of a partition's node."""
@@ -35,6 +38,7 @@ class GroupNodes:
         known_topics: all topics of the cluster.
         topics: topic -> data of its node, `None` without one; of `concerned_topics`.
         log_ends: (topic, partition's name) -> offset behind the last message, or why it is not known.
+        sessions: consumer id -> session that holds the registration, 0 for a persistent one.
     """
 
     group: str
@@ -44,6 +48,7 @@ class GroupNodes:
     known_topics: tuple[str, ...] = ()
     topics: Mapping[str, bytes | None] = field(default_factory=dict)
     log_ends: Mapping[Name, int | str] = field(default_factory=dict)
+    sessions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,24 +97,31 @@ class GroupReport:
 
 
 @dataclass(frozen=True)
-class _Members:
-    """The members, understood as far as possible."""
+class Members:
+    """The members, understood as far as possible.
+
+    Attributes:
+        rows: all of them, by name.
+        subscriptions: consumer id -> what it asks for, of those that can be understood.
+        unclear: the others.
+    """
 
     rows: tuple[MemberRow, ...]
     subscriptions: Mapping[str, Subscription]
     unclear: frozenset[str]
 
-    def threads(self, topic: str) -> set[str]:
+    def threads(self, topic: str, exclude_internal_topics: bool = True) -> set[str]:
         """The thread ids that may own partitions of a topic."""
         return {
             thread
             for member, subscription in self.subscriptions.items()
-            if subscription.matches(topic)
+            if subscription.matches(topic, exclude_internal_topics)
             for thread in thread_ids(member, subscription.streams_of(topic))
         }
 
 
-def _members(nodes: GroupNodes) -> _Members:
+def members_of(nodes: GroupNodes) -> Members:
+    """The members as their registrations tell them."""
     rows: list[MemberRow] = []
     subscriptions: dict[str, Subscription] = {}
     for member, data in sorted(nodes.registrations.items()):
@@ -124,20 +136,20 @@ def _members(nodes: GroupNodes) -> _Members:
         except UnsupportedFilter as error:
             problem = f"its filter cannot be applied here: {error}"
         rows.append(MemberRow(member, registration.pattern, dict(registration.subscription), problem))
-    return _Members(tuple(rows), subscriptions, frozenset(row.consumer_id for row in rows if row.problem))
+    return Members(tuple(rows), subscriptions, frozenset(row.consumer_id for row in rows if row.problem))
 
 
 def concerned_topics(nodes: GroupNodes) -> list[str]:
     """The topics that the group owns, has offsets of, or subscribes to."""
     names = {topic for topic, _ in (*nodes.owners, *nodes.offsets)}
-    for subscription in _members(nodes).subscriptions.values():
+    for subscription in members_of(nodes).subscriptions.values():
         names.update(subscription.topics(nodes.known_topics))
     return sorted(names)
 
 
 def report(nodes: GroupNodes) -> GroupReport:
     """What the nodes say."""
-    members = _members(nodes)
+    members = members_of(nodes)
     problems = [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
     rows: list[PartitionRow] = []
     for topic in concerned_topics(nodes):

@@ -22,7 +22,9 @@ from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.groups import groups
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
+from zkconsumer.cli.release import release
 from zkconsumer.cli.topics import topics
+from zkconsumer.cli.verify import verify
 
 __all__ = ["main", "program"]
 
@@ -71,6 +73,8 @@ def program(debug: bool) -> None:
 program.add_command(consume)
 program.add_command(produce)
 program.add_command(describe)
+program.add_command(verify)
+program.add_command(release)
 program.add_command(groups)
 program.add_command(offsets)
 program.add_command(topics)

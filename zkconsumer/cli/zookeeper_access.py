@@ -47,12 +47,15 @@ def zookeeper_option(required: bool = True) -> Callable[[Command], Command]:
 
 
 @contextmanager
-def open_zookeeper(hosts: str, timeout_s: float = 6.0, **options: Any) -> Iterator[ZooKeeperPort]:
+def open_zookeeper(
+    hosts: str, timeout_s: float = 6.0, heard: Callable[[SessionChange], None] | None = None, **options: Any
+) -> Iterator[ZooKeeperPort]:
     """A connected port inside the chroot, closed at the end of the block.
 
     Args:
         hosts: `host:port,host:port/chroot`.
         timeout_s: longest wait for the connection.
+        heard: called with what becomes of the session, on the port's callback thread.
         options: as for `KazooPort`.
 
     Raises:
@@ -62,17 +65,19 @@ def open_zookeeper(hosts: str, timeout_s: float = 6.0, **options: Any) -> Iterat
     """
     address = parse_zookeeper_address(hosts)
     port = KazooPort(str(address), _SESSION_S, **options)
-    heard = threading.Event()
+    decided = threading.Event()
     changes: list[SessionChange] = []
 
     def changed(change: SessionChange) -> None:
+        if heard is not None:
+            heard(change)
         if change.what in ("connected", "refused"):
             changes.append(change)
-            heard.set()
+            decided.set()
 
     try:
         port.start(changed)
-        if not heard.wait(timeout_s):
+        if not decided.wait(timeout_s):
             raise ZooKeeperUnavailable(str(address), timeout_s)
         if changes[0].what == "refused":
             raise CliError(f"{changes[0].reason} ({address})", "check the zookeeper.* settings")

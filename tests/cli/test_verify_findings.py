@@ -1,0 +1,322 @@
+"""What `zkconsumer verify` says about made-up nodes: about sound groups, and about each thing that can be wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from zkconsumer.cli.dealing import STRATEGIES
+from zkconsumer.cli.findings import Finding, Verdict
+from zkconsumer.cli.group_report import GroupNodes
+from zkconsumer.cli.offset_findings import LogRange, offset_findings
+from zkconsumer.cli.verification import verify_group
+
+ANN, BOB = 0x1A, 0x1B
+TOPIC = b'{"version":1,"partitions":{"0":[0],"1":[1],"2":[0],"3":[1]}}'
+
+
+def static(**topics: int) -> bytes:
+    entries = ",".join(f'"{topic}":{streams}' for topic, streams in topics.items())
+    return b'{"version":1,"subscription":{%b},"pattern":"static","timestamp":"1"}' % entries.encode()
+
+
+def filtered(text: str, pattern: str = "white_list") -> bytes:
+    return f'{{"version":1,"subscription":{{"{text}":1}},"pattern":"{pattern}","timestamp":"1"}}'.encode()
+
+
+def owned(*threads: str, topic: str = "clicks") -> dict[tuple[str, str], tuple[bytes | None, int]]:
+    """Owner nodes of the partitions from 0 on; an empty name: nobody."""
+    return {
+        (topic, str(number)): (thread.encode(), ANN if "ann" in thread else BOB)
+        for number, thread in enumerate(threads) if thread
+    }  # fmt: skip
+
+
+SOUND = GroupNodes(
+    group="g",
+    registrations={"g_ann": static(clicks=1), "g_bob": filtered("cl.*")},
+    sessions={"g_ann": ANN, "g_bob": BOB},
+    owners=owned("g_ann-0", "g_ann-0", "g_bob-0", "g_bob-0"),
+    offsets={("clicks", "0"): b"5"},
+    known_topics=("clicks", "views"),
+    topics={"clicks": TOPIC},
+)
+
+
+def verdict(strategies: tuple[str, ...] = STRATEGIES, least_members: int = 1, **changes: object) -> Verdict:
+    return verify_group(dataclasses.replace(SOUND, **changes), strategies, least_members)  # type: ignore[arg-type]
+
+
+def only(found: Verdict) -> Finding:
+    [finding] = found.findings
+    return finding
+
+
+# ---- sound groups
+
+
+def test_a_sound_group_is_fine() -> None:
+    found = verdict()
+    assert found == Verdict("g", 2, 4, "range", ())
+    assert found.to_dict()["fine"] is True
+
+
+def test_spare_members_and_topics_that_nobody_asked_for_are_fine() -> None:
+    registrations = {f"g_ann{number}": static(clicks=1) for number in range(6)}
+    owners = owned("g_ann0-0", "g_ann1-0", "g_ann2-0", "g_ann3-0")
+    assert verdict(registrations=registrations, sessions={}, owners=owners).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shares"),
+    [
+        ("range", "aaabb"),
+        ("roundrobin", "ababa"),
+        # Java's hashes: `[events,9]` is before `[events,10]`, and `events-10` before `events-9`.
+        ("roundrobin-1.0", "abaab"),
+    ],
+)
+def test_a_sound_group_of_each_strategy_is_recognised(strategy: str, shares: str) -> None:
+    threads = {"a": (b"g_ann-0", ANN), "b": (b"g_bob-0", BOB)}
+    found = verdict(
+        registrations={"g_ann": static(events=1), "g_bob": static(events=1)},
+        known_topics=("events",),
+        topics={"events": b'{"partitions":{"7":[0],"8":[0],"9":[0],"10":[0],"11":[0]}}'},
+        owners={("events", str(7 + number)): threads[share] for number, share in enumerate(shares)},
+        offsets={},
+    )
+    assert (found.strategy, found.findings) == (strategy, ())
+
+
+def test_internal_topics_may_be_consumed_by_filter_or_left_out() -> None:
+    changes = {
+        "registrations": {"g_ann": filtered(".*")}, "sessions": {"g_ann": ANN},
+        "known_topics": ("__consumer_offsets", "clicks"),
+        "topics": {"clicks": TOPIC, "__consumer_offsets": b'{"partitions":{"0":[0]}}'},
+    }  # fmt: skip
+    clicks = owned(*["g_ann-0"] * 4)
+    assert verdict(owners=clicks, **changes).findings == ()
+    assert verdict(owners=clicks | owned("g_ann-0", topic="__consumer_offsets"), **changes).findings == ()
+
+
+def test_a_group_between_rebalances_may_be_told_apart_from_one_that_is_wrong() -> None:
+    assert verdict(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")).is_passing
+    assert not verdict().is_passing
+
+
+# ---- members
+
+
+def test_nobody_and_too_few() -> None:
+    empty = only(verdict(registrations={}, sessions={}, owners={}))
+    assert (empty.kind, empty.path, empty.sentence) == ("too-few-members", "/consumers/g/ids", "nobody is in the group")
+    assert verdict(registrations={}, sessions={}, owners={}, least_members=0).findings == ()
+    assert only(verdict(least_members=3)).sentence == "2 members, and 3 are asked for"
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", b"{}", b'{"clicks":1}', static(clicks=0)])
+def test_an_unreadable_registration_is_the_culprit_and_its_owner_nodes_are_not_blamed(data: bytes) -> None:
+    found = verdict(registrations={"g_ann": data, "g_bob": filtered("cl.*")})
+    assert [finding.kind for finding in found.findings] == ["unreadable-registration"]
+    assert found.findings[0].path == "/consumers/g/ids/g_ann"
+    assert not found.findings[0].passing
+
+
+def test_beside_an_unreadable_registration_nobody_is_to_be_woken() -> None:
+    found = verdict(registrations={"g_ann": b"", "g_bob": filtered("cl.*")}, owners={})
+    assert {finding.kind for finding in found.findings} == {"unreadable-registration", "unowned"}
+    assert {finding.remedy for finding in found.findings[1:]} == {"see to the registration of g_ann"}
+    assert found.wakeable == ()
+
+
+def test_a_registration_that_only_java_cannot_read_is_a_fault_where_somebody_lacks_something() -> None:
+    bare = b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":1400000000000}'
+    registrations = {"g_ann": bare, "g_bob": filtered("cl.*")}
+    well = only(verdict(registrations=registrations))
+    assert (well.kind, well.fault) == ("java-unreadable-registration", False)
+    ill = verdict(registrations=registrations, owners=owned("g_ann-0", "g_ann-0"))
+    assert (ill.findings[0].kind, ill.findings[0].fault) == ("java-unreadable-registration", True)
+
+
+def test_a_filter_that_cannot_be_applied_leaves_open_who_should_own_what() -> None:
+    registrations = {"g_ann": static(clicks=1), "g_bob": filtered("[a-z&&[^b]].*")}
+    assert only(verdict(registrations=registrations)).kind == "unreadable-filter"
+    missing = verdict(registrations=registrations, owners=owned("g_ann-0", "", "g_bob-7", "g_bob-0"))
+    assert [finding.kind for finding in missing.findings] == ["unreadable-filter", "unowned"]
+
+
+def test_a_persistent_registration_is_a_fault() -> None:
+    assert only(verdict(sessions={"g_ann": 0, "g_bob": BOB})).kind == "persistent-registration"
+
+
+def test_what_a_member_waits_for_is_worth_knowing_and_no_fault() -> None:
+    registrations = {
+        "g_ann": static(clicks=1, later=1), "g_bob": filtered("cl.*"), "g_cat": filtered(r"clicks\\\\.eu"),
+    }  # fmt: skip
+    topics = {"clicks": TOPIC, "later": None}
+    found = verdict(registrations=registrations, topics=topics)
+    assert [(finding.kind, finding.fault) for finding in found.findings] == [
+        ("missing-topic", False), ("idle-filter", False),
+    ]  # fmt: skip
+    assert found.to_dict()["fine"] is True
+
+
+# ---- partitions and owners
+
+
+def test_an_unowned_partition_names_whose_it_is() -> None:
+    finding = only(verdict(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")))
+    assert (finding.kind, finding.path, finding.passing) == ("unowned", "/consumers/g/owners/clicks/2", True)
+    assert finding.sentence == "clicks-2 is owned by nobody, and range deals it to g_bob-0"
+
+
+def test_a_member_that_gave_up_is_named_and_can_be_woken() -> None:
+    found = verdict(owners=owned("g_ann-0", "g_ann-0"))
+    assert [finding.kind for finding in found.findings] == ["unowned", "unowned"]
+    assert found.findings[0].sentence.endswith("(g_bob is registered and owns nothing)")
+    assert found.findings[0].remedy == (
+        "zkconsumer verify g --nudge; if that does not help, see the log of g_bob, and restart"
+    )
+    assert found.wakeable == ("g_bob",)
+
+
+@pytest.mark.parametrize("session", [0, 0x77])
+def test_what_is_in_the_way_comes_first(session: int) -> None:
+    owners = owned("g_ann-0", "g_ann-0") | {("clicks", "2"): (b"g_dead-0", session)}
+    found = verdict(owners=owners)
+    foreign, unowned = found.findings
+    assert foreign.kind == ("unregistered-owner" if session else "persistent-owner")
+    assert foreign.passing is (session != 0)
+    assert "zkconsumer release g clicks 2" in foreign.remedy
+    assert unowned.remedy == (
+        "see to what is in the way, /consumers/g/owners/clicks/2; then zkconsumer verify g --nudge"
+    )
+    assert found.wakeable == ()
+
+
+def test_an_offset_that_is_none_keeps_a_java_member_from_everything() -> None:
+    found = verdict(owners=owned("g_ann-0", "g_ann-0"), offsets={("clicks", "3"): b"abc"})
+    assert found.findings[0].remedy.startswith("see to what is in the way, /consumers/g/offsets/clicks/3; then ")
+    assert found.wakeable == ()
+
+
+def test_a_thread_beyond_the_streams_of_its_member_is_not_registered() -> None:
+    finding = only(verdict(owners=owned("g_ann-0", "g_ann-1", "g_bob-0", "g_bob-0")))
+    assert finding.kind == "unregistered-owner"
+    assert finding.sentence == (
+        "clicks-1 is owned by 'g_ann-1' (by session 0x1a), which is no thread of a registered member"
+    )
+
+
+def test_an_owner_that_its_strategy_does_not_name_is_wrong_and_can_be_woken() -> None:
+    found = verdict(owners=owned("g_ann-0", "g_ann-0", "g_ann-0", "g_bob-0"))
+    finding = only(found)
+    assert (finding.kind, finding.passing) == ("wrong-owner", True)
+    assert finding.sentence == "clicks-2 is owned by g_ann-0, and range deals it to g_bob-0"
+    assert found.wakeable == ("g_bob",)
+
+
+def test_a_strategy_that_is_asked_for_is_the_one_that_counts() -> None:
+    dealt_around = owned("g_ann-0", "g_bob-0", "g_ann-0", "g_bob-0")
+    assert verdict(owners=dealt_around).faults == []
+    assert {finding.kind for finding in verdict(("range",), owners=dealt_around).findings} == {"wrong-owner"}
+    assert verdict((), owners=dealt_around).findings == ()
+
+
+def test_without_a_strategy_a_member_that_owns_nothing_of_its_topics_can_be_woken() -> None:
+    found = verdict((), owners=owned("g_ann-0", "g_ann-0"))
+    assert [finding.kind for finding in found.findings] == ["unowned", "unowned"]
+    assert found.wakeable == ("g_ann", "g_bob")
+
+
+def test_members_of_different_strategies_are_named() -> None:
+    # Ann deals by range, and wants 0 to 3; Bob deals around, and wants 1, 3, 5, 7: one was faster at 1, the other at 3.
+    eight = b'{"version":1,"partitions":{%s}}' % b",".join(b'"%d":[0]' % number for number in range(8))
+    owners = owned("g_ann-0", "g_ann-0", "g_ann-0", "g_bob-0", "", "g_bob-0", "", "g_bob-0")
+    found = verdict(topics={"clicks": eight}, owners=owners)
+    [finding] = [finding for finding in found.findings if finding.kind == "strategies-differ"]
+    assert finding.sentence == (
+        "members deal by different strategies: g_ann by range; g_bob by roundrobin or roundrobin-1.0"
+    )
+    assert found.wakeable == ()
+
+
+def test_members_that_may_agree_are_not_said_to_differ() -> None:
+    found = verdict(owners=owned("g_bob-0", "g_ann-0"))  # a rebalance under way
+    assert {finding.kind for finding in found.findings} == {"wrong-owner", "unowned"}
+
+
+def test_an_owner_node_of_another_session_than_the_registration_is_named() -> None:
+    owners = SOUND.owners | {("clicks", "0"): (b"g_ann-0", 0x77)}
+    finding = only(verdict(owners=owners))
+    assert (finding.kind, finding.passing) == ("other-session", True)
+    assert "session 0x77" in finding.sentence
+    assert "0x1a" in finding.sentence
+
+
+def test_a_persistent_owner_node_under_a_registered_name_asks_for_the_member_to_be_stopped_first() -> None:
+    owners = SOUND.owners | {("clicks", "0"): (b"g_ann-0", 0)}
+    finding = only(verdict(owners=owners))
+    assert (finding.kind, finding.passing) == ("persistent-owner", False)
+    assert finding.remedy == "stop g_ann, then zkconsumer release g clicks 0"
+
+
+def test_owner_nodes_of_what_is_not_there() -> None:
+    extra = {("clicks", "9"): (b"g_ann-0", ANN), ("old", "0"): (b"g_dead-0", 0), ("clicks", "0-3"): (b"x", BOB)}
+    found = verdict(owners=SOUND.owners | extra)
+    assert [(finding.kind, finding.path.rpartition("owners/")[2]) for finding in found.findings] == [
+        ("foreign-scheme", "clicks/0-3"), ("no-such-partition", "clicks/9"), ("no-such-partition", "old/0"),
+    ]  # fmt: skip
+    assert [finding.remedy for finding in found.findings[1:]] == ["restart g_ann", "zkconsumer release g old 0"]
+
+
+@pytest.mark.parametrize("name", ["00", "+1", "1 ", "²", "9" * 30, ""])
+def test_odd_names_are_no_partitions(name: str) -> None:
+    found = verdict(owners=SOUND.owners | {("clicks", name or " "): (b"g_ann-0", ANN)})
+    assert only(found).kind == "foreign-scheme"
+
+
+def test_a_topic_that_cannot_be_read_is_named() -> None:
+    found = verdict(topics={"clicks": b"?"})
+    assert [finding.kind for finding in found.findings] == ["unreadable-topic"]
+    assert found.findings[0].path == "/brokers/topics/clicks"
+
+
+# ---- offsets
+
+
+def offsets(logs: dict[tuple[str, str], LogRange] | None = None, **stored: bytes | None) -> list[Finding]:
+    names = {tuple(name.rsplit("_", 1)): data for name, data in stored.items()}
+    nodes = dataclasses.replace(SOUND, offsets=names)
+    return list(offset_findings(nodes, {("clicks", "0"): (3, 9)} if logs is None else logs))
+
+
+@pytest.mark.parametrize("data", [b"3", b"5", b"9"])
+def test_offsets_inside_the_log_are_fine(data: bytes) -> None:
+    assert offsets(clicks_0=data) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"10", "offset-beyond-log"),
+        (b"2", "offset-before-log"),
+        *((data, "unreadable-offset") for data in (b"-1", b"", b"12\n", None, b"9" * 20)),
+    ],
+)
+def test_offsets_that_nobody_can_go_on_from(data: bytes | None, kind: str) -> None:
+    [finding] = offsets(clicks_0=data)
+    assert (finding.kind, finding.path, finding.fault) == (kind, "/consumers/g/offsets/clicks/0", True)
+    assert "zkconsumer offsets set g --topic clicks --partition 0 --to earliest --force" in finding.remedy
+
+
+def test_a_log_that_is_not_known_is_named_and_one_that_was_not_asked_about_is_not() -> None:
+    [finding] = offsets({("clicks", "0"): "no broker leads it"}, clicks_0=b"5")
+    assert (finding.kind, finding.passing) == ("unknown-log", True)
+    assert offsets({}, clicks_0=b"5") == []
+
+
+def test_offsets_of_what_is_not_there_are_no_fault() -> None:
+    found = offsets(clicks_9=b"5", old_0=b"5")
+    assert [(finding.kind, finding.fault) for finding in found] == [("stale-offset", False)] * 2

@@ -1,0 +1,83 @@
+"""What the servers say about a session when they are asked by four-letter words: whose it is, and whether it lives.
+
+`cons` names the clients of one server, `dump` at the leader (or the only server) all sessions. From ZooKeeper 3.5 on
+both have to be allowed (`4lw.commands.whitelist`); what is not answered is not known. Every question has a deadline.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Sequence
+
+__all__ = ["client_of", "clients_in", "leader_knows", "sessions_in"]
+
+_TIMEOUT_S = 3.0
+_MOST_BYTES = 16 * 1024 * 1024
+_CLIENT = re.compile(r"^ */?(\S+?)\[\d+\]\(.*\bsid=0x([0-9a-f]+)", re.MULTILINE)
+_SESSION = re.compile(r"^\s*0x([0-9a-f]+)\b", re.MULTILINE)
+_LEADS = re.compile(r"^Mode: (leader|standalone)$", re.MULTILINE)
+
+Server = tuple[str, int]
+
+
+def client_of(servers: Sequence[Server], session: int) -> str | None:
+    """The address of the client that has a session, `None` when no server names it."""
+    for server in servers:
+        address = clients_in(_ask(server, b"cons")).get(session % 2**64)
+        if address is not None:
+            return address
+    return None
+
+
+def leader_knows(servers: Sequence[Server], session: int, witness: int) -> bool | None:
+    """Whether the session lives, `None` when that cannot be told.
+
+    Args:
+        witness: a session that lives and is younger: a server that does not know it is the leader no longer.
+    """
+    for server in servers:
+        if not _LEADS.search(_ask(server, b"srvr")):
+            continue
+        known = sessions_in(_ask(server, b"dump"))
+        if witness % 2**64 in known:
+            return session % 2**64 in known
+    return None
+
+
+def clients_in(text: str) -> dict[int, str]:
+    """Session -> address, in an answer to `cons`.
+
+    >>> clients_in(" /10.0.0.7:41234[1](queued=0,recved=5,sent=5,sid=0x1f,lop=PING)")
+    {31: '10.0.0.7:41234'}
+    """
+    return {int(session, 16): address for address, session in _CLIENT.findall(text)}
+
+
+def sessions_in(text: str) -> set[int]:
+    """The sessions that a leader keeps time of, in its answer to `dump`; none where it does not list them.
+
+    Behind that list stand the owners of ephemeral nodes, which is another matter: a node may outlive its session by a
+    fault of the server.
+    """
+    head, separator, _ = text.partition("ephemeral nodes dump:")
+    return {int(session, 16) for session in _SESSION.findall(head)} if separator else set()
+
+
+def _ask(server: Server, word: bytes) -> str:
+    """The answer, empty for none."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    answer = bytearray()
+    try:
+        with socket.create_connection(server, _TIMEOUT_S) as connection:
+            connection.sendall(word)
+            while len(answer) < _MOST_BYTES:
+                connection.settimeout(max(0.001, deadline - time.monotonic()))
+                chunk = connection.recv(65536)
+                if not chunk:
+                    return answer.decode("utf-8", "replace")
+                answer += chunk
+    except OSError:
+        pass
+    return ""  # half an answer could lack the session that is looked for
