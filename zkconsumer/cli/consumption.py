@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -65,6 +66,7 @@ class Consumption:
         output: LineOutput,
         output_fd: int,
     ) -> None:
+        self._config = config
         self._offsets = PrintedOffsets(output, commit_interval_s)
         self._connector = ConsumerConnector(config, self._offsets)
         self._subscribe = subscribe
@@ -111,7 +113,8 @@ class Consumption:
 
     def _print(self, stream: KafkaStream) -> None:
         put = self._output.put
-        taken = -1
+        timeout_s = self._config.consumer_timeout_ms / 1000
+        begun_s = time.monotonic()
         while True:
             try:
                 for message in stream:
@@ -120,10 +123,9 @@ class Consumption:
                 return
             except ConsumerTimeout:
                 # The other streams may have had messages: only when none came to any of them it is over.
-                if taken == self._output.taken:
+                if time.monotonic() - max(begun_s, self._output.last_taken_s) >= timeout_s:
                     self._timed_out = True
                     return
-                taken = self._output.taken
             except (MessageError, DecoderFailed, PartitionStopped) as error:
                 self._unreadable += 1
                 click.echo(f"zkconsumer: {error}", err=True)

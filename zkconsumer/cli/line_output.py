@@ -35,6 +35,7 @@ class LineOutput:
     Attributes:
         count: messages printed.
         taken: messages taken, printed or waiting.
+        last_taken_s: when the last one was taken (`time.monotonic()`); 0 before the first.
         reader_gone: nobody reads the lines any more.
         failure: why lines cannot be written, e.g. a full disk.
 
@@ -50,6 +51,7 @@ class LineOutput:
     ) -> None:
         self.count = 0
         self.taken = 0
+        self.last_taken_s = 0.0
         self.reader_gone = False
         self.failure: OSError | None = None
         self._fd = fd
@@ -81,7 +83,7 @@ class LineOutput:
             self.taken += 1
             self._pending[TopicPartition(message.topic, message.partition)] = message.next_offset
             self._closed = self.taken == self._max_messages
-            now = time.monotonic()
+            now = self.last_taken_s = time.monotonic()
             if self._is_due(now):
                 self._flush(now)
             elif len(self._lines) == 1:
