@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
@@ -28,10 +29,10 @@ def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[byte
 class Running:
     """A command that is ended by the test, and by the end of the block at the latest.
 
-    Its stdout goes to a file, or to a pipe that nobody reads (`pipe`).
+    Its stdout goes to a file, or to a pipe that nobody reads (`pipe`); its temporary files go to `scratch`.
     """
 
-    def __init__(self, *arguments: str, pipe: bool = False) -> None:
+    def __init__(self, *arguments: str, pipe: bool = False, scratch: Path | None = None) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the block
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
@@ -39,6 +40,7 @@ class Running:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if pipe else self._output,
             stderr=self._errors,
+            env=None if scratch is None else {**os.environ, "TMPDIR": str(scratch)},
             start_new_session=True,
         )
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
 import socket
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cli.command_line import Running, run
+from tests.cli.command_line import TIMEOUT_S, Running, command, run
 from zkconsumer.cli.program import program
 from zkconsumer.testing import maven
 from zkconsumer.testing.java import find_java
@@ -86,19 +88,23 @@ def invoke(*arguments: str) -> Result:
     [(EMBEDDED, "1 embedded broker, protocol of Kafka 0.8.2.2"), (REAL, "1 real broker of Kafka 0.8.2.2")],
     ids=["embedded", "real"],
 )
-def test_a_cluster_comes_up_and_leaves_no_process(kind: tuple[str, ...], words: str, number: int) -> None:
+def test_a_cluster_comes_up_and_leaves_no_process_and_no_file(
+    kind: tuple[str, ...], words: str, number: int, tmp_path: Path
+) -> None:
     find_java()
     maven.jars("0.8.2.2")
-    with Running("cluster", "up", *kind, "--topic", "clicks:3") as command:
+    with Running("cluster", "up", *kind, "--topic", "clicks:3", scratch=tmp_path) as command:
         up = Up(command)
         assert up.said("cluster") == words
         assert up.said("topic") == "clicks: 3 partitions"
         shown = re.search(r"seq 1000 \| zkconsumer (produce .*)", up.text)
         assert shown is not None
-        assert run(*shown[1].split(), stdin=b"1\n2\n").stderr == b"Produced 2 messages\n"
+        assert run(*shown[1].split(), "--codec", "snappy", stdin=b"1\n2\n").stderr == b"Produced 2 messages\n"
+        assert list(tmp_path.iterdir())
         status = command.end(number)
         assert status == (-number if number == signal.SIGKILL else 0)
         up.wait_closed()
+        wait_until(lambda: not list(tmp_path.iterdir()), 20, "no file left", state=lambda: list(tmp_path.rglob("*")))
 
 
 @real
@@ -166,6 +172,20 @@ def test_a_port_that_is_taken_is_one_sentence(kind: tuple[str, ...], option: str
         f"zkconsumer: the cluster cannot be started: port {port} of 127.0.0.1, wanted for {user}, is taken; "
         "choose another one"
     ]
+
+
+@real
+def test_more_partitions_than_files_may_be_open_at_first() -> None:
+    find_java()
+    arguments = command(["cluster", "up", "--topic", "clicks:150"])
+    limited = ["sh", "-c", 'ulimit -S -n 128; exec "$@"', "sh", *arguments]
+    with subprocess.Popen(limited, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        shown = list(itertools.takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
+        assert "topic      clicks: 150 partitions\n" in shown, process.stderr.read()
+        process.terminate()
+        assert process.wait(TIMEOUT_S) == 0
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import select
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from rebalance.errors import InvalidName
 from rebalance.subscription import check_topic
 from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.scratch import scratch_folder
 from zkconsumer.cli.signals import Interrupted, LeaveSignals
 from zkconsumer.cli.tables import count_of, print_table
 
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["cluster"]
 
 _LOOK_S = 1.0
+_MAX_PARTITIONS = 2_000
+"""Of one topic: these take ZooKeeper some ten seconds, five times as many minutes."""
+
+_MAX_FILE_NAME = 255
 
 _UP_EPILOG = """\
 \b
@@ -65,7 +72,20 @@ class _TopicType(click.ParamType[TopicWanted]):
         found = re.fullmatch(r"([^:]+)(?::([1-9][0-9]{0,4}))?(?::([1-9][0-9]?))?", str(value))
         if found is None:
             self.fail(f"{value!r} is not name, name:partitions or name:partitions:replication", param, ctx)
-        return TopicWanted(check_topic(found[1]), int(found[2] or 1), int(found[3] or 1))
+        wanted = TopicWanted(found[1], int(found[2] or 1), int(found[3] or 1))
+        try:
+            check_topic(wanted.name)
+        except InvalidName as error:
+            self.fail(str(error), param, ctx)
+        if wanted.partitions > _MAX_PARTITIONS:
+            self.fail(f"{wanted.name}: {wanted.partitions} partitions, at most {_MAX_PARTITIONS} can be", param, ctx)
+        folder = f"{wanted.name}-{wanted.partitions - 1}"
+        if len(folder) > _MAX_FILE_NAME:
+            self.fail(
+                f"topic name of {len(wanted.name)} characters: with a partition's number behind it, it is the name of "
+                f"a folder, which takes {_MAX_FILE_NAME} at most", param, ctx,
+            )  # fmt: skip
+        return wanted
 
 
 class ClusterWanted(NamedTuple):
@@ -150,7 +170,7 @@ def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
         raise click.BadParameter("the data of real brokers cannot be kept; leave --kafka out", param_hint="--data")
     with LeaveSignals() as signals:
         try:
-            with _running(wanted, topics) as running:
+            with scratch_folder("zkconsumer-cluster-"), _running(wanted, topics) as running:
                 _tell(wanted, running, topics)
                 signals.wait_quietly()
                 _wait(running, signals)
@@ -174,6 +194,7 @@ def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[C
         raise CliError(str(error)) from error
     except OSError as error:
         raise CliError(f"no folder can be made for the cluster: {error.strerror}") from error
+    _allow_many_files()
     try:
         click.echo(f"starting ZooKeeper and {wanted.words} ...", err=True)
         try:
@@ -186,6 +207,13 @@ def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[C
         yield made
     finally:
         made.close()
+
+
+def _allow_many_files() -> None:
+    """Let this process open as many files as it may: an embedded broker keeps one open for each partition."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a platform with a lower limit of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _create(running: Cluster, topics: Sequence[TopicWanted]) -> None:

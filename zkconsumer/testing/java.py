@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -54,9 +55,10 @@ class Java:
         heap_mb: int = 256,
         flags: Sequence[str] = (),
     ) -> list[str]:
-        """Command line that runs the class `main`; heap limit in MiB."""
+        """Command line that runs the class `main`; heap limit in MiB. Temporary files go where those of Python go."""
         path = os.pathsep.join(map(str, classpath))
-        return [str(self.program), f"-Xmx{heap_mb}m", *JVM_FLAGS, *flags, "-cp", path, main, *arguments]
+        temporary = f"-Djava.io.tmpdir={tempfile.gettempdir()}"  # snappy unpacks its library there
+        return [str(self.program), f"-Xmx{heap_mb}m", *JVM_FLAGS, temporary, *flags, "-cp", path, main, *arguments]
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:

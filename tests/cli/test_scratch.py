@@ -1,0 +1,75 @@
+"""The temporary folder of a command is gone with the command, by whatever means that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.scratch import scratch_folder
+from zkconsumer.testing.waiting import wait_until
+
+PROGRAM = """
+import sys, tempfile
+from pathlib import Path
+from zkconsumer.cli.scratch import scratch_folder
+
+with scratch_folder("test-"):
+    Path(tempfile.mkdtemp(), "file").write_text("something")
+    print("made", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
+
+
+def test_temporary_files_of_the_block_lie_in_it_and_go_with_it(temporary: Path) -> None:
+    with scratch_folder("test-") as folder:
+        assert folder.parent == temporary
+        assert Path(tempfile.mkdtemp()).parent == folder
+    assert list(temporary.iterdir()) == []
+    assert tempfile.gettempdir() == str(temporary)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_process_that_is_ended_by_a_signal_leaves_no_folder(temporary: Path, number: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"made\n"
+        assert len(list(temporary.glob("test-*/*/file"))) == 1
+        process.send_signal(number)
+        assert process.wait(30) != 0
+    wait_until(lambda: not list(temporary.iterdir()), 20, "the folder to be removed")
+
+
+def test_a_signal_to_the_whole_group_of_processes_does_not_reach_who_removes_it(temporary: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"made\n"
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+    wait_until(lambda: not list(temporary.iterdir()), 20, "the folder to be removed")
+
+
+def test_where_no_folder_can_be_made_the_remedy_is_said(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (temporary / "file").write_text("no folder")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "file"))
+    with pytest.raises(CliError, match="no temporary folder can be made: Not a directory; TMPDIR says where"):
+        scratch_folder("test-").__enter__()

@@ -1,0 +1,64 @@
+"""One temporary folder for all that a command and its servers write, gone with the command by whatever means it ends.
+
+A killed process cannot clean up, so another one does, which stands in a session of its own: neither Ctrl-C nor a closed
+terminal reaches it.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from zkconsumer.cli.failures import CliError
+
+__all__ = ["scratch_folder"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SWEEPER = Path(__file__).with_name("sweeper.py")
+_SWEEPING_S = 15.0
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """A new folder, in which this process makes all its temporary files during the block.
+
+    Raises:
+        CliError: it cannot be made.
+
+    Threads: the main one.
+    """
+    try:
+        folder, sweeper = _make(prefix)
+    except OSError as error:
+        raise CliError(f"no temporary folder can be made: {error.strerror}", "TMPDIR says where") from error
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        yield folder
+    finally:
+        tempfile.tempdir = before
+        assert sweeper.stdin is not None
+        sweeper.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            sweeper.wait(_SWEEPING_S)
+
+
+def _make(prefix: str) -> tuple[Path, subprocess.Popen[bytes]]:
+    """The folder, and the process that removes it; a signal comes before both or after both."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=prefix))
+        try:
+            return folder, subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SWEEPER), str(folder)],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        except OSError:
+            folder.rmdir()
+            raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
