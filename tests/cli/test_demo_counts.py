@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zkconsumer.cli.demo.tally import Tally
 from zkconsumer.cli.demo.verdict import judge
 from zkconsumer.testing.history import Event
@@ -86,3 +88,20 @@ def test_a_delivery_may_be_known_before_its_acknowledgement() -> None:
     assert tally.lag(0) == 0
     tally.take(acked(0))
     assert (tally.produced, tally.delivered, tally.lag(0)) == (1, 1, 0)
+
+
+def test_the_verdict_says_each_finding_once_and_when_it_was() -> None:
+    verdict = judge([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 2)], 1.0)
+    doubled = replace(verdict, findings=(*verdict.findings, *verdict.findings))
+    sentences = doubled.sentences(S // 2)
+    assert len(sentences) == len(verdict.findings) == 2
+    assert any("0.510" in sentence for sentence in sentences), sentences
+    assert doubled.failed
+
+
+def test_a_loss_or_an_unexplained_repeat_fails_without_any_finding() -> None:
+    verdict = judge([*acked(0), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0)], 1.0)
+    assert not verdict.failed
+    assert replace(verdict, lost=1).failed
+    assert replace(verdict, repeated=1).failed
+    assert not replace(verdict, repeated=1, explained=1).failed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.cli.command_line import TIMEOUT_S, command
 from zkconsumer.cli import consume as consume_module
 from zkconsumer.cli.program import program
 from zkconsumer.testing.processes import free_port
@@ -22,9 +25,9 @@ def invoke(*arguments: str) -> Result:
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, (*path, name))
+    for name, found in group.commands.items():
+        if isinstance(found, click.Group):
+            yield from commands(found, (*path, name))
         else:
             yield (*path, name)
 
@@ -58,6 +61,10 @@ def test_the_version_is_told() -> None:
         (["describe", "--zookeeper", "zk:2181"], "Missing argument 'GROUP'"),
         (["cluster", "up", "--topic", "t:x"], "is not name, name:partitions or name:partitions:replication"),
         (["cluster", "up", "--topic", "t:1:3"], "3 replicas need as many brokers, there are 1"),
+        (["cluster", "up", "--topic", "t:2001"], "t: 2001 partitions, at most 2000 can be"),
+        (["cluster", "up", "--topic", "a/b"], "topic 'a/b': is not made of [a-zA-Z0-9._-]"),
+        (["cluster", "up", "--topic", "t" * 256], "256 characters, not 1 to 255"),
+        (["cluster", "up", "--topic", "t" * 254 + ":9"], "topic name of 254 characters: with a partition's number"),
     ],
 )
 def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:
@@ -138,3 +145,39 @@ def test_a_fault_of_the_program_says_so_and_shows_its_place_only_when_asked(monk
     assert plain.stderr.startswith("zkconsumer: this is a fault of the program: RuntimeError: broken inside; ")
     assert "Traceback" not in plain.stderr
     assert "Traceback" in invoke("--debug", "consume").stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["consume", "--help"], ["--version"], ["completion", "bash"], ["cluster", "versions"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_standard_output_that_is_full_is_one_sentence(arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(command(arguments), stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == b"zkconsumer: standard output: No space left on device\n"
+
+
+def test_a_standard_output_that_nobody_reads_is_no_fault() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    ended = subprocess.run(
+        command(["cluster", "versions"]), stdout=theirs, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False
+    )
+    os.close(theirs)
+    assert ended.stderr == b""
+
+
+@pytest.mark.parametrize("arguments", [["demo"], ["cluster", "up"], ["consume", "--topic", "t"], ["completion", "zsh"]])
+def test_a_standard_output_that_is_closed_is_one_sentence(arguments: list[str]) -> None:
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command(arguments)]
+    ended = subprocess.run(closed, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == b"zkconsumer: standard output is closed; `>/dev/null` throws away what is printed\n"
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full", "2>&- >&- <&-"])
+def test_without_a_standard_error_the_status_still_tells(closed: str) -> None:
+    arguments = command(["cluster", "up", "--kafka", "0.8.9"])
+    ended = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *arguments], timeout=TIMEOUT_S, check=False)
+    assert ended.returncode == 1

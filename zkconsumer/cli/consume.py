@@ -124,8 +124,6 @@ def consume(**options: Any) -> None:
 
 
 def _run(wanted: Wanted, max_messages: int | None, signals: LeaveSignals) -> Outcome:
-    if sys.stdout is None:
-        raise CliError("standard output is closed")
     fd = sys.stdout.fileno()
     output = LineOutput(fd, line_formatter(wanted.shape), max_messages, signals.wake)
     interval_s = wanted.config.auto_commit_interval_ms / 1000 if wanted.auto_commit else None

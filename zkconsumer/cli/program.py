@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -18,11 +19,12 @@ from zkconsumer.cli.completion import completion
 from zkconsumer.cli.consume import consume
 from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
-from zkconsumer.cli.failures import sentence_of
+from zkconsumer.cli.failures import CliError, sentence_of
 from zkconsumer.cli.groups import groups
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.release import release
+from zkconsumer.cli.standard_streams import prepare_streams
 from zkconsumer.cli.topics import topics
 from zkconsumer.cli.verify import verify
 
@@ -46,8 +48,13 @@ class _Program(click.Group):
         except Exception as error:  # noqa: BLE001 - the end of the program: a sentence and a status
             if debug:
                 traceback.print_exc()
-            click.echo(f"zkconsumer: {sentence_of(error) or _fault(error)}", err=True)
+            _say(sentence_of(error) or _fault(error))
             ctx.exit(1)
+
+
+def _say(sentence: str) -> None:
+    with suppress(OSError):  # stderr cannot be written; the status still tells
+        click.echo(f"zkconsumer: {sentence}", err=True)
 
 
 def _fault(error: Exception) -> str:
@@ -68,6 +75,8 @@ def program(debug: bool) -> None:
       zkconsumer demo
     """
     _set_up_logging(debug)
+    if sys.stdout is None and click.get_current_context().invoked_subcommand != produce.name:
+        raise CliError("standard output is closed", "`>/dev/null` throws away what is printed")
 
 
 program.add_command(consume)
@@ -124,4 +133,9 @@ class _Short(logging.Formatter):
 
 def main() -> None:
     """Run the command line and exit."""
-    program(prog_name="zkconsumer")
+    prepare_streams()
+    try:
+        program(prog_name="zkconsumer")
+    except OSError as error:  # of the help, which no command has printed
+        _say(sentence_of(error) or _fault(error))
+        sys.exit(1)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zkconsumer.cli.demo.output import say, warn
 from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.scratch import scratch_folder
 from zkconsumer.cli.signals import Interrupted, LeaveSignals
 
 if TYPE_CHECKING:
@@ -62,12 +64,16 @@ def demo(
     display = _display(plain, capture)
     with LeaveSignals():
         try:
-            verdict, problem = _run(rate, kafka, inject, steady_s, display)
+            with scratch_folder("zkconsumer-demo-"):
+                telling, verdict, problem = _run(rate, kafka, inject, steady_s, display)
         except Interrupted:
-            click.echo("interrupted; everything is stopped", err=True)
+            warn("interrupted; everything is stopped")
             raise click.exceptions.Exit(130) from None
-    _tell(verdict, problem)
-    if problem or verdict.findings:
+    try:
+        display.finish(telling.scene)
+    finally:
+        _tell(verdict, problem, telling.start_ns)
+    if problem or verdict.failed:
         raise click.exceptions.Exit(1)
 
 
@@ -84,8 +90,8 @@ def _display(plain: bool, capture: Path | None) -> Display:
 
 def _run(
     rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, display: Display
-) -> tuple[Verdict, str]:
-    """The verdict, and what kept it from going on to its end; empty: nothing.
+) -> tuple[Telling, Verdict, str]:
+    """All that was told, the verdict, and what kept it from going on to its end; empty: nothing.
 
     Raises:
         CliError: the cluster cannot be started.
@@ -104,8 +110,7 @@ def _run(
         except StageError as error:
             problem = str(error)
         verdict = judge(stage.history(), AUTO_COMMIT_S)
-    display.finish(telling.scene)
-    return verdict, problem
+    return telling, verdict, problem
 
 
 @contextmanager
@@ -127,22 +132,26 @@ def _cluster(kafka: str | None, telling: Telling) -> Iterator[KafkaCluster | Emb
         except KitError as error:
             raise CliError(f"the cluster cannot be started: {error}") from error
         telling.see(cluster=f"ZooKeeper {made.zookeeper_connect}, {_BROKERS} brokers")
-        telling.say(f"up: ZooKeeper {made.zookeeper_connect}, brokers {made.broker_list}")
+        ports = ", ".join(str(broker.port) for broker in made.brokers.values())
+        telling.say(f"up: ZooKeeper {made.zookeeper_connect}, brokers on the ports {ports}")
         yield made
     finally:
         made.close()
 
 
-def _tell(verdict: Verdict, problem: str) -> None:
+def _tell(verdict: Verdict, problem: str, start_ns: int) -> None:
     if problem:
-        click.echo(f"zkconsumer: it did not go on to its end: {problem}", err=True)
-    for finding in verdict.findings[:_SHOWN_FINDINGS]:
-        click.echo(f"zkconsumer: {finding}", err=True)
-    if len(verdict.findings) > _SHOWN_FINDINGS:
-        click.echo(f"zkconsumer: and {len(verdict.findings) - _SHOWN_FINDINGS} more like these", err=True)
-    click.echo(f"{verdict.produced:,} messages were written and acknowledged, {verdict.delivered:,} of them delivered.")
+        warn(f"zkconsumer: it did not go on to its end: {problem}")
+        if verdict.lost:
+            warn("zkconsumer: what nobody had got by then counts as lost")
+    words = verdict.sentences(start_ns)
+    for sentence in words[:_SHOWN_FINDINGS]:
+        warn(f"zkconsumer: {sentence}")
+    if len(words) > _SHOWN_FINDINGS:
+        warn(f"zkconsumer: and {len(words) - _SHOWN_FINDINGS} more like these")
+    say(f"{verdict.produced:,} messages were written and acknowledged, {verdict.delivered:,} of them delivered.")
     if verdict.repeated:
         beyond = verdict.repeated - verdict.explained
-        other = f"{beyond:,} more came again without that reason" if beyond else "nothing else came twice"
-        click.echo(f"{verdict.explained:,} came again, which the killed member had got and not committed; {other}.")
-    click.echo(verdict.last_line)
+        other = f"; {beyond:,} more came again without that reason" if beyond else ""
+        say(f"{verdict.explained:,} came again: their first owner was gone before it had committed them{other}.")
+    say(verdict.last_line)

@@ -7,9 +7,8 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-import click
-
 from zkconsumer.cli.demo import view
+from zkconsumer.cli.demo.output import say
 from zkconsumer.cli.demo.scene import Happening, Scene
 
 __all__ = ["Display", "LiveDisplay", "PlainLines", "display_for_stdout"]
@@ -91,11 +90,7 @@ def _counts(scene: Scene) -> str:
 
 
 def _print(happening: Happening) -> None:
-    try:
-        click.echo(f"{happening.at_s:5.1f} s  {happening.text}")
-    except BrokenPipeError:
-        # Nobody reads any more; it goes on to its end, which stops all processes in order.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    say(f"{happening.at_s:5.1f} s  {happening.text}")
 
 
 def display_for_stdout() -> Display:

@@ -76,7 +76,10 @@ class Story:
         self._stage.kill("cleo")
         self._settle(begun_s, "ann")
         again = self._stage.tally.repeated - before
-        self._say(f"{again} messages came again: cleo had not committed them yet")
+        if again:
+            self._say(f"{again} messages came again: cleo had not committed them yet")
+        else:
+            self._say("no message came again: cleo had committed all that she had got")
 
     def _end(self) -> None:
         stage = self._stage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.history_checks import Finding, Limits, check_history, count_allowed_repeats
@@ -20,7 +20,7 @@ class Verdict:
         delivered: how many of them were delivered.
         lost: how many were not.
         repeated: deliveries beyond the first, of whatever reason.
-        explained: those of them that the death of a member explains.
+        explained: those of them that the end of their first owner explains, which was killed, or lost the partition.
         findings: all that must not have happened.
     """
 
@@ -35,6 +35,19 @@ class Verdict:
     def last_line(self) -> str:
         """`produced=N delivered=N lost=N repeated=N`."""
         return f"produced={self.produced} delivered={self.delivered} lost={self.lost} repeated={self.repeated}"
+
+    @property
+    def failed(self) -> bool:
+        """Whether something happened that must not."""
+        return bool(self.findings) or self.lost > 0 or self.repeated > self.explained
+
+    def sentences(self, start_ns: int) -> list[str]:
+        """The findings, each once, and the events that prove it with their seconds since `start_ns`."""
+        told: dict[tuple[str, str], str] = {}
+        for finding in self.findings:
+            events = (replace(event, time_ns=event.time_ns - start_ns) for event in finding.events)
+            told.setdefault((finding.check, finding.sentence), str(replace(finding, events=tuple(events))))
+        return list(told.values())
 
 
 def judge(events: Iterable[Event], auto_commit_s: float) -> Verdict:
