@@ -1,6 +1,6 @@
 """A service: messages are handled in a thread, HTTP tells how it is, SIGTERM ends it in order and in time.
 
-    zkconsumer cluster up --topic clicks:4       # says where its ZooKeeper is
+    zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/graceful_service.py --zookeeper 127.0.0.1:2181 --group service --topic clicks --port 8080
     curl -i http://127.0.0.1:8080/
 

@@ -1,6 +1,6 @@
-"""Values decoded from JSON, and what becomes of a message that is none.
+"""Values decoded from JSON, and what becomes of a message that is none, or another than was expected.
 
-    zkconsumer cluster up --topic clicks:4       # says where its ZooKeeper is
+    zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/json_decoder.py --zookeeper 127.0.0.1:2181 --group report --topic clicks
     printf '{"user": "ann"}\nno JSON\n{"user": "bob"}\n' | zkconsumer produce --zookeeper 127.0.0.1:2181 --topic clicks
 
@@ -19,16 +19,24 @@ import sys
 from zkconsumer import ConsumerConfig, ConsumerConnector, DecoderFailed, KafkaStream
 
 
+def user(value: bytes) -> str:
+    """Return the user of a click; whatever is raised here, DecoderFailed carries it to the loop."""
+    click = json.loads(value)
+    if not isinstance(click, dict) or "user" not in click:
+        raise ValueError(f"no click with a user: {click!r:.100}")
+    return str(click["user"])
+
+
 def read(stream: KafkaStream) -> None:
     """Print the users of all clicks; tell of those that cannot be read."""
     while True:
         try:
             for message in stream:
-                print(message.partition, message.offset, message.value["user"], flush=True)
+                print(message.partition, message.offset, message.value, flush=True)
             return  # the connector was shut down
         except DecoderFailed as error:
             # Done when the loop asks for the next message: keep it now, or it is gone.
-            print(f"no JSON: {error.topic} {error.partition} {error.offset}: {error.__cause__}", file=sys.stderr)
+            print(f"passed over: {error.topic} {error.partition} {error.offset}: {error.__cause__}", file=sys.stderr)
 
 
 def main() -> None:
@@ -50,7 +58,7 @@ def main() -> None:
         on_message_error=options.on_message_error,
     )
     with ConsumerConnector(config) as connector:
-        [stream] = connector.create_message_streams({options.topic: 1}, value_decoder=json.loads)[options.topic]
+        [stream] = connector.create_message_streams({options.topic: 1}, value_decoder=user)[options.topic]
         read(stream)
 
 

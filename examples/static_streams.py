@@ -1,6 +1,6 @@
 """Two streams of one topic, each read by a thread of its own, and an end in order.
 
-    zkconsumer cluster up --topic clicks:4       # says where its ZooKeeper is
+    zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/static_streams.py --zookeeper 127.0.0.1:2181 --group billing --topic clicks
 
 The partitions are dealt to the threads of all processes of the group. At Ctrl-C or SIGTERM each thread finishes the

@@ -1,6 +1,6 @@
 """All topics that a filter lets through, also those that are created later.
 
-    zkconsumer cluster up --topic clicks:4       # says where its ZooKeeper is
+    zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/whitelist.py --zookeeper 127.0.0.1:2181 --group audit --topic 'clicks,logs-.*'
     seq 10 | zkconsumer produce --zookeeper 127.0.0.1:2181 --topic logs-new
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
 import signal
 import uuid
 from contextlib import ExitStack
 
 import pytest
 
-from tests.examples.example_process import Example, stored
+from tests.examples.example_process import FOLDER, Example, stored
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.load import load
 
@@ -58,7 +59,7 @@ def test_raise_gives_the_error_to_the_loop_and_goes_on_behind_the_message(
     ended: dict[str, Example], topic: str
 ) -> None:
     assert sorted(ended["raise"].lines()) == READABLE
-    assert ended["raise"].errors() == f"no JSON: {topic} 0 2: Expecting value: line 1 column 1 (char 0)\n"
+    assert ended["raise"].errors() == f"passed over: {topic} 0 2: Expecting value: line 1 column 1 (char 0)\n"
 
 
 def test_skip_logs_the_message_and_goes_on_behind_it(ended: dict[str, Example], topic: str) -> None:
@@ -75,3 +76,11 @@ def test_stop_keeps_the_partition_in_front_of_the_message_and_goes_on_with_the_o
     assert ended["stop"].errors().startswith(
         f"partition stopped, on.message.error=stop: {topic}/0 at 2: the decoder failed"
     )
+
+
+@pytest.mark.parametrize("value", [b"42", b'"ann"', b"null", b"[]", b'{"page": 1}'])
+def test_json_that_is_no_click_is_refused_by_the_decoder(value: bytes) -> None:
+    user = runpy.run_path(str(FOLDER / NAME))["user"]
+    assert user(b'{"user": "ann"}') == "ann"
+    with pytest.raises(ValueError, match="no click with a user: "):
+        user(value)
