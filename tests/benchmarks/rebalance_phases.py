@@ -12,7 +12,7 @@ IDLE_S = 60.0
 AUDIT_EVERY_S = 30.0
 AUDIT_READS = 4
 """Reads of an audit besides the owner nodes of the member's own partitions."""
-PROOFS_A_SESSION = 6
+PROOFS_A_SESSION = 4
 """How often a member asks about its registration within one session time-out."""
 
 
