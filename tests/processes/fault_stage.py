@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from fault_players import CASTS, COMMIT_S, KINDS, JavaPlayer, Player
 from fault_verdict import Write, blame
-from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from rebalance.snapshot import Strategy
 from zkconsumer.testing.errors import WaitTimeout
 from zkconsumer.testing.group_checks import rightful_owners
-from zkconsumer.testing.group_watch import GroupWatch, owners
+from zkconsumer.testing.group_watch import GroupWatch, Owner, owners
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import Limits
 from zkconsumer.testing.history_figures import Figures, figures_of
@@ -51,13 +49,35 @@ class Row:
     )
 
     def __str__(self) -> str:
-        owned = "never" if self.owned_s is None else f"{self.owned_s:.2f} s"
+        owned = "never" if self.owned_s is None else "kept" if self.owned_s == 0.0 else f"{self.owned_s:.2f} s"
         each = self.figures
         return (
             f"{self.scenario:44} {self.cast:14} {each.acked:6} {each.lost:5} {each.repeated:5} "
             f"{each.repeated_by_same:7} {each.put_back:8} {each.longest_gap_s:5.2f} s {owned:>7} {self.requests:8}  "
             f"{self.note}"
         )
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a scenario needs beside two members and a topic.
+
+    own_cluster: it breaks brokers or ZooKeeper.
+    broker: settings of the brokers of a cluster of its own.
+    topic: settings of the topic.
+    replication, acks, padding_bytes: of the topic and its load.
+    member: settings of the members, on top of those that all have.
+    work_ms: how long the application takes for a message.
+    """
+
+    own_cluster: bool = False
+    broker: Mapping[str, object] = field(default_factory=dict)
+    topic: Mapping[str, object] = field(default_factory=dict)
+    replication: int = 1
+    acks: int = 1
+    padding_bytes: int = 0
+    member: Mapping[str, object] = field(default_factory=dict)
+    work_ms: int = 0
 
 
 @dataclass
@@ -71,11 +91,12 @@ class Stage:
     cast: str
     cluster: KafkaCluster
     group: str
-    topics: Sequence[str]
+    topic: str
     places: Sequence[Place]
-    watch: GroupWatch
+    watches: list[GroupWatch]
     load: LastingLoad
-    client: KazooClient
+    setup: Setup
+    _stack: ExitStack
     players: list[Player] = field(default_factory=list)
     limits: Limits = UNGRACEFUL
     in_hand: int = 0
@@ -87,8 +108,8 @@ class Stage:
     notes: list[str] = field(default_factory=list)
     by_hand: list[Event] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)  # registrations that nobody stands behind
-    settings: dict[str, object] = field(default_factory=dict)  # of members that join from now on
     writes: list[Write] = field(default_factory=list)
+    at_first: dict[Place, Owner] = field(default_factory=dict)
     _is_measured: bool = False
 
     # ---- members
@@ -123,9 +144,9 @@ class Stage:
         player.link.add_listener(self._writes_of(player))
         return player
 
-    def launch(self, player: Player, work_ms: int = 0) -> None:
+    def launch(self, player: Player) -> None:
         """Have it join, without waiting."""
-        player.launch(dict.fromkeys(self.topics, 1), work_ms, self.settings)
+        player.launch({self.topic: 1}, self.setup.work_ms, dict(self.setup.member))
 
     def _writes_of(self, player: Player) -> Callable[[ZooKeeperRequest], None]:
         prefix = f"/consumers/{self.group}/offsets/"
@@ -138,16 +159,23 @@ class Stage:
 
         return see
 
-    def gather(self, work_ms: int = 0) -> None:
+    def gather(self) -> None:
         """The two members of the cast, sharing the partitions, with commits behind them."""
         hit, other = CASTS[self.cast]
         for name, kind in (("hit", hit), ("other", other)):
-            self.launch(self._prepare(name, kind), work_ms)
+            self.launch(self._prepare(name, kind))
         for player in self.players:
             player.wait_ready()
         self.wait_full()
         self.wait_committed()
         self.load.grow(100)
+        self.at_first = self._owners()
+
+    def watch_again(self) -> None:
+        """Look at the group with another ZooKeeper client: after a loss of data no older one is let in any more."""
+        self.watches.append(
+            self._stack.enter_context(GroupWatch(self.cluster.zookeeper_connect, self.group, self.places))
+        )
 
     # ---- the moment of the fault, and how the group comes out of it
 
@@ -168,18 +196,18 @@ class Stage:
         base = f"/consumers/{self.group}/ids"
         registrations: dict[str, tuple[bytes, int]] = {}
         try:
-            for name in self.client.get_children(base):
-                data, stat = self.client.get(f"{base}/{name}")
+            for name in self.cluster.client.get_children(base):
+                data, stat = self.cluster.client.get(f"{base}/{name}")
                 registrations[name] = data, stat.ephemeralOwner
         except KazooException:
             return False
         expected = self.foreign | {player.id for player in self.players if player.expected}
         if set(registrations) != expected:
             return False
-        numbers = {topic: [number for name, number in self.places if name == topic] for topic in self.topics}
+        numbers = {self.topic: [number for _, number in self.places]}
         wanted = rightful_owners({name: data for name, (data, _) in registrations.items()}, numbers, Strategy("range"))
         try:
-            found = owners(self.client, self.group, self.places)
+            found = self._owners()
         except KazooException:
             return False
         return {place: owner.thread_id for place, owner in found.items()} == wanted and all(
@@ -205,9 +233,20 @@ class Stage:
             self._is_measured, self.owned_s, self.requests = True, took_s, self.spent()
         return took_s
 
+    def assert_kept(self) -> None:
+        """Every owner node is the very one that it was before the fault; Java alone need not."""
+        moved = [place for place, owner in self._owners().items() if owner != self.at_first.get(place)]
+        if not moved:
+            self.owned_s, self._is_measured, self.requests = 0.0, True, self.spent()
+        elif not self.is_java_alone:
+            raise AssertionError(f"{moved} have other owner nodes: {self._owners()}, before {self.at_first}")
+
+    def _owners(self) -> dict[Place, Owner]:
+        return owners(self.cluster.client, self.group, self.places)
+
     def owner_names(self) -> dict[Place, str]:
         """Partition -> thread that owns it."""
-        return {place: each.thread_id for place, each in owners(self.client, self.group, self.places).items()}
+        return {place: each.thread_id for place, each in self._owners().items()}
 
     def owned_by(self, player: Player) -> list[Place]:
         """The partitions whose owner node names a member."""
@@ -219,7 +258,10 @@ class Stage:
 
     def stored(self) -> dict[Place, int]:
         """The stored offsets as they were seen last."""
-        return {event.place: event.offset for event in list(self.watch.events) if event.kind == "offset_node"}
+        return {event.place: event.offset for event in self._seen() if event.kind == "offset_node"}
+
+    def _seen(self) -> list[Event]:
+        return [event for watch in self.watches for event in list(watch.events)]
 
     def wait_committed(self, timeout_s: float = 20.0) -> None:
         """Return when the offset of every partition has been stored once more; Java alone need not."""
@@ -241,12 +283,14 @@ class Stage:
         A Java member gives up everything in each rebalance, so of its owner nodes nothing is concluded.
         """
         java = {player.name for player in self.java}
-        seen = [event for event in list(self.watch.events) if event.member not in java]
+        seen = [event for event in self._seen() if event.member not in java]
         played = [event for player in self.players for event in player.events()]
         return [*list(self.load.acked), *seen, *played, *self.by_hand]
 
     def settle(self, timeout_s: float = 30.0) -> None:
-        """End the load; returns when everything acknowledged was delivered, or nothing has come for long."""
+        """A second more of the load, then its end; returns when all is delivered, or nothing has come for long."""
+        if self.load.running:
+            self.load.grow(int(RATE_PER_S))
         self.load.stop()
         wanted = {(event.place, event.offset) for event in self.load.acked}
         wanted -= {key for key in wanted if key[1] < self._floor(key[0])}
@@ -266,6 +310,10 @@ class Stage:
 
     def _floor(self, place: Place) -> int:
         return max((event.offset for event in self.by_hand if event.place == place), default=0)
+
+    def log_starts(self) -> dict[Place, Event]:
+        """Where each log was seen to begin last."""
+        return {event.place: event for event in self.by_hand if event.kind == "log_start"}
 
     def row(self, scenario: str) -> Row:
         """The figures of it all."""
@@ -291,25 +339,21 @@ class Stage:
 
 
 @contextmanager
-def open_stage(
-    cluster: KafkaCluster, cast: str, group: str, topics: Sequence[str], *, replication: int = 1, acks: int = 1,
-    config: dict[str, object] | None = None, padding_bytes: int = 0, rate_per_s: float = RATE_PER_S,
-) -> Iterator[Stage]:  # fmt: skip
-    """New topics under load; nobody consumes yet."""
-    for topic in topics:
-        cluster.create_topic(topic, PARTITIONS, replication, config=config)
-    places = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
-    with (
-        GroupWatch(cluster.zookeeper_connect, group, places) as watch,
-        LastingLoad(cluster, topics, PARTITIONS, rate_per_s, acks=acks, padding_bytes=padding_bytes) as load,
-    ):
-        stage = Stage(cast, cluster, group, topics, places, watch, load, cluster.client)
+def open_stage(cluster: KafkaCluster, cast: str, group: str, topic: str, setup: Setup) -> Iterator[Stage]:
+    """A new topic under load; nobody consumes yet."""
+    cluster.create_topic(topic, PARTITIONS, setup.replication, config=setup.topic)
+    places = [(topic, partition) for partition in range(PARTITIONS)]
+    with ExitStack() as stack:
+        watch = stack.enter_context(GroupWatch(cluster.zookeeper_connect, group, places))
+        load = stack.enter_context(
+            LastingLoad(cluster, [topic], PARTITIONS, RATE_PER_S, acks=setup.acks, padding_bytes=setup.padding_bytes)
+        )
+        stage = Stage(cast, cluster, group, topic, places, [watch], load, setup, stack)
         try:
             yield stage
         except BaseException:
             for player in stage.players:
                 player.complain()
-            print(Row.HEAD, file=sys.stderr)
             raise
         finally:
             stage.close()

@@ -172,6 +172,13 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         self._client = KazooClient(self.zookeeper_connect, timeout=CLIENT_SESSION_S)
         self._client.start(timeout=self.timeout_s)
 
+    def reconnect(self) -> None:
+        """Take a new ZooKeeper client: when ZooKeeper has lost its data, one that has seen more is not let in again."""
+        before, self._client = self._client, None
+        if before is not None:
+            _end(before)
+        self._connect()
+
     def _jars(self) -> list[Path]:
         jars: list[Path] = []
         if version_tuple(self.version) < (0, 8):

@@ -101,6 +101,11 @@ class LastingLoad:
                 return SimpleConsumer("127.0.0.1", self._cluster.port(told.leader), timeout_s=_ANSWER_S)
         return None
 
+    @property
+    def running(self) -> bool:
+        """True until `stop()`."""
+        return not self._stop.is_set()
+
     def stop(self) -> None:
         """End the load; returns when no sender is left."""
         self._stop.set()

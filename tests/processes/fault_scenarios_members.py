@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from fault_players import CASTS, SESSION_S
+from fault_players import SESSION_S
+from fault_scenario import SESSION_ENDED, Scenario
 from fault_stage import RATE_PER_S, UNGRACEFUL, Stage
 
 from zkconsumer.testing.history_limits import Trouble
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper_holds import Hold
-
-# A session that is ended behind its client's back: the client learns of it when it has reconnected.
-SESSION_ENDED = replace(UNGRACEFUL, zombie_slack_s=0.5)
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """One fault: what it is called, what it does, and what it needs.
-
-    cluster: `shared` by all that leave it as it is, or one of its `own`.
-    casts: to whom it is done.
-    """
-
-    name: str
-    act: Callable[[Stage], None]
-    cluster: str = "shared"
-    casts: Collection[str] = tuple(CASTS)
-    topic: Mapping[str, object] = field(default_factory=dict)
 
 
 def killed(stage: Stage) -> None:
@@ -185,7 +168,7 @@ def link_broken_often(stage: Stage) -> None:
     for _ in range(6):
         stage.hit.link.drop()
         stage.load.grow(int(RATE_PER_S / 2))
-    stage.wait_full()
+    stage.assert_kept()
     stage.most_repeats = 0
 
 

@@ -1,0 +1,22 @@
+"""A fault by name: what it does, to whom, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+from fault_players import CASTS
+from fault_stage import UNGRACEFUL, Setup, Stage
+
+# A session that is ended behind its client's back: the client learns of it when it has reconnected.
+SESSION_ENDED = replace(UNGRACEFUL, zombie_slack_s=0.5)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One fault: what it is called, what it does, what it needs, and to whom it is done."""
+
+    name: str
+    act: Callable[[Stage], None]
+    setup: Setup = field(default_factory=Setup)
+    casts: Collection[str] = tuple(CASTS)

@@ -1,0 +1,128 @@
+"""What hands, and strangers, do to a group's nodes in ZooKeeper."""
+
+from __future__ import annotations
+
+import time
+
+from fault_players import CASTS
+from fault_scenario import SESSION_ENDED, Scenario
+from fault_stage import RATE_PER_S, Stage
+
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_limits import HAND
+from zkconsumer.testing.simulation.faults import POISONS
+
+MOVED = 20
+# What predecessors of Kafka 0.8 wrote, and what nobody wrote.
+STRANGE = {
+    **{name.replace(" ", "-"): data for name, data in POISONS.items() if name not in ("ghost", "foreign filter")},
+    "v07-static": b'{ "t": 2 }',
+    "v07-white": b"*2*regex",
+    "v07-black": b"!2!regex",
+    "large": b'{"version":1,"x":"' + b"x" * 900_000,
+}
+
+
+def owner_deleted(stage: Stage) -> None:
+    """Somebody deletes the owner node of a partition that is being read."""
+    stage.limits = SESSION_ENDED
+    place = stage.owned_by(stage.hit)[0]
+    stage.mark()
+    stage.cluster.client.delete(_owner_path(stage, place))
+    stage.wait_full()
+
+
+def owner_foreign(stage: Stage) -> None:
+    """A member dies, and one of its owner nodes is a stranger's by then, for ten seconds."""
+    place = stage.owned_by(stage.hit)[0]
+    path = _owner_path(stage, place)
+    stage.mark()
+    stage.hit.kill()
+    transaction = stage.cluster.client.transaction()
+    transaction.delete(path)
+    transaction.create(path, f"{stage.group}_dead-0".encode())
+    transaction.commit()
+    stage.load.grow(int(10 * RATE_PER_S))
+    stage.notes.append(f"beside it {len(stage.owned_by(stage.other))} of {len(stage.places) - 1} owned")
+    stage.mark()
+    stage.cluster.client.delete(path)
+    stage.wait_full()
+
+
+def offsets_at_rest(stage: Stage) -> None:
+    """While nobody is there one offset is spoilt, one lowered and one raised; then two members come."""
+    before = list(stage.players)
+    for player in before:
+        player.leave()
+    spoilt, lowered, raised = stage.places[:3]
+    _set(stage, spoilt, -1)
+    _set(stage, lowered, _stored(stage, lowered) - MOVED)
+    _set(stage, raised, _stored(stage, raised) + MOVED)
+    stage.mark()
+    for number, player in enumerate(before):
+        stage.launch(stage.prepare(f"new{number}", like=player))
+    stage.wait_full()
+    stage.notes.append(f"{MOVED} passed over by hand")
+
+
+def offsets_under_owners(stage: Stage) -> None:
+    """The same under members that read; then another one joins."""
+    spoilt, lowered, raised = stage.places[:3]
+    stage.mark()
+    _set(stage, spoilt, -1)
+    _set(stage, lowered, max(0, _stored(stage, lowered) - MOVED))
+    path = _offset_path(stage, raised)
+    stage.cluster.client.set(path, b"%d" % (_stored(stage, raised) + MOVED))
+    stage.load.grow(int(2 * RATE_PER_S))
+    stage.wait_committed()
+    stage.launch(stage.prepare("late"))
+    stage.wait_full()
+    stage.most_repeats = 0
+
+
+def poisoned(stage: Stage) -> None:
+    """Registrations that cannot be read lie in the group for ten seconds, and a member joins."""
+    base = f"/consumers/{stage.group}/ids/{stage.group}_"
+    for name, data in STRANGE.items():
+        stage.cluster.client.create(f"{base}{name}", data)
+        stage.foreign.add(f"{stage.group}_{name}")
+    stage.mark()
+    late = stage.prepare("late")
+    stage.launch(late)
+    stage.load.grow(int(10 * RATE_PER_S))
+    owned = sum(len(stage.owned_by(player)) for player in stage.players)
+    stage.notes.append(f"poisoned: {owned} of {len(stage.places)} owned")
+    assert stage.java or stage.is_full()
+    stage.mark()
+    for name in STRANGE:
+        stage.cluster.client.delete(f"{base}{name}")
+    stage.foreign.clear()
+    stage.wait_full()
+
+
+def _owner_path(stage: Stage, place: Place) -> str:
+    return f"/consumers/{stage.group}/owners/{place[0]}/{place[1]}"
+
+
+def _offset_path(stage: Stage, place: Place) -> str:
+    return f"/consumers/{stage.group}/offsets/{place[0]}/{place[1]}"
+
+
+def _stored(stage: Stage, place: Place) -> int:
+    return int(stage.cluster.client.get(_offset_path(stage, place))[0])
+
+
+def _set(stage: Stage, place: Place, offset: int) -> None:
+    """Set a stored offset by hand, below 0 to what is none; the history says by whom."""
+    stage.by_hand.append(Event(time.monotonic_ns(), "offset_node", "", *place, offset, HAND))
+    stage.cluster.client.set(_offset_path(stage, place), b"%d" % offset if offset >= 0 else b"not an offset")
+
+
+HAND_FAULTS = (
+    Scenario("owner node deleted", owner_deleted),
+    Scenario("foreign owner node", owner_foreign),
+    # A Java member that is dealt the spoilt offset never comes to own anything.
+    Scenario("offsets set by hand, nobody there", offsets_at_rest, casts=[*CASTS][:3]),
+    Scenario("offsets set by hand, under owners", offsets_under_owners),
+    Scenario("poison registrations", poisoned),
+)

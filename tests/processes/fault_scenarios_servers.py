@@ -1,0 +1,180 @@
+"""What happens to ZooKeeper and to brokers under a group."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from fault_players import SESSION_S
+from fault_scenario import Scenario
+from fault_stage import RATE_PER_S, UNGRACEFUL, Setup, Stage
+
+from simpleconsumer import SimpleConsumer
+from simpleconsumer.errors import SimpleConsumerError
+from zkconsumer.testing import kafka_topics
+from zkconsumer.testing.history import Event
+from zkconsumer.testing.history_limits import NS, Trouble
+from zkconsumer.testing.processes import free_port
+
+PATIENT = {"zookeeper.session.timeout.ms": 30_000}  # the fault is for the members alone
+LONG = int(RATE_PER_S * 2.5 * SESSION_S)  # messages of two and a half sessions
+_LOOK_S = 0.2
+_EARLY_NS = int(1.5 * NS)
+
+
+# ---- ZooKeeper
+
+
+def zookeeper_restarted(stage: Stage) -> None:
+    """ZooKeeper is killed, and comes back with its data after two and a half sessions."""
+    stage.mark()
+    stage.cluster.zookeeper.kill()
+    stage.load.grow(LONG)
+    stage.cluster.zookeeper.start()
+    stage.wait_committed()
+    stage.assert_kept()
+    stage.most_repeats = 0
+
+
+def zookeeper_frozen(stage: Stage) -> None:
+    """ZooKeeper is stopped without being ended for two and a half sessions: when it wakes they are over."""
+    stage.mark()
+    began_ns = stage.marked_ns
+    stage.cluster.zookeeper.pause()
+    stage.load.grow(LONG)
+    stage.cluster.zookeeper.resume()
+    stage.mark()
+    stage.wait_full()
+    stage.wait_committed()
+    stage.limits = replace(UNGRACEFUL, troubles=(Trouble(began_ns, time.monotonic_ns()),))
+
+
+def zookeeper_wiped(stage: Stage) -> None:
+    """ZooKeeper loses its data; brokers and topic are registered anew. Java's clients are never let in again."""
+    assignment = kafka_topics.assignment_of(stage.cluster.client, stage.topic)
+    stage.limits = replace(UNGRACEFUL, reborn=frozenset({stage.topic}))
+    stage.mark()
+    stage.cluster.zookeeper.wipe()
+    stage.cluster.reconnect()
+    for broker_id in stage.cluster.brokers:
+        stage.cluster.kill(broker_id)
+        stage.cluster.start(broker_id)
+    kafka_topics.create(stage.cluster.client, stage.topic, assignment, {})
+    stage.cluster.wait_leaders(stage.topic, sorted(assignment))
+    stage.watch_again()
+    if not stage.is_java_alone:
+        for player in stage.java:
+            player.expected = False
+    stage.mark()
+    stage.wait_full(60.0)
+
+
+# ---- brokers
+
+
+def broker_moved(stage: Stage) -> None:
+    """A broker is killed, its partitions have no other, and it comes back on another port."""
+    stage.mark()
+    stage.cluster.kill(1, expire=True)
+    stage.load.grow(int(RATE_PER_S))
+    stage.cluster.start(1, port=free_port())
+    _no_rebalance(stage)
+
+
+def broker_stalled(stage: Stage) -> None:
+    """A broker keeps its connections and answers nothing for two and a half sessions."""
+    stage.mark()
+    stage.cluster.pause(1)
+    stage.load.grow(LONG // 2)
+    stage.cluster.resume(1)
+    _no_rebalance(stage)
+
+
+def leader_moved(stage: Stage) -> None:
+    """The leader of each partition of one broker moves to the other, one after the other."""
+    stage.mark()
+    for partition in range(1, len(stage.places), 2):
+        stage.cluster.move_leader(stage.topic, partition, 0)
+    _no_rebalance(stage)
+
+
+def leader_killed(stage: Stage) -> None:
+    """A broker is killed, and the replicas of its partitions take over; later it comes back."""
+    stage.mark()
+    stage.cluster.kill(1, expire=True)
+    stage.load.grow(int(2 * RATE_PER_S))
+    stage.cluster.start(1)
+    _no_rebalance(stage)
+
+
+def _no_rebalance(stage: Stage) -> None:
+    stage.load.grow(int(RATE_PER_S))
+    stage.assert_kept()
+    stage.wait_committed()
+    stage.most_repeats = 0
+
+
+def retention(stage: Stage) -> None:
+    """The logs lose their beginnings faster than the applications read."""
+    stage.mark()
+    with _log_starts(stage):
+        stage.load.grow(int(12 * RATE_PER_S))
+        stage.load.stop()
+        stage.wait_full()
+        stage.settle(60.0)
+    left_out = sum(event.offset for event in stage.log_starts().values())
+    stage.notes.append(f"logs begin at {left_out} in sum")
+
+
+@contextmanager
+def _log_starts(stage: Stage) -> Iterator[None]:
+    """Note where logs begin, a little earlier than it was seen: the broker tells it when it has happened."""
+    done = threading.Event()
+
+    def look() -> None:
+        brokers = {
+            partition: SimpleConsumer("127.0.0.1", stage.cluster.port(leader))
+            for partition, leader in stage.cluster.wait_leaders(stage.topic, [p for _, p in stage.places]).items()
+        }
+        while not done.wait(_LOOK_S):
+            for partition, broker in brokers.items():
+                try:
+                    [start] = broker.get_offsets_before(stage.topic, partition, -2)
+                except SimpleConsumerError:
+                    continue
+                now_ns = time.monotonic_ns() - _EARLY_NS
+                stage.by_hand.append(Event(now_ns, "log_start", "", stage.topic, partition, start))
+
+    thread = threading.Thread(target=look, name="log-starts", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(10)
+
+
+OWN = Setup(own_cluster=True, broker=PATIENT)
+REPLICATED = Setup(own_cluster=True, broker=PATIENT, replication=2, acks=-1)
+SHORT_LOGS = Setup(
+    own_cluster=True,
+    broker={**PATIENT, "log.retention.check.interval.ms": 500, "log.delete.delay.ms": 100},
+    topic={"segment.bytes": 32_768, "retention.bytes": 65_536, "file.delete.delay.ms": 100},
+    padding_bytes=1000,
+    member={"fetch.message.max.bytes": 8192},
+    work_ms=20,
+)
+
+SERVER_FAULTS = (
+    Scenario("ZooKeeper killed and restarted", zookeeper_restarted, OWN),
+    Scenario("ZooKeeper frozen", zookeeper_frozen, OWN),
+    Scenario("ZooKeeper wiped", zookeeper_wiped, OWN),
+    Scenario("broker killed, back on another port", broker_moved, OWN),
+    Scenario("broker stalled", broker_stalled, OWN),
+    Scenario("leaders moved", leader_moved, REPLICATED),
+    Scenario("leader killed, replica takes over", leader_killed, REPLICATED),
+    Scenario("retention under a slow reader", retention, SHORT_LOGS),
+)
