@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -21,10 +21,18 @@ from rebalance.lease import Lease, lease_clock
 from rebalance.subscription import Subscription, check_topic, thread_ids
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import CommitFailed, ConnectorClosed, ForkedConnector, MessageStreamsExist, NotSupported
+from zkconsumer.errors import (
+    CommitFailed,
+    ConnectorClosed,
+    ForkedConnector,
+    MessageStreamsExist,
+    NotSupported,
+    PauseFailed,
+)
 from zkconsumer.filters import TopicFilter
 from zkconsumer.forking import tell_after_fork
 from zkconsumer.membership import Membership
+from zkconsumer.pausing import checked_partitions
 from zkconsumer.signal_handlers import called_by_signal_handler
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.stream import KafkaStream
@@ -200,6 +208,50 @@ class ConsumerConnector:
             member.commit(offsets, threading.get_ident())
         elif offsets:
             raise CommitFailed(dict.fromkeys(offsets, "this member has not joined the group; create its streams first"))
+
+    # -- pauses ------------------------------------------------------------------------------------------------------
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Deliver and fetch nothing of these partitions until `resume`; they stay owned, and commits go on.
+
+        What was fetched is dropped, and fetched again later. A `next()` that begins when this has returned hands over
+        no message of them. A rebalance that takes a partition away forgets its pause. One that is paused already
+        stays so.
+
+        Raises:
+            PauseFailed: names each partition that this member does not own; then none is paused.
+            TypeError: `partitions` is no collection of partitions.
+            ConnectorClosed: after shutdown.
+
+        Threads: any, the listener's too; in `on_partitions_assigned` it holds before the first message.
+        """
+        self._member_for("paused", wanted := checked_partitions(partitions)).pause(wanted)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with partitions behind what was done of them; one that is not paused stays as it is.
+
+        A partition whose message is in the application's hands goes on when that is done.
+
+        Raises:
+            PauseFailed: names each partition that this member does not own; then none is resumed.
+            TypeError, ConnectorClosed: as for `pause`.
+        """
+        self._member_for("resumed", wanted := checked_partitions(partitions)).resume(wanted)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        self._refuse_fork()
+        member = self._member
+        return frozenset() if member is None or self._closed.is_set() else member.delivery.paused()
+
+    def _member_for(self, wanted: str, partitions: Collection[tuple[str, int | str]]) -> Membership:
+        self._refuse_fork()
+        if self._closing:
+            raise ConnectorClosed
+        if self._member is None:
+            reason = "this member has not joined the group; create its streams first"
+            raise PauseFailed(wanted, dict.fromkeys(partitions, reason))
+        return self._member
 
     # -- state -------------------------------------------------------------------------------------------------------
 

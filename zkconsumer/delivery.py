@@ -24,7 +24,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import FetchState, Need
 from zkconsumer.fetch_task import FetchTask
 from zkconsumer.fetcher import Fetcher
-from zkconsumer.flow import END_OF_OFFSETS, ByteBudget, Chunk, Flow, Wakeup
+from zkconsumer.flow import END_OF_OFFSETS, ByteBudget, Chunk, Flow, Reader, Wakeup
 from zkconsumer.stream import KafkaStream, LeaseView
 
 __all__ = ["Delivery", "PartitionStatus"]
@@ -48,6 +48,7 @@ class PartitionStatus:
         leader: Broker it is fetched from; None while that is being found out.
         last_error: What holds it up, None when nothing does.
         answer_age_s: Seconds since the last good answer of a leader, None before the first.
+        is_paused: Whether the application paused it.
     """
 
     position: int
@@ -58,6 +59,7 @@ class PartitionStatus:
     leader: Broker | None
     last_error: str | None
     answer_age_s: float | None
+    is_paused: bool = False
 
 
 class Delivery:
@@ -70,8 +72,9 @@ class Delivery:
         clock: Seconds; the clock of the lease.
         out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
 
-    Threads: `resolve`, `bounds`, `start`, `refuse`, `drain`, `expire_drain` and `abandon` belong to the coordinator;
-        the rest may be called from any thread. `done` callbacks come from any thread and must return at once.
+    Threads: `resolve`, `bounds`, `start`, `refuse`, `pause`, `resume`, `go_on`, `drain`, `expire_drain` and `abandon`
+        belong to the coordinator; the rest may be called from any thread. `done` callbacks come from any thread and
+        must return at once.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Delivery:
         self._clock = clock
         self._budget = ByteBudget(config.queued_max_bytes)
         self._tasks: dict[TopicPartition, FetchTask] = {}
+        self._paused: set[TopicPartition] = set()
         self._finder = LeaderFinder(
             brokers, self._leader_found, config.refresh_leader_backoff_ms, clock, config.client_id
         )
@@ -116,30 +120,71 @@ class Delivery:
         self._put(FetchTask(state, None, self._config.auto_offset_reset, done))
 
     def start(self, partition: Partition, thread_id: str, offset: int) -> None:
-        """Fetch from an offset and deliver to the stream of a thread."""
-        task = self._begin(partition, thread_id, offset)
-        self._finder.look_for(task.state.partition, is_new=True)
+        """Fetch from an offset and deliver to the stream of a thread; a partition that is paused waits for `resume`."""
+        name = TopicPartition(*partition)
+        self._open(name, self._stream_of(name.topic, thread_id), offset)
 
     def refuse(self, partition: Partition, thread_id: str, offset: int, reason: str) -> None:
         """Fetch nothing of a partition; its stream raises PartitionStopped about it, once."""
-        task = self._begin(partition, thread_id, offset)
-        task.state.need = Need.NOTHING
-        task.state.error = reason
-        if task.flow is not None:
-            task.flow.push(Chunk(b"", END_OF_OFFSETS, error=ValueError(reason)))
-
-    def _begin(self, partition: Partition, thread_id: str, offset: int) -> FetchTask:
         name = TopicPartition(*partition)
-        flow = Flow(name, offset, self._stream_of(name.topic, thread_id), self._budget)
-        task = FetchTask(FetchState(name, offset, self._config.fetch_message_max_bytes), flow,
-                         self._config.auto_offset_reset)
+        self._open(name, self._stream_of(name.topic, thread_id), offset, refusal=reason)
+
+    def _open(self, name: TopicPartition, stream: Reader, offset: int, *, refusal: str | None = None) -> None:
+        """Begin with a flow of its own."""
+        flow = Flow(name, offset, stream, self._budget)
+        state = FetchState(name, offset, self._config.fetch_message_max_bytes)
+        task = FetchTask(state, flow, self._config.auto_offset_reset)
+        task.refusal = state.error = refusal
         self._replace(task)
-        if self._is_stopping:  # said by another thread meanwhile
+        if name in self._paused or self._is_stopping:  # stopped by another thread meanwhile
             flow.end()
-        return task
+        elif refusal is not None:
+            state.need = Need.NOTHING
+            flow.push(Chunk(b"", END_OF_OFFSETS, error=ValueError(refusal)))
+        else:
+            self._finder.look_for(name, is_new=True)
+
+    def pause(self, partition: Partition) -> None:
+        """Fetch and deliver nothing more of a partition until `resume`, or until its ownership ends.
+
+        Its queue is dropped; the message in hand may finish, and its position counts.
+        """
+        name = TopicPartition(*partition)
+        self._paused.add(name)
+        task = self._tasks.get(name)
+        if task is not None and task.flow is not None and not task.flow.is_settled:
+            self._finder.forget(name)
+            task.flow.end()
+
+    def resume(self, partition: Partition, done: Callable[[object, int], None]) -> None:
+        """Let a paused partition go on; `done` hears what to call `go_on` with once nothing of it is in hand."""
+        name = TopicPartition(*partition)
+        if name not in self._paused:
+            return
+        self._paused.discard(name)
+        task = self._tasks.get(name)
+        flow = None if task is None else task.flow
+        if flow is not None and not flow.is_settled and flow.failure is None:
+            flow.when_put_down(lambda position: done(flow, position))
+
+    def go_on(self, partition: Partition, before: object, position: int) -> None:
+        """Fetch again behind what was done before the pause; nothing if the partition went another way since."""
+        name = TopicPartition(*partition)
+        task = self._tasks.get(name)
+        if task is None or task.flow is None or task.flow is not before or task.flow.is_settled or self._is_stopping:
+            return
+        old = task.state
+        self._open(name, task.flow.stream, position, refusal=task.refusal)
+        state = self._tasks[name].state
+        state.high_watermark, state.answered_at = old.high_watermark, old.answered_at
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are paused."""
+        return frozenset(self._paused)
 
     def drain(self, partition: Partition, done: Callable[[int], None]) -> None:
         """Stop a partition after the message in hand; `done` hears its final position, once, perhaps before return."""
+        self._paused.discard(TopicPartition(*partition))
         self._finder.forget(TopicPartition(*partition))
         self._flow(partition).end(done)
 
@@ -150,6 +195,7 @@ class Delivery:
     def abandon(self, partition: Partition) -> int | None:
         """Deliver nothing more at once; return the position up to which all is done, None when it was not started."""
         task = self._tasks.pop(TopicPartition(*partition), None)
+        self._paused.discard(TopicPartition(*partition))
         self._finder.forget(TopicPartition(*partition))
         if task is None:
             return None
@@ -210,7 +256,7 @@ class Delivery:
         """Return how each started partition stands."""
         now = self._clock()
         return {
-            name: _status(task.state, task.flow, task.is_placed, now)
+            name: _status(task.state, task.flow, task.is_placed, now, name in self._paused)
             for name, task in list(self._tasks.items())
             if task.flow is not None and not task.flow.is_settled
         }
@@ -337,7 +383,7 @@ def _is_in_hand(flow: Flow, reader: int | None) -> bool:
     return flow.stream.reader in sys._current_frames()
 
 
-def _status(state: FetchState, flow: Flow, is_placed: bool, now: float) -> PartitionStatus:
+def _status(state: FetchState, flow: Flow, is_placed: bool, now: float, is_paused: bool) -> PartitionStatus:
     chunks = list(flow.chunks)
     return PartitionStatus(
         position=flow.done_position(),
@@ -348,4 +394,5 @@ def _status(state: FetchState, flow: Flow, is_placed: bool, now: float) -> Parti
         leader=state.leader if is_placed else None,
         last_error=flow.failure or state.error,
         answer_age_s=None if state.answered_at is None else now - state.answered_at,
+        is_paused=is_paused,
     )

@@ -168,9 +168,23 @@ class CommitFailed(ZkConsumerError):
         super().__init__(self.reasons)
 
     def __str__(self) -> str:
-        rows = [f"{topic}/{part}: {why}" for (topic, part), why in list(self.reasons.items())[:_SHOWN_PARTITIONS]]
-        more = len(self.reasons) - len(rows)
-        return f"not committed: {'; '.join(rows)}" + (f"; and {more} more" if more > 0 else "")
+        return f"not committed: {_rows(self.reasons)}"
+
+
+class PauseFailed(ZkConsumerError):
+    """Partitions that could not be paused, or resumed; nothing was done about any partition of the call.
+
+    Attributes:
+        reasons: (topic, partition) -> why, a clause.
+    """
+
+    def __init__(self, wanted: str, reasons: Mapping[tuple[str, int | str], str]) -> None:
+        super().__init__(wanted, reasons)
+        self.wanted = wanted
+        self.reasons = dict(reasons)
+
+    def __str__(self) -> str:
+        return f"not {self.wanted}: {_rows(self.reasons)}"
 
 
 class ConnectorClosed(ZkConsumerError):
@@ -193,3 +207,9 @@ class ForkedConnector(ZkConsumerError):
             f"this connector belongs to process {self.owner_pid}, and process {self.pid} was forked from it; "
             "create a connector in the process that uses it"
         )
+
+
+def _rows(reasons: Mapping[tuple[str, int | str], object]) -> str:
+    rows = [f"{topic}/{part}: {why}" for (topic, part), why in list(reasons.items())[:_SHOWN_PARTITIONS]]
+    more = len(reasons) - len(rows)
+    return "; ".join(rows) + (f"; and {more} more" if more > 0 else "")

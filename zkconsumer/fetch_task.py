@@ -20,9 +20,10 @@ class FetchTask:
         resolved: Called with the end, or the two ends, that were looked for.
         is_cancelled: True when nobody waits for them any more.
         is_placed: True while a fetcher has it.
+        refusal: Why nothing of it may be delivered, None when nothing forbids it.
     """
 
-    __slots__ = ("flow", "is_cancelled", "is_placed", "policy", "resolved", "state")
+    __slots__ = ("flow", "is_cancelled", "is_placed", "policy", "refusal", "resolved", "state")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class FetchTask:
         self.resolved = resolved
         self.is_cancelled = False
         self.is_placed = False
+        self.refusal: str | None = None
 
     @property
     def is_wanted(self) -> bool:

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from simpleconsumer.types import Message, TopicPartition
 
-__all__ = ["END_OF_OFFSETS", "ByteBudget", "Chunk", "Flow", "Wakeup"]
+__all__ = ["END_OF_OFFSETS", "ByteBudget", "Chunk", "Flow", "Reader", "Wakeup"]
 
 END_OF_OFFSETS: Final = 2**63 - 1
 """The next offset of a chunk behind which nothing comes."""
@@ -177,7 +177,7 @@ class Flow:
         self.failure: str | None = None
         self.chunks: deque[Chunk] = deque()
         self._budget = budget
-        self._waiting: deque[Callable[[int], None]] = deque()
+        self._waiting: deque[tuple[Callable[[int], None], bool]] = deque()
         self._on_room: Callable[[], None] | None = None
 
     # -- the fetcher's side --------------------------------------------------------------------------------------------
@@ -255,11 +255,16 @@ class Flow:
     def end(self, done: Callable[[int], None] | None = None) -> None:
         """Deliver nothing more, and drop what is queued; `done` hears the final position once nothing is in hand."""
         if done is not None:
-            self._waiting.append(done)
+            self._waiting.append((done, True))
         self.is_live = False
         self.drop()
         self.settle_if_done()
         self.stream.wake()
+
+    def when_put_down(self, call: Callable[[int], None]) -> None:
+        """Have `call` told the position once nothing is in hand, for a flow that was ended but counts on."""
+        self._waiting.append((call, False))
+        self.settle_if_done()
 
     def settle_if_done(self) -> None:
         """Complete a drain when nothing is in hand, or only what was committed."""
@@ -279,10 +284,10 @@ class Flow:
         """Tell the final position to whoever waits for it, each once."""
         while self._waiting:
             try:
-                done = self._waiting.popleft()
+                done, is_final = self._waiting.popleft()
             except IndexError:  # another thread was faster
                 return
-            self.is_settled = True
+            self.is_settled = self.is_settled or is_final
             done(position)
 
     def drop(self) -> None:

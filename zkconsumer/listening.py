@@ -35,7 +35,9 @@ class RebalanceListener:
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         """These are about to be released, at shutdown too: nothing more of them is delivered, commits still count."""
 
-    def on_partitions_assigned(self, positions: dict[TopicPartition, int]) -> Mapping[TopicPartition, int | None] | None:
+    def on_partitions_assigned(
+        self, positions: dict[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | None] | None:
         """These are owned now; each will be delivered from the offset given, after this returns.
 
         A mapping that is returned says where to begin instead, for some of them or all: for offsets that are kept

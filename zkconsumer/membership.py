@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from rebalance import machine as m
@@ -29,9 +29,10 @@ from zkconsumer.cluster import ClusterReader
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.delivery import Delivery
-from zkconsumer.errors import CommitFailed, StreamFailed, ZooKeeperUnavailable
+from zkconsumer.errors import CommitFailed, PauseFailed, StreamFailed, ZooKeeperUnavailable
 from zkconsumer.listening import ListenerThread
 from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.pausing import Pauses
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.status_reading import read_status
 from zkconsumer.stream import KafkaStream
@@ -45,6 +46,8 @@ T = TypeVar("T")
 
 _CLOSE_S = 5.0
 """Longest wait for threads and for ZooKeeper's goodbye, beyond the time-out that the caller gives."""
+_ANSWER_S = 5.0
+"""Longest wait for the coordinator's thread, which never blocks, but may be kept from running."""
 _REFUSAL_S = 2.0
 """What ZooKeeper's last look at a registration may take, and the refusal on its way to the caller."""
 
@@ -96,6 +99,7 @@ class Membership:
             member_of(config, consumer_id, subscription), self.port, self.loop, lease, self.delivery, self.offsets,
             self.listening, random.Random(), lambda: int(time.time() * 1000),
         )
+        self.pauses = Pauses(self.coordinator, self.delivery, self.loop)
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         self._connected = threading.Event()
         self._settled = threading.Event()
@@ -210,6 +214,28 @@ class Membership:
         )
         if outcome:
             raise CommitFailed(outcome)
+
+    # -- pauses ------------------------------------------------------------------------------------------------------
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        """Deliver nothing of `partitions`. Source: `ConsumerConnector.pause`."""
+        self._pause("paused", self.pauses.pause, partitions)
+
+    def resume(self, partitions: Collection[Partition]) -> None:
+        """Deliver `partitions` again. Source: `ConsumerConnector.resume`."""
+        self._pause("resumed", self.pauses.resume, partitions)
+
+    def _pause(
+        self,
+        wanted: str,
+        call: Callable[[Collection[Partition]], dict[Partition, str]],
+        partitions: Collection[Partition],
+    ) -> None:
+        refused = self._call(lambda: call(partitions), _ANSWER_S)
+        if refused is None:
+            refused = dict.fromkeys(partitions, f"the coordinator has not answered within {_ANSWER_S:g} s")
+        if refused:
+            raise PauseFailed(wanted, refused)
 
     # -- state and end -----------------------------------------------------------------------------------------------
 

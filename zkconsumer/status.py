@@ -20,6 +20,7 @@ class OwnedPartition:
         log_end: end of the log as the broker last told, `None` before.
         lag: `log_end - position`.
         error: what holds the partition up, `None` when nothing does.
+        paused: whether the application paused it; `log_end` and `lag` are as they were then.
     """
 
     topic: str
@@ -31,6 +32,7 @@ class OwnedPartition:
     log_end: int | None
     lag: int | None
     error: str | None = None
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

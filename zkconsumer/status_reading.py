@@ -69,6 +69,7 @@ def _owned(
         log_end=log_end,
         lag=None if log_end is None or position is None else max(0, log_end - position),
         error=str(flow.last_error) if flow is not None and flow.last_error else None,
+        paused=flow is not None and flow.is_paused,
     )
 
 

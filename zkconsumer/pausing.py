@@ -1,0 +1,89 @@
+"""Partitions that the application pauses and resumes: owned all the time, and not delivered meanwhile.
+
+Knows who holds what (the coordinator) and stops and starts deliveries. Rule: all partitions of a call are paused or
+none, and only what is owned; whatever ends an ownership ends its pause.
+
+Source: docs/SEMANTICS.md, "Pauses"; KafkaConsumer.pause of Kafka 0.9 (the consumer of 0.8 has none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from rebalance import partition as p
+from rebalance.coordinator import Coordinator
+from rebalance.handover import Partition
+from rebalance.loop import Loop
+from zkconsumer.delivery import Delivery
+
+__all__ = ["Pauses", "checked_partitions"]
+
+
+def checked_partitions(partitions: Iterable[object]) -> list[Partition]:
+    """The partitions, each once.
+
+    Raises:
+        TypeError: it is one partition alone, or something in it is none.
+    """
+    shape = "it must be several partitions, as [TopicPartition('clicks', 0)]"
+    if isinstance(partitions, str) or (isinstance(partitions, tuple) and partitions and isinstance(partitions[0], str)):
+        raise TypeError(f"partitions is {partitions!r}; {shape}")
+    found: dict[Partition, None] = {}
+    for each in partitions:
+        match each:
+            case (str(topic), int(partition) | str(partition)) if isinstance(each, tuple):
+                found[topic, partition] = None
+            case _:
+                raise TypeError(f"partitions holds {each!r}; {shape}")
+    return list(found)
+
+
+class Pauses:
+    """The pauses of one member.
+
+    Args:
+        coordinator: who holds what.
+        delivery: is stopped and started.
+        loop: the coordinator's.
+
+    Threads: the coordinator's alone.
+    """
+
+    def __init__(self, coordinator: Coordinator, delivery: Delivery, loop: Loop) -> None:
+        self._coordinator = coordinator
+        self._delivery = delivery
+        self._loop = loop
+
+    def pause(self, partitions: Collection[Partition]) -> dict[Partition, str]:
+        """Pause all of them, or none; what may not be paused, with the reason."""
+        refused = self._refused(partitions)
+        if not refused:
+            for partition in partitions:
+                self._delivery.pause(partition)
+        return refused
+
+    def resume(self, partitions: Collection[Partition]) -> dict[Partition, str]:
+        """Resume all of them, or none; what may not be resumed, with the reason."""
+        refused = self._refused(partitions)
+        if not refused:
+            for partition in partitions:
+                self._resume(partition)
+        return refused
+
+    def _resume(self, partition: Partition) -> None:
+        # Perhaps on the thread of a stream, when it has put down its message.
+        def put_down(flow: object, position: int) -> None:
+            self._loop.post(self._delivery.go_on, partition, flow, position)
+
+        self._delivery.resume(partition, put_down)
+
+    def _refused(self, partitions: Collection[Partition]) -> dict[Partition, str]:
+        refused = {}
+        for partition in partitions:
+            holding = self._coordinator.holdings.get(partition)
+            state = None if holding is None else holding.machine.state
+            if state in (p.PartitionState.DRAINING, p.PartitionState.RELEASING):
+                refused[partition] = "this member is giving it back"
+            elif state is not p.PartitionState.OWNED:
+                refused[partition] = "this member does not own it"
+        return refused
