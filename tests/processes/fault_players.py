@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -56,8 +57,12 @@ class Player(ABC):
         """Its process."""
 
     @abstractmethod
-    def launch(self, topics: dict[str, int], work_ms: int, settings: dict[str, object]) -> None:
-        """Start its process, without waiting."""
+    def launch(self, asked: Mapping[str, Any], work_ms: int, settings: dict[str, object]) -> None:
+        """Start its process, without waiting.
+
+        Args:
+            asked: `topics`; or `whitelist` or `blacklist`, and `streams`.
+        """
 
     @abstractmethod
     def wait_ready(self) -> None:
@@ -137,11 +142,11 @@ class OurPlayer(Player):
             raise KitError(f"{self.name} was never launched")
         return self.member
 
-    def launch(self, topics: dict[str, int], work_ms: int, settings: dict[str, object]) -> None:
+    def launch(self, asked: Mapping[str, Any], work_ms: int, settings: dict[str, object]) -> None:
         self.expected = True
         chosen = {**SETTINGS, **settings}
         self.member = MemberProcess(
-            self.link.address, self.group, self.name, topics=topics, work_ms=work_ms, settings=chosen
+            self.link.address, self.group, self.name, **asked, work_ms=work_ms, settings=chosen
         )
 
     def wait_ready(self) -> None:
@@ -179,11 +184,11 @@ class JavaPlayer(Player):
             raise KitError(f"{self.name} was never launched")
         return self.member
 
-    def launch(self, topics: dict[str, int], work_ms: int, settings: dict[str, object]) -> None:
+    def launch(self, asked: Mapping[str, Any], work_ms: int, settings: dict[str, object]) -> None:
         self.expected = True
         chosen = {**JAVA_SETTINGS, **settings}
         self.member = JavaMember(
-            self.cluster, self.group, topics=topics, consumer_id=self.name, settings=chosen,
+            self.cluster, self.group, **asked, consumer_id=self.name, settings=chosen,
             zookeeper_connect=self.link.address, pause_ms=work_ms,
         )  # fmt: skip
         self.member.launch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ RATE_PER_S = 200.0
 # What was delivered since the last commit may come again: one interval, and what lies between deciding and writing.
 UNGRACEFUL = Limits(repeat_before_end_s=COMMIT_S + 1.0, zombie_slack_s=0.05)
 FULL_S = 30.0
+STRATEGY = Strategy("range")
 QUIET_S = 8.0
 
 
@@ -109,6 +111,7 @@ class Stage:
     by_hand: list[Event] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)  # registrations that nobody stands behind
     writes: list[Write] = field(default_factory=list)
+    strategy: Strategy = STRATEGY
     at_first: dict[Place, Owner] = field(default_factory=dict)
     _is_measured: bool = False
 
@@ -146,7 +149,7 @@ class Stage:
 
     def launch(self, player: Player) -> None:
         """Have it join, without waiting."""
-        player.launch({self.topic: 1}, self.setup.work_ms, dict(self.setup.member))
+        player.launch({"topics": {self.topic: 1}}, self.setup.work_ms, dict(self.setup.member))
 
     def _writes_of(self, player: Player) -> Callable[[ZooKeeperRequest], None]:
         prefix = f"/consumers/{self.group}/offsets/"
@@ -204,8 +207,10 @@ class Stage:
         expected = self.foreign | {player.id for player in self.players if player.expected}
         if set(registrations) != expected:
             return False
-        numbers = {self.topic: [number for _, number in self.places]}
-        wanted = rightful_owners({name: data for name, (data, _) in registrations.items()}, numbers, Strategy("range"))
+        numbers: dict[str, list[int]] = defaultdict(list)
+        for topic, number in self.places:
+            numbers[topic].append(number)
+        wanted = rightful_owners({name: data for name, (data, _) in registrations.items()}, numbers, self.strategy)
         try:
             found = self._owners()
         except KazooException:

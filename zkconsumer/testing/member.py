@@ -24,7 +24,16 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, KafkaStream, Message, TopicPartition, Whitelist
+from zkconsumer import (
+    Blacklist,
+    CommitFailed,
+    ConsumerConfig,
+    ConsumerConnector,
+    KafkaStream,
+    Message,
+    TopicPartition,
+    Whitelist,
+)
 from zkconsumer.testing.history import Event, format_event
 
 
@@ -140,6 +149,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="consumer.id")
     parser.add_argument("--topics", help="topic=streams,topic=streams")
     parser.add_argument("--whitelist", help="a filter, with --streams streams")
+    parser.add_argument("--blacklist", help="a filter, with --streams streams")
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--copies", type=int, default=1, help="so many members, named <name>00, <name>01, ...")
     parser.add_argument("--work-ms", type=float, default=0.0, help="how long each message takes")
@@ -150,8 +160,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--verbose", action="store_true", help="log every step to standard error")
     parser.add_argument("settings", nargs="*", help="more settings, key=value")
     parsed = parser.parse_args(arguments)
-    if (parsed.topics is None) == (parsed.whitelist is None):
-        parser.error("one of --topics and --whitelist is needed")
+    if [parsed.topics, parsed.whitelist, parsed.blacklist].count(None) != 2:
+        parser.error("one of --topics, --whitelist and --blacklist is needed")
     return parsed
 
 
@@ -159,6 +169,8 @@ def open_streams(connector: ConsumerConnector, options: argparse.Namespace) -> l
     """The streams the command line asks for."""
     if options.whitelist is not None:
         return connector.create_message_streams_by_filter(Whitelist(options.whitelist), options.streams)
+    if options.blacklist is not None:
+        return connector.create_message_streams_by_filter(Blacklist(options.blacklist), options.streams)
     counts = {topic: int(count) for topic, _, count in (entry.partition("=") for entry in options.topics.split(","))}
     return [stream for streams in connector.create_message_streams(counts).values() for stream in streams]
 

@@ -41,6 +41,7 @@ class MemberProcess:
         *,
         topics: dict[str, int] | None = None,
         whitelist: str | None = None,
+        blacklist: str | None = None,
         streams: int = 1,
         copies: int = 1,
         work_ms: float = 0.0,
@@ -57,7 +58,7 @@ class MemberProcess:
             group: its `group.id`.
             name: its `consumer.id`.
             topics: topic -> number of streams; or
-            whitelist: a filter, with `streams` streams.
+            whitelist, blacklist: a filter, with `streams` streams.
             copies: so many members in the process, named `<name>00`, `<name>01`, ...
             work_ms: how long the application works on each message.
             commit_on_revoke: its listener calls `commit_offsets()`.
@@ -78,8 +79,9 @@ class MemberProcess:
         command += ["--connect", connect, "--group", group, "--name", name]
         if topics is not None:
             command += ["--topics", ",".join(f"{topic}={count}" for topic, count in topics.items())]
-        if whitelist is not None:
-            command += ["--whitelist", whitelist, "--streams", str(streams)]
+        for option, text in (("--whitelist", whitelist), ("--blacklist", blacklist)):
+            if text is not None:
+                command += [f"{option}={text}", "--streams", str(streams)]
         command += ["--copies", str(copies), "--work-ms", str(work_ms)] + (["--verbose"] if verbose else [])
         command += ["--commit-on-revoke"] if commit_on_revoke else []
         command += ["--skip", str(skip), "--twice", str(twice)]
