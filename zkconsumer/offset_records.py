@@ -29,7 +29,7 @@ class OffsetRecord:
         void_version: the version at which the node held an offset that the leader's log does not have, or behind the
             start that the application chose: it may be written over with less, or it would hold up every commit until
             the position has grown past it.
-        mzxid: when the node was last written, on ZooKeeper's own clock.
+        mzxid: when the node was last written, on ZooKeeper's own clock; 0 when that is not known.
         earlier: (version, offset) that this member saw or wrote before it noticed that the topic was created anew.
     """
 
@@ -46,6 +46,8 @@ class OffsetRecord:
 
     def seen(self, stored: int | None, version: int | None, mzxid: int = 0) -> None:
         """Take note of what was read."""
+        if version != self.version or (self.mzxid and mzxid != self.mzxid):
+            self.void_version = None  # versions begin at 0 again when a node is made anew
         self.stored, self.version, self.mzxid = stored, version, mzxid
 
     def forget_life(self, under_way: int | None) -> None:
@@ -69,7 +71,8 @@ class OffsetRecord:
         """Take note of what was written."""
         # What the log does not have is written over, not set back.
         self.lowered = self.stored is not None and value < self.stored and self.version != self.void_version
-        self.stored, self.version = value, version
+        self.void_version = None
+        self.stored, self.version, self.mzxid = value, version, 0
         self.baseline, self.baseline_version = value, version
         self.held_at = None
 

@@ -54,6 +54,37 @@ def test_an_offset_written_over_because_the_log_does_not_have_it_was_not_set_bac
     assert start_position(record) == (7, False)
 
 
+@pytest.mark.parametrize("again", ["written", "made anew"])
+def test_what_was_void_once_says_nothing_of_another_node_that_comes_to_the_same_version(again: str) -> None:
+    """Versions begin at 0 again when an offset node is deleted and made anew."""
+    record = OffsetRecord()
+    record.seen(100, 3, mzxid=7)
+    record.baseline, record.baseline_version = 100, 3
+    record.out_of_range()
+    record.done = 20
+    assert verdict(record, 20, may_lower=False) is Verdict.WRITE
+    assert start_position(record) == (20, False)
+    if again == "written":
+        record.written(20, 4)
+        record.seen(None, None)
+        for version in range(4):
+            record.written(30 + version, version)
+    else:
+        record.seen(33, 3, mzxid=9)
+    assert verdict(record, 32, may_lower=False) is Verdict.HOLD
+    assert start_position(record) == (33, False)
+
+
+def test_an_offset_that_is_void_stays_so_when_it_is_read_again() -> None:
+    record = OffsetRecord()
+    record.seen(5, 0, mzxid=6)
+    record.written(100, 1)
+    record.out_of_range()
+    record.seen(100, 1, mzxid=7)
+    record.seen(100, 1, mzxid=7)
+    assert verdict(record, 20, may_lower=False) is Verdict.WRITE
+
+
 @pytest.mark.parametrize(
     ("stored", "version", "value", "may_lower", "expected"),
     [
