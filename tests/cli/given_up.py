@@ -33,7 +33,7 @@ def given_up_member(cluster: KafkaCluster, group: str, topic: str) -> Iterator[J
     load(cluster, topic, EACH)
     client.create(f"{root}/ids/{group}_bob", (REGISTRATION % topic).encode(), ephemeral=True, makepath=True)
     client.create(f"{root}/owners/{topic}/1", f"{group}_bob-0".encode(), makepath=True)
-    settings = {"rebalance.max.retries": 2, "rebalance.backoff.ms": 100}
+    settings = {"rebalance.max.retries": 2, "rebalance.backoff.ms": 100, "zookeeper.session.timeout.ms": 30_000}
     with JavaMember(cluster, group, topics={topic: 1}, consumer_id="ann", settings=settings) as ann:
         ann.wait_messages(EACH)
         assert owners(cluster, group, topic) == {"0": f"{group}_ann-0", "1": f"{group}_bob-0"}

@@ -153,7 +153,7 @@ def test_whether_a_session_lives_is_told_by_the_leader_and_doubted_without_a_wit
     assert client_of(servers, session) is not None
     other.stop()
     other.close()
-    assert leader_knows(servers, session, own) is False
+    wait_until(lambda: leader_knows(servers, session, own) is False, WAIT_S, "the leader to forget the session")
     assert client_of(servers, session) is None
     assert leader_knows(servers, own, session) is None  # a server that has not heard of a living session
     assert leader_knows([("127.0.0.1", 1)], session, own) is None

@@ -49,7 +49,7 @@ def test_a_nudge_brings_back_a_java_member_that_gave_up_and_nothing_else_does(
         attempts, registered = ann.rebalance_attempts, client.exists(ann.registration_path)
 
         # What is in the way is named, and nobody is woken for nothing.
-        status, answer = verify(kafka_0822, group, "--patience", "1", "--nudge")
+        status, answer = verify(kafka_0822, group, "--patience", "1", "--nudge", "--no-logs")
         assert (status, answer["nudged"]) == (1, [])
         assert kinds(answer) == ["persistent-owner", "unowned"]
         assert answer["findings"][0]["remedy"] == f"zkconsumer release {group} {topic} 1"
@@ -58,7 +58,7 @@ def test_a_nudge_brings_back_a_java_member_that_gave_up_and_nothing_else_does(
         # Java members do not see it go.
         client.delete(f"/consumers/{group}/owners/{topic}/1")
         assert_stays_idle(ann, attempts)
-        status, answer = verify(kafka_0822, group, "--patience", "1")
+        status, answer = verify(kafka_0822, group, "--patience", "1", "--no-logs")
         assert (status, kinds(answer), answer["wakeable"]) == (1, ["unowned", "unowned"], [ann.id])
         assert_stays_idle(ann, attempts)
 
@@ -74,11 +74,11 @@ def test_a_nudge_brings_back_a_java_member_that_gave_up_and_nothing_else_does(
         assert (ann.rebalance_attempts, ann.gave_up) == (attempts + 1, 1)
 
 
-VERSIONS = [version for version in kafka_versions() if (0, 8) <= version_tuple(version) < (2,) and version != "0.8.2.2"]
+VERSIONS = [version for version in kafka_versions() if (0, 8) <= version_tuple(version) < (2,)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version != "0.8.2.2"])
 def test_a_nudge_brings_back_java_members_of_all_versions(version: str) -> None:
     with KafkaCluster(version) as cluster, given_up_member(cluster, "group", "clicks") as ann:
         cluster.client.delete("/consumers/group/owners/clicks/1")
@@ -86,6 +86,37 @@ def test_a_nudge_brings_back_java_members_of_all_versions(version: str) -> None:
         assert (status, answer["findings"], answer["nudged"]) == (0, [], [ann.id])
         ann.wait_messages(2 * EACH)
         assert cluster.client.get_children("/consumers/group/ids") == [ann.id]
+
+
+CASES = [(version, "range") for version in VERSIONS]
+CASES += [(version, "roundrobin") for version in VERSIONS if version_tuple(version) >= (0, 8, 2)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "strategy"), CASES)
+def test_filters_and_strategies_of_all_versions_are_understood(version: str, strategy: str) -> None:
+    """Kafka 0.8.0 and 0.8.1 write a filter raw, 0.8.2 to 0.11 escape it once, and 1.0 and 1.1 twice."""
+    with KafkaCluster(version) as cluster:
+        for topic, partitions in {"clicks.eu": 5, "clicks.us": 12, "views": 3}.items():
+            cluster.create_topic(topic, partitions=partitions)
+        settings = {"partition.assignment.strategy": strategy}
+        members = [
+            JavaMember(cluster, "group", whitelist=r"clicks\.\w+", streams=2, consumer_id=name, settings=settings)
+            for name in ("ann", "bob")
+        ]
+        try:
+            for member in members:
+                member.launch()
+            status, answer = verify(cluster, "group", "--members", "2", "--wait", LATE_S)
+            assert (status, answer["members"]) == (0, 2), answer
+            if version_tuple(version) < (1,):
+                expected = "range" if strategy == "range" else "roundrobin"
+                assert (answer["partitions"], answer["strategy"], answer["findings"]) == (17, expected, [])
+            else:
+                assert (answer["partitions"], kinds(answer)) == (0, ["idle-filter", "idle-filter"])
+        finally:
+            for member in members:
+                member.close()
 
 
 def test_a_group_of_ours_is_fine_and_a_nudge_would_be_for_nobody(

@@ -39,6 +39,7 @@ class _Look:
     def __init__(self, nodes: GroupNodes, strategies: Sequence[str]) -> None:
         self.nodes = nodes
         self.members: Members = members_of(nodes)
+        self._threads_of: dict[str, set[str]] = {}
         self.partitions, self.unreadable_topics = partitions_of(nodes)
         self.subscribed = self._subscribed()
         self.owners: dict[Place, str] = {
@@ -55,6 +56,7 @@ class _Look:
         )  # fmt: skip
         self.table: Table | None = most_followed(candidates, followed)
         self.disagreement = disagreement(candidates, followed)
+        self.holders = {consumer_id_of(thread) for thread in self.owners.values()}
         self.obstacles = self._obstacles()
 
     def _subscribed(self) -> list[Place]:
@@ -65,7 +67,9 @@ class _Look:
         return [(topic, number) for topic in sorted(topics) for number in self.partitions.get(topic, ())]
 
     def _threads(self, topic: str) -> set[str]:
-        return self.members.threads(topic, exclude_internal_topics=False)
+        if topic not in self._threads_of:
+            self._threads_of[topic] = self.members.threads(topic, exclude_internal_topics=False)
+        return self._threads_of[topic]
 
     def _is_registered(self, topic: str, thread: str) -> bool:
         """Whether a thread id may own partitions of a topic; of a member that cannot be understood all may."""
@@ -180,27 +184,33 @@ class _Look:
         self, topic: str, name: str, thread: str, session: int, held: str
     ) -> tuple[str, str, str] | None:
         """Kind, clause and remedy of what is wrong with one owner node."""
-        release = f"zkconsumer release {self.nodes.group} {topic} {name}"
         member = consumer_id_of(thread)
+        removal = self._removal(topic, name, member, session)
         number = partition_number(name)
         if number is None:
             return ("foreign-scheme", f"is owned by {thread!r} ({held}): no Kafka from 0.8 on names a partition so",
                     "a client of another kind reads the topic beside this group: give it its own group")  # fmt: skip
         if topic not in self.nodes.known_topics or number not in self.partitions.get(topic, (number,)):
-            return ("no-such-partition", f"is owned by {thread!r} ({held}), and there is no such partition",
-                    f"restart {member}" if member in self.nodes.registrations else release)  # fmt: skip
+            return "no-such-partition", f"is owned by {thread!r} ({held}), and there is no such partition", removal
         if not session:
-            stop = f"stop {member}, then " if member in self.nodes.registrations else ""
-            return "persistent-owner", f"is owned by {thread!r} for ever: its owner node is persistent", stop + release
+            return "persistent-owner", f"is owned by {thread!r} for ever: its owner node is persistent", removal
         if not self._is_registered(topic, thread):
             return ("unregistered-owner", f"is owned by {thread!r} ({held}), which is no thread of a registered member",
-                    f"end the process that holds the session, or {release}")  # fmt: skip
+                    removal)  # fmt: skip
         registered = self.nodes.sessions.get(member, session)
         if registered not in (0, session):
             also = session_text(registered)
             return ("other-session", f"is owned by {thread!r} {held}, and that member is registered by session {also}",
                     f"two processes use the consumer id of {member}: stop one")  # fmt: skip
         return self._not_dealt((topic, number), thread)
+
+    def _removal(self, topic: str, name: str, member: str, session: int) -> str:
+        """What takes an owner node away that should not be there."""
+        release = f"zkconsumer release {self.nodes.group} {topic} {name}"
+        if member in self.nodes.registrations:
+            # What is a registered consumer's is not released; what is its session's goes with it.
+            return f"restart {member}" if session else f"stop {member}, then {release}"
+        return f"end the process that holds the session, which {release} names" if session else release
 
     def _not_dealt(self, place: Place, thread: str) -> tuple[str, str, str] | None:
         dealt = self._dealt(place)
@@ -243,8 +253,7 @@ class _Look:
         return self._lacking() - self.obstacles.keys()
 
     def _idle(self, member: str) -> str:
-        holds = any(consumer_id_of(thread) == member for thread in self.owners.values())
-        return "" if holds else f" ({member} is registered and owns nothing)"
+        return "" if member in self.holders else f" ({member} is registered and owns nothing)"
 
     def _blame(self, member: str | None) -> str:
         """What has to be done before that member can own what is its."""
