@@ -1,10 +1,10 @@
-"""Who claims too early, or without looking, is caught by a check made for it; who waits, or could not know, passes."""
+"""Who claims too early, too late or without a look is caught; who waits for good reason, or could not know, passes."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from zkconsumer.testing.claim_checks import find_hasty, find_stale
+from zkconsumer.testing.claim_checks import find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.history_limits import NS, Limits, Trouble
 
@@ -133,3 +133,54 @@ def test_who_was_in_trouble_may_not_have_waited() -> None:
     story = [*BLOCKED, at(8.0, "owner_gone", "x", by="expired"), at(8.0, "due", "b"), at(8.02, "claimed", "a")]
     limits = dataclasses.replace(LIMITS, troubles=[Trouble(3 * NS, 4 * NS, "a")])
     assert stale(*story, limits=limits) == []
+
+
+# -- claims that nobody makes ------------------------------------------------------------------------------------------
+
+QUICK = dataclasses.replace(LIMITS, unclaimed_s=3.0)
+
+
+def unclaimed(*events: Event, limits: Limits = QUICK) -> list[str]:
+    return [finding.check for finding in find_unclaimed(events, limits)]
+
+
+def test_what_is_claimed_soon_is_in_order() -> None:
+    assert unclaimed(*BLOCKED, at(8.0, "owner_gone", "x", by="expired"), at(10.9, "claimed", "a")) == []
+
+
+def test_what_is_claimed_late_lay_there_for_too_long() -> None:
+    assert unclaimed(*BLOCKED, at(8.0, "owner_gone", "x", by="expired"), at(11.1, "claimed", "a")) == ["unclaimed"]
+
+
+def test_what_is_never_claimed_lies_there_to_the_end() -> None:
+    assert unclaimed(at(1.0, "due", "a"), at(9.0, "acked")) == ["unclaimed"]
+
+
+def test_each_change_of_who_should_have_it_begins_the_time_anew() -> None:
+    assert unclaimed(at(1.0, "due", "a"), at(3.0, "due", "b"), at(5.0, "due", "a"), at(7.0, "claimed", "a")) == []
+
+
+def test_what_somebody_holds_does_not_lie_there() -> None:
+    assert unclaimed(*BLOCKED, at(99.0, "acked")) == []
+
+
+def test_what_a_hand_has_put_there_does_not_lie_there() -> None:
+    story = [at(1.0, "due", "a"), at(1.5, "occupied"), at(20.0, "vacated"), at(22.0, "claimed", "a")]
+    assert unclaimed(*story) == []
+    assert unclaimed(*story[:3], at(24.0, "claimed", "a")) == ["unclaimed"]
+
+
+def test_who_is_dead_or_leaves_claims_nothing() -> None:
+    for kind in ("killed", "leaving"):
+        assert unclaimed(at(1.0, "due", "a"), at(1.1, kind, "a"), at(9.0, "due", "b"), at(9.1, "acked")) == []
+
+
+def test_the_time_of_a_trouble_and_before_it_does_not_count() -> None:
+    limits = dataclasses.replace(QUICK, troubles=[Trouble(2 * NS, 6 * NS, "a")])
+    assert unclaimed(at(1.0, "due", "a"), at(8.9, "claimed", "a"), limits=limits) == []
+    assert unclaimed(at(1.0, "due", "a"), at(9.1, "claimed", "a"), limits=limits) == ["unclaimed"]
+
+
+def test_how_long_java_members_take_is_theirs() -> None:
+    limits = dataclasses.replace(QUICK, unfenced=frozenset({"a"}))
+    assert unclaimed(at(1.0, "due", "a"), at(9.0, "acked"), limits=limits) == []

@@ -1,8 +1,8 @@
-"""Verdicts on claims: whether a member waited until the group had settled, and looked who should have what. Pure.
+"""Verdicts on claims: whether members wait until the group has settled, look whose a partition is, and are quick then.
 
 Who claims in the middle of a burst of changes has to give back again a moment later, and makes others wait for it,
 Java members among them, which have but four tries. What should be whose at each moment stands in the history as
-events of the kind `due`.
+events of the kind `due`. Pure.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_limits import NS, Finding, Limits, name_of
 from zkconsumer.testing.history_repeats import was_troubled
 
-__all__ = ["find_hasty", "find_stale"]
+__all__ = ["find_hasty", "find_stale", "find_unclaimed"]
 
 _NEVER: Final = 2**63
 _UNNOTICED_NS: Final = 2 * NS
@@ -153,3 +153,77 @@ def find_stale(events: Sequence[Event], limits: Limits) -> list[Finding]:
             sentence = f"{event.member} claimed {name_of(event.place)} {late_s:.3f} s after it had become {whose}'s"
             findings.append(Finding("stale claim", sentence, (freed, event)))
     return findings
+
+
+def find_unclaimed(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Partitions without an owner node that lay there for too long, although a healthy member should have had them."""
+    if limits.unclaimed_s is None:
+        return []
+    findings = []
+    free = _Free()
+    for event in events:
+        findings += _lay_there(free.ended_by(event), event, limits)
+        free.see(event)
+    if events:
+        findings += [each for place in free.places() for each in _lay_there(place, events[-1], limits)]
+    return findings
+
+
+class _Spell(NamedTuple):
+    """A partition without an owner, and the member that should have had it since then."""
+
+    member: str
+    place: Place
+    begin_ns: int
+
+
+class _Free:
+    """The partitions that nobody owns, and who should."""
+
+    def __init__(self) -> None:
+        self._due: dict[Place, Event] = {}
+        self._held: set[Place] = set()
+        self._free_ns: dict[Place, int] = {}
+        self._absent: set[str] = set()
+
+    def ended_by(self, event: Event) -> _Spell | None:
+        """The spell of its partition that may end with an event."""
+        if event.kind not in ("due", "claimed", "occupied"):
+            return None
+        return self._spell(event.place)
+
+    def _spell(self, place: Place) -> _Spell | None:
+        due = self._due.get(place)
+        if due is None or not due.member or due.member in self._absent or place in self._held:
+            return None
+        return _Spell(due.member, place, max(due.time_ns, self._free_ns.get(place, 0)))
+
+    def places(self) -> list[_Spell]:
+        """The spells that have not ended."""
+        return [spell for place in self._due if (spell := self._spell(place)) is not None]
+
+    def see(self, event: Event) -> None:
+        """Take note of an event."""
+        if event.kind == "due":
+            self._due[event.place] = event
+        elif event.kind in ("claimed", "occupied"):
+            self._held.add(event.place)
+        elif event.kind in ("owner_gone", "vacated"):
+            self._held.discard(event.place)
+            self._free_ns[event.place] = event.time_ns
+        elif event.kind in ("killed", "leaving"):
+            self._absent.add(event.member)
+
+
+def _lay_there(spell: _Spell | None, end: Event, limits: Limits) -> list[Finding]:
+    if spell is None or spell.member in limits.unfenced or limits.unclaimed_s is None:
+        return []
+    begin_ns = spell.begin_ns
+    for trouble in sorted(limits.troubles, key=lambda each: each.begin_ns):
+        if trouble.concerns(spell.member) and trouble.begin_ns <= end.time_ns and trouble.end_ns >= begin_ns:
+            begin_ns = trouble.end_ns
+    lay_s = (end.time_ns - begin_ns) / NS
+    if lay_s <= limits.unclaimed_s or spell.place[0] in limits.reborn:
+        return []
+    sentence = f"{name_of(spell.place)} had no owner for {lay_s:.3f} s, and {spell.member} did not claim it"
+    return [Finding("unclaimed", sentence, (end,))]

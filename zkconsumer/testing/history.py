@@ -27,6 +27,8 @@ Only a simulation (`zkconsumer.testing.simulation`) sees these:
 | requests | watcher | member, offset: so many requests to ZooKeeper within a second; `id`: reads or writes |
 | blocked_try | member | member, topic, partition: a Java member's claim failed; `id`: who held the node |
 | gave_up | member | member: a Java member's tries are exhausted |
+| occupied, vacated | watcher | topic, partition: an owner node of nobody in the group came, and went |
+| leaving | test | member: it was told to leave in order |
 | due | watcher | member, topic, partition: by the assignment rule it should be its from now on; no member: nobody's |
 """
 
@@ -38,7 +40,8 @@ from dataclasses import asdict, dataclass, field, fields
 
 KINDS = frozenset(
     {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node",
-     "claimed", "touched", "log_start", "reset", "requests", "blocked_try", "gave_up", "due"}
+     "claimed", "touched", "log_start", "reset", "requests", "blocked_try", "gave_up", "due",
+     "occupied", "vacated", "leaving"}
 )
 _OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
 Place = tuple[str, int]

@@ -48,6 +48,7 @@ class Limits:
     requests_a_second: reads, or parts of writes, that a member may ask ZooKeeper for within a second.
     calm_ns: orphans are looked for from this moment on.
     settle_s: so long after a change of its share a member claims nothing new; 0: not checked.
+    unclaimed_s: how long a partition may lie without an owner that a member should have; None: not checked.
     settle_max_s: so long claims are put off at most while changes keep coming.
     """
 
@@ -66,6 +67,7 @@ class Limits:
     requests_a_second: int = 1_000_000
     calm_ns: int = 0
     settle_s: float = 0.0
+    unclaimed_s: float | None = None
     settle_max_s: float = 1.0
 
 

@@ -86,8 +86,9 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
     if owned.graceful:
         if not was_done:
             return limits.drain_s is not None and (ended_ns - before.time_ns) / NS >= limits.drain_s
-        # In order, but the last commit may have been impossible.
-        broken_off = was_troubled(owned.member, ended_ns, ended_ns, limits)
+        # In order, but the last commit may have been impossible. Who deletes his owner node has waited for it.
+        was_waited_for = owned.gone_by == "released" and owned.member not in limits.by_hand
+        broken_off = not was_waited_for and was_troubled(owned.member, ended_ns, ended_ns, limits)
     if owned.member in limits.by_hand:
         return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
     return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))

@@ -59,6 +59,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "sessions": Profile(
         _some("join", "leave", "pause", "hold up", "end session", "stall", "cut", "old requests", "lost reply")
     ),
+    "handovers": Profile({"join": 2, "leave": 2, "slow": 1, "lost request": 3, "lost reply": 1}, servers=(1,)),
     "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
     "topics": Profile(_some("join", "leave", "grow", "create topic", "delete topic", "leader", "retention")),
     "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
@@ -221,7 +222,8 @@ class _Drawing:
                     word=self._rng.choice(("", "", "answers")))
 
     def _lost(self, at_s: float, kind: str) -> Step:
-        return Step(at_s, kind, self._rng.choice(self._names), word=self._rng.choice(("", "create", "set", "delete")))
+        words = ("", "create", "set", "delete") if kind == "lost reply" else ("", "create", "set", "delete", "handover")
+        return Step(at_s, kind, self._rng.choice(self._names), word=self._rng.choice(words))
 
     def _on_servers(self, at_s: float, kind: str) -> Step:
         word = "all" if kind == "freeze" and self._rng.random() < 0.5 else ""

@@ -6,11 +6,13 @@ An event `due` names the member that should have a partition by the assignment r
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from rebalance import znodes
-from rebalance.errors import UnequalSubscriptions, UnreadableNode
+from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
 from rebalance.snapshot import Strategy
+from rebalance.subscription import Subscription
 from zkconsumer.testing.group_checks import rightful_owners
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.simulation.tree import Change, ChangeKind
@@ -48,7 +50,7 @@ class DueWatch:
         self._registrations: dict[str, bytes] = {}
         self._members: dict[str, str] = {}
         self._topics: dict[str, tuple[int, ...]] = {}
-        self._due: dict[Place, str] = {}
+        self._due: dict[Place, tuple[Place, str]] = {}
 
     def observe(self, record: Record) -> None:
         """Take note of an entry of ZooKeeper's log."""
@@ -61,14 +63,14 @@ class DueWatch:
                 self._topic_written(change)
                 is_other = True
         if is_other:
-            self._deal()
+            self.deal()
 
     def wiped(self) -> None:
         """Take note that all nodes are gone."""
         self._registrations.clear()
         self._members.clear()
         self._topics.clear()
-        self._deal()
+        self.deal()
 
     def _registration_written(self, change: Change) -> None:
         name = change.path[len(self._ids):]
@@ -90,16 +92,25 @@ class DueWatch:
         except UnreadableNode:
             self._topics[topic] = ()
 
-    def _deal(self) -> None:
-        due: dict[Place, str] = {}
-        try:
-            owners = rightful_owners(self._registrations, self._topics, self._strategy)
-        except UnequalSubscriptions:
-            owners = {}
-        for place, thread_id in owners.items():
-            due[self._place(*place)] = self._members.get(thread_id.rpartition("-")[0], "")
+    def deal(self) -> None:
+        """Tell what is other than it was told last, be it only the name of a topic's new life."""
+        due: dict[Place, tuple[Place, str]] = {}
+        for place, thread_id in self._owners().items():
+            due[place] = (self._place(*place), self._members.get(thread_id.rpartition("-")[0], ""))
         for place in sorted(self._due.keys() | due.keys()):
-            member = due.get(place, "")
-            if member != self._due.get(place, ""):
-                self._write(member, place)
+            before, after = self._due.get(place), due.get(place)
+            if before is not None and (after is None or after[0] != before[0]):
+                self._write("", before[0])
+            if after is not None and after != before:
+                self._write(after[1], after[0])
         self._due = due
+
+    def _owners(self) -> dict[Place, str]:
+        """(topic, partition) -> thread id; nothing where the rule, or a filter that we cannot read, forbids claims."""
+        try:
+            for name, data in self._registrations.items():
+                with suppress(UnreadableNode):
+                    Subscription.from_registration(znodes.parse_registration(data, name))
+            return rightful_owners(self._registrations, self._topics, self._strategy)
+        except (UnequalSubscriptions, UnsupportedFilter):
+            return {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from rebalance import znodes
-from rebalance.requests import Create, Delete, Exists, GetData, Multi, Request, SetData
+from rebalance.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
 from zkconsumer.testing.simulation.pipe import Latency
 from zkconsumer.testing.simulation.plan import GROUP, Step
 
@@ -37,6 +37,7 @@ _OPERATIONS: Final[Mapping[str, type]] = {"create": Create, "set": SetData, "del
 _GARBAGE: Final = b"not an offset"
 
 _OWNERS: Final = f"{znodes.group_path(GROUP)}/owners/"
+_OFFSETS: Final = f"{znodes.group_path(GROUP)}/offsets/"
 _ANSWERED_S: Final = 0.1
 _CONNECTED_S: Final = 1.5
 """So long after a cut a client has a connection again."""
@@ -59,6 +60,7 @@ def _join(world: World, step: Step) -> None:
 def _leave(world: World, step: Step) -> None:
     member = world.living(step.target)
     if member is not None and member.is_well:
+        world.write("leaving", member.name)
         member.actor.leave()
 
 
@@ -208,10 +210,29 @@ def _lost_reply(world: World, step: Step) -> None:
 
 
 def _lost_request(world: World, step: Step) -> None:
+    """The next write, or the next of a kind, or (`handover`) the first commit after a look at the members.
+
+    That is most likely the commit of what it then gives up.
+    """
     member = world.living(step.target)
-    if member is not None:
+    if member is None:
+        return
+    world.trouble(world.faults_left_s, member.name)
+
+    def asked(request: Request) -> None:
+        if isinstance(request, GetChildren) and request.path == znodes.ids_path(GROUP):
+            member.watched.when_asked = None
+            world.zookeeper.lose_request(member.port, _is_commit)
+
+    if step.word == "handover":
+        member.watched.when_asked = asked
+    else:
         world.zookeeper.lose_request(member.port, _matching(step.word))
-        world.trouble(world.faults_left_s, member.name)
+
+
+def _is_commit(request: Request) -> bool:
+    parts = request.operations if isinstance(request, Multi) else (request,)
+    return any(isinstance(part, SetData) and part.path.startswith(_OFFSETS) for part in parts)
 
 
 # -- ZooKeeper -------------------------------------------------------------------------------------------------------

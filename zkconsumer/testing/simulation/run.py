@@ -35,6 +35,8 @@ _REQUESTS_A_PARTITION: Final = 8
 _FOLLOWER_LAG_S: Final = 0.05
 """A server that is a little behind answers, and its client delivers, until it hears of the end of the session."""
 _MOST_STEPS: Final = 2_000_000
+_UNCLAIMED_S: Final = 3.0
+"""Longer than a burst of changes can put claims off, shorter than the rounds that are made for what no watch tells."""
 _SETTLE_S: Final = 0.049
 """The least that a member waits with `rebalance.quiet.ms` as it is, by a clock that may be a little slow."""
 
@@ -286,6 +288,7 @@ class _Runner:
             requests_a_second=_REQUESTS + _REQUESTS_A_PARTITION * len(self.world.brokers.born_s),
             calm_ns=int(self.healed_s * 1e9),
             settle_s=_SETTLE_S,
+            unclaimed_s=_UNCLAIMED_S,
         )
 
 

@@ -3,6 +3,7 @@
 | node | event |
 |---|---|
 | owner node created by a member | `claimed` |
+| owner node of somebody else created, deleted | `occupied`, `vacated` |
 | owner node deleted, or written by another than its owner | `owner_gone`; who did it stands in `id` |
 | offset node written | `offset_node` with the writer; of a member `commit`, too; -1 for none that can be read |
 | a node of one member deleted or set by another member | `touched`; at which version stands in `offset`, -1 for any |
@@ -98,8 +99,8 @@ class TreeWatch:
         if change.kind is ChangeKind.CREATED:
             holder = self._holders[path] = _Holder(change.owner, self._member_of(change.owner) if change.owner else "")
             place = self._place_of(path, self._owners)
-            if holder.member and place is not None:
-                self._write("claimed", holder.member, place, -1, "")
+            if place is not None:
+                self._write("claimed" if holder.member else "occupied", holder.member, place, -1, "")
             return
         known = self._holders.get(path)
         if known is None:
@@ -113,8 +114,8 @@ class TreeWatch:
 
     def _gone(self, path: str, holder: _Holder, who: str) -> None:
         place = self._place_of(path, self._owners)
-        if holder.member and place is not None:
-            self._write("owner_gone", holder.member, place, -1, who)
+        if place is not None:
+            self._write("owner_gone" if holder.member else "vacated", holder.member, place, -1, who)
 
     def _check_touch(self, path: str, record: Record, holder: _Holder) -> None:
         writer = self._member_of(record.session_id)

@@ -155,6 +155,7 @@ class World:
 
     def _topic_reborn(self, topic: str, count: int) -> None:
         """In the history the topic is another one from now on: tell who owns nothing of it, and may not know."""
+        self.due.deal()
         for number in range(count):
             holder = self.tree.holder(topic, number)
             for each in self.all_living():
