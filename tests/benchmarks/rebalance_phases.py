@@ -74,6 +74,11 @@ def assigned(names: Sequence[str], partitions: int, group: str) -> dict[int, str
     return dict(enumerate(dealt))
 
 
+def at_rest_per_s(members: int, partitions: int, session_s: float) -> float:
+    """Requests a second of a group that has nothing to do."""
+    return members * PROOFS_A_SESSION / session_s + (members * AUDIT_READS + partitions) / AUDIT_EVERY_S
+
+
 def measured(crowd: Crowd, phase: str, change: Callable[[], None], target: Callable[[Row], str] | None = None) -> Row:
     """Make a change, and see what came of it."""
     before = crowd.table()
@@ -159,10 +164,10 @@ def idle(crowd: Crowd) -> Row:
     asked = crowd.requests()
     size = len(crowd.present)
     writes = sum(count for kind, count in asked.items() if kind in ("create", "set", "delete"))
-    proofs = size * (IDLE_S * PROOFS_A_SESSION / crowd.session_s + 1)
-    audits = size * (IDLE_S / AUDIT_EVERY_S + 1) * (AUDIT_READS + crowd.partitions / size)
+    # One proof and one audit more of each member, which may lie just inside at both ends.
+    most = at_rest_per_s(size, crowd.partitions, crowd.session_s) * (IDLE_S + AUDIT_EVERY_S)
     row = Row(f"{IDLE_S:.0f} s of nothing", size, 0.0, asked, 0, 0, 0, crowd.gave_up(), "")
-    return row._replace(target=f"{kept(row, proofs + audits)}, no writes: {'kept' if not writes else 'MISSED'}")
+    return row._replace(target=f"{kept(row, most)}, no writes: {'kept' if not writes else 'MISSED'}")
 
 
 def told(row: Row) -> str:

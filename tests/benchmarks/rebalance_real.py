@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from tests.benchmarks.rebalance_phases import PROOFS_A_SESSION, Crowd, Node, assigned
+from tests.benchmarks.rebalance_phases import Crowd, Node, assigned, at_rest_per_s
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.testing import EmbeddedCluster, JavaMember, TcpProxy
 from zkconsumer.testing.group_watch import owners
@@ -190,12 +190,12 @@ class RealCrowd:
         return seconds, time.monotonic() - self._changed_s
 
     def _quieten(self) -> None:
-        proofs = QUIET_S * PROOFS_A_SESSION / self.session_s * len(self.present)
+        usual = QUIET_S * at_rest_per_s(len(self.present), self.partitions, self.session_s)
         deadline_s = time.monotonic() + LONGEST_S
         while time.monotonic() < deadline_s:
             before = self._proxy.request_count
             time.sleep(QUIET_S)
-            if self._proxy.request_count - before <= 2 + 1.5 * proofs:
+            if self._proxy.request_count - before <= 2 + 2 * usual:
                 return
 
     def rest(self, seconds: float) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from rebalance import requests as r
 from rebalance import znodes
-from tests.benchmarks.rebalance_phases import PROOFS_A_SESSION, Crowd, Node, assigned
+from tests.benchmarks.rebalance_phases import Crowd, Node, assigned, at_rest_per_s
 from zkconsumer.testing.simulation import MemberSpec, Plan, World
 from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.plan import GROUP
@@ -90,12 +90,12 @@ class SimulatedCrowd:
         return seconds, self._now_s - self._changed_s
 
     def _quieten(self) -> None:
-        proofs = QUIET_S * PROOFS_A_SESSION / self.session_s * len(self.present)
+        usual = QUIET_S * at_rest_per_s(len(self.present), self.partitions, self.session_s)
         deadline_s = self._now_s + LONGEST_S
         while self._now_s < deadline_s:
             before = self._counting.counts.total()
             self.rest(QUIET_S)
-            if self._counting.counts.total() - before <= 2 + 1.5 * proofs:
+            if self._counting.counts.total() - before <= 2 + 2 * usual:
                 return
 
     def rest(self, seconds: float) -> None:
