@@ -11,13 +11,14 @@ from kazoo.client import KazooClient
 from tests.cli.command_line import run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
 from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.nudge import wake_group
 from zkconsumer.cli.release import delete_claim, read_claim
 from zkconsumer.cli.release import release as release_command
 from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.cli.zookeeper_sessions import client_of, leader_knows
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperServer
+from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 from zkconsumer.zookeeper_address import parse_zookeeper_address
 
 
@@ -157,6 +158,37 @@ def test_whether_a_session_lives_is_told_by_the_leader_and_doubted_without_a_wit
     assert client_of(servers, session) is None
     assert leader_knows(servers, own, session) is None  # a server that has not heard of a living session
     assert leader_knows([("127.0.0.1", 1)], session, own) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [None, "zk-3.4.14"])
+def test_of_an_ensemble_the_leader_is_believed(version: str | None) -> None:
+    with ZooKeeperEnsemble(version=version) as ensemble:
+        clients = [KazooClient(server.connect) for server in ensemble]
+        try:
+            for client in clients:
+                client.start()
+            servers = parse_zookeeper_address(ensemble.connect).hosts
+            gone, own = clients[0].client_id[0], clients[-1].client_id[0]
+            assert leader_knows(servers, gone, own) is True
+            assert sum(leader_knows([server], gone, own) is None for server in servers) == 2, "followers are not asked"
+            clients[0].stop()
+            wait_until(lambda: leader_knows(servers, gone, own) is False, WAIT_S, "the leader to forget the session")
+
+            # A nudge is heard at every server.
+            clients[1].ensure_path("/consumers/g/ids")
+            heard: list[object] = []
+            for client in clients[1:]:
+                client.sync("/consumers/g/ids")
+                client.get_children("/consumers/g/ids", watch=heard.append)
+            with open_zookeeper(ensemble.connect) as port:
+                wake_group(port, "g")
+            wait_until(lambda: len(heard) == 2, WAIT_S, "both watches")
+            assert clients[2].get_children("/consumers/g/ids") == []
+        finally:
+            for client in clients:
+                client.stop()
+                client.close()
 
 
 def test_a_server_that_answers_no_questions_about_sessions_leaves_it_open() -> None:

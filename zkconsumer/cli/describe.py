@@ -20,7 +20,8 @@ __all__ = ["describe"]
 _EPILOG = """\
 \b
 Partitions that nobody owns and owners that are no registered thread are normal for the moment a rebalance takes, and
-a fault when they stay. Offsets are those in ZooKeeper; members with offsets.storage=kafka keep theirs elsewhere.
+a fault when they stay; `zkconsumer verify` waits for it, and says what would mend it. Offsets are those in ZooKeeper;
+members with offsets.storage=kafka keep theirs elsewhere.
 
 \b
 Example:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -115,6 +116,7 @@ class _Looker:
         self._with_logs = with_logs
         self._sessions: Mapping[str, int] | None = None
         self._changes = 0
+        self._waits = False
         self.nudged: tuple[str, ...] = ()
 
     def look(self, is_last: bool) -> Verdict:
@@ -130,9 +132,16 @@ class _Looker:
         self._changes += self._sessions not in (None, nodes.sessions)
         self._sessions = nodes.sessions
         verdict = verify_group(nodes, self._strategies, self._least_members)
+        self._say_that_it_waits(verdict)
         ask_brokers = self._with_logs and (is_last or not verdict.is_passing)
         logs = _read_logs(self._port, self._zookeeper, nodes) if ask_brokers else {}
         return dataclasses.replace(verdict, findings=(*verdict.findings, *offset_findings(nodes, logs)))
+
+    def _say_that_it_waits(self, verdict: Verdict) -> None:
+        """Tell whoever sits before a terminal why there is no answer yet."""
+        if verdict.is_passing and not self._waits and sys.stderr is not None and sys.stderr.isatty():
+            click.echo("something is amiss that a rebalance would explain; looking again for a while", err=True)
+        self._waits = self._waits or verdict.is_passing
 
     def nudge(self, verdict: Verdict) -> None:
         """Wake the members.
