@@ -6,6 +6,7 @@ import json
 import re
 import resource
 import select
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -193,7 +194,8 @@ def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[C
     except (KitError, ValueError) as error:
         raise CliError(str(error)) from error
     except OSError as error:
-        raise CliError(f"no folder can be made for the cluster: {error.strerror}") from error
+        where = error.filename or wanted.data or tempfile.gettempdir()
+        raise CliError(f"no folder can be made for the cluster: {where}: {error.strerror}") from error
     _allow_many_files()
     try:
         click.echo(f"starting ZooKeeper and {wanted.words} ...", err=True)

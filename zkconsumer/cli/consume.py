@@ -95,7 +95,7 @@ class Wanted:
 @click.option("--consumer-config", metavar="FILE", help="Properties file with settings of the consumer.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
               help="One setting, or print.key, key.separator, line.separator; may be repeated.")
-@click.option("--streams", metavar="N", type=click.IntRange(min=1), default=1, help="Streams to read with. [1]")
+@click.option("--streams", metavar="N", type=click.IntRange(1, 1000), default=1, help="Streams to read with. [1]")
 @click.option("--partition", "with_partition", is_flag=True, help="Print the partition.")
 @click.option("--offset", "with_offset", is_flag=True, help="Print the offset.")
 @click.option("--timestamp", "with_timestamp", is_flag=True, help="Print the time in ms (null before Kafka 0.10).")

@@ -6,6 +6,7 @@ terminal reaches it.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -35,7 +36,8 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
     try:
         folder, sweeper = _make(prefix)
     except OSError as error:
-        raise CliError(f"no temporary folder can be made: {error.strerror}", "TMPDIR says where") from error
+        where = tempfile.tempdir or os.environ.get("TMPDIR") or tempfile.gettempdir()
+        raise CliError(f"no temporary folder can be made in {where}: {error.strerror}", "TMPDIR says where") from error
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
         yield folder
