@@ -71,5 +71,5 @@ def test_where_no_folder_can_be_made_the_remedy_is_said(
 ) -> None:
     (temporary / "file").write_text("no folder")
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "file"))
-    with pytest.raises(CliError, match="no temporary folder can be made in .*: Not a directory; TMPDIR says where"):
+    with pytest.raises(CliError, match=r"no temporary folder can be made in .*: Not a directory; TMPDIR says where"):
         scratch_folder("test-").__enter__()

@@ -78,8 +78,11 @@ class Guard:
 
         The parent's id comes from the parent itself: asked for here, it could be that of its heir already.
         """
+        poll = select.poll()  # the parent may have so many files open that `select.select` takes no more
+        for fd in (self.control.fileno(), wake_fd):
+            poll.register(fd, select.POLLIN)
         while self.exit_code is None:
-            ready, _, _ = select.select([self.control.fileno(), wake_fd], [], [], PARENT_CHECK_S)
+            ready = dict(poll.poll(PARENT_CHECK_S * 1000))
             if wake_fd in ready:
                 os.read(wake_fd, 512)
             self.reap(os.WNOHANG)
@@ -88,7 +91,7 @@ class Guard:
                 return
         self.control.sendall(f"exit {self.exit_code}\n".encode())
 
-    def _serve(self, ready: list[int]) -> bool:
+    def _serve(self, ready: dict[int, int]) -> bool:
         """Carry out one command of the parent; False when there is no parent any more."""
         if self.control.fileno() not in ready:
             return True

@@ -140,7 +140,9 @@ class ChildProcess:
             if deadline.expired:
                 return
             try:
-                select.select([self._control], [], [], min(deadline.remaining_s, WAIT_SLICE_S))
+                poll = select.poll()  # `select.select` takes no descriptor above 1023
+                poll.register(self._control, select.POLLIN)
+                poll.poll(min(deadline.remaining_s, WAIT_SLICE_S) * 1000)
             except (OSError, ValueError):
                 pass  # another thread saw the end first and closed the socket
 

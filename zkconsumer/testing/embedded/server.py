@@ -174,15 +174,18 @@ class BrokerServer:
             return len(self._threads)
 
     def _accept(self) -> None:
+        woken, either = select.poll(), select.poll()  # `select.select` takes no descriptor above 1023
+        for poll in (woken, either):
+            poll.register(self._woken, select.POLLIN)
+        either.register(self._listener, select.POLLIN)
         while True:
-            ready, _, _ = select.select([self._listener, self._woken], [], [])
-            if self._woken in ready:
+            if self._woken.fileno() in dict(either.poll()):
                 return
             try:
                 sock, _ = self._listener.accept()
             except OSError:
                 # The client left before it was accepted, or no descriptor is free: then the listener stays ready.
-                select.select([self._woken], [], [], ACCEPT_PAUSE_S)
+                woken.poll(ACCEPT_PAUSE_S * 1000)
                 continue
             self._start(sock)
 
