@@ -16,6 +16,7 @@ from rebalance import machine as m
 from rebalance import partition as p
 from rebalance.audit import Audit
 from rebalance.claims import Claims, Fence
+from rebalance.episodes import Episodes
 from rebalance.handover import Partition
 from rebalance.holding import Holding
 from rebalance.holdings import Holdings
@@ -72,9 +73,10 @@ class Coordinator:
             member, port, self._pipeline.ask_first, loop, lease, claims, self, wall_clock_ms,
             self._pipeline.waiting_since,
         )
+        self.episodes = Episodes()
         self._holdings = Holdings(
             member, loop, claims, delivery, offsets, listener,
-            recheck=self._changed, fenced=self.session.prove, moved=self._moved,
+            recheck=self._changed, fenced=self.session.prove, moved=self._moved, episodes=self.episodes,
         )
         self._audit = Audit(member, loop, self._holdings, listener, rng, self._changed)
         self._reader = GroupReader(self.ask, loop, member.group, member.subscription, member.strategy, self._changed)
@@ -159,8 +161,14 @@ class Coordinator:
             self._do(action)
         if self.machine.state is not before:
             log.debug("%s: %s after %s", self.member.consumer_id, self.machine.state.value, type(event).__name__)
+            self._time_rebalance()
         self._arm_timer()
         self._moved()
+
+    def _time_rebalance(self) -> None:
+        if self.machine.state in (m.GroupState.REGISTERING, m.GroupState.READING) and not self.episodes.is_under_way:
+            self.episodes.began(self._loop.clock())
+            self._settled_calls.append(lambda: self.episodes.ended(self._loop.clock()))
 
     # -- actions -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
 from rebalance.claims import Claims
+from rebalance.episodes import Episodes
 from rebalance.handover import Partition
 from rebalance.holding import Holding
 from rebalance.loop import Loop
@@ -41,6 +42,7 @@ class Holdings:
         recheck: called with a reason when the members have to be read again before anything is claimed.
         fenced: called when a write was refused because the registration is not the one it was made under.
         moved: called after every step.
+        episodes: hears what is taken, released and lost.
 
     Threads: the coordinator's alone, but for the watch callback, which only posts.
     """
@@ -56,6 +58,7 @@ class Holdings:
         recheck: Callable[[str], None],
         fenced: Callable[[], None],
         moved: Callable[[], None],
+        episodes: Episodes,
     ) -> None:
         self.member = member
         self.all: dict[Partition, Holding] = {}
@@ -67,6 +70,7 @@ class Holdings:
         self._recheck = recheck
         self._fenced = fenced
         self._moved = moved
+        self._episodes = episodes
         self._known_at_start: frozenset[Partition] | None = None
         self._lives: dict[str, int] = {}
         self._born: dict[str, int] = {}
@@ -162,12 +166,14 @@ class Holdings:
                 watcher = self._owner_changed if watch else None
                 self._claims.inspect(partition, self._teller(partition, holding), watcher, sync=not watch)
             case p.Start():
+                self._episodes.taken()
                 self._take(partition, holding)
             case p.Drain():
                 self._drain(partition, holding)
             case p.Rethread(thread_id, version):
                 self._claims.rethread(partition, thread_id, version, self._teller(partition, holding))
             case p.Release():
+                self._episodes.released()
                 self._claims.release(partition, self._teller(partition, holding))
             case p.Stop():
                 self._stop(partition, holding)
@@ -330,6 +336,7 @@ class Holdings:
         position = self._delivery.abandon(partition)
         if position is not None and self.member.auto_commit:
             self._offsets.remember(partition, position)
+        self._episodes.lost()
         self._lost.append(partition)
         self._loop.after_step(self._tell_lost)
 

@@ -29,6 +29,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.filters import Blacklist, Whitelist
 from zkconsumer.listening import RebalanceListener
+from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 from zkconsumer.stream import KafkaStream
 
@@ -42,6 +43,7 @@ __all__ = [
     "ConfigError",
     "ConnectionFailed",
     "ConnectorClosed",
+    "ConnectorStatistics",
     "ConnectorStatus",
     "ConsumerConfig",
     "ConsumerConnector",

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rebalance.errors import RebalanceError
+from rebalance.tally import Tally
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
@@ -49,6 +50,7 @@ class BrokerDirectory:
         existing_topics: Those of some topics that stand in ZooKeeper.
         read_leaders: Broker ids in the state nodes of partitions, without those that have no leader.
         rng: Chooses the order in which brokers are asked.
+        tally: Counts requests and errors.
 
     The three readers have deadlines of their own and raise RebalanceError when ZooKeeper does not answer.
 
@@ -65,11 +67,13 @@ class BrokerDirectory:
         existing_topics: Callable[[Sequence[str]], Collection[str]],
         read_leaders: Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]],
         rng: random.Random | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self._read_brokers = read_brokers
         self._existing_topics = existing_topics
         self._read_leaders = read_leaders
         self._rng = rng or random.Random()
+        self._tally = tally or Tally()
         self._client_id = config.client_id
         self._timeout_s = min(config.socket_timeout_ms / 1000, METADATA_TIMEOUT_S)
         self._silent: set[Broker] = set()
@@ -110,10 +114,12 @@ class BrokerDirectory:
         """Return what the first broker that answers knows of the topics; None when none answers."""
         order = sorted(brokers, key=lambda broker: (broker in self._silent, self._rng.random()))
         for broker in order:
+            self._tally.add("broker_requests", "metadata")
             try:
                 with SimpleConsumer(broker.host, broker.port, self._timeout_s, self._client_id) as consumer:
                     metadata = consumer.topic_metadata(topics)
             except SimpleConsumerError as error:
+                self._tally.add("errors", "broker_connection")
                 if broker not in self._silent:
                     log.warning("broker %d does not tell who leads: %s", broker.id, error)
                 self._silent.add(broker)

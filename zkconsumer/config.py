@@ -78,6 +78,7 @@ class ConsumerConfig:
     on_message_error: str
     roundrobin_order: str
     max_processing_interval_ms: int | None
+    statistics_interval_ms: int | None
     kafka_generation: str
 
     zookeeper_auth: tuple[ZooKeeperAuth, ...]

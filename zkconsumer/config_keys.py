@@ -159,6 +159,8 @@ _OWN = (
     Key("max.processing.interval.ms", Integer(1, off=True), None,
         "Hand the partitions of a stream to others when it has not asked for a message for so long.",
         default_text="`off`", section="own"),
+    Key("statistics.interval.ms", Integer(1, off=True), None,
+        "Time between two calls of `on_statistics`.", default_text="`off`", section="own"),
     Key("kafka.generation", Choice(("auto", "0.7", "0.8")), "auto",
         "Which Kafka to speak to; `auto` finds it in ZooKeeper. `0.7` brings the defaults of 0.7.",
         section="own"),

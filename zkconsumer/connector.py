@@ -8,6 +8,7 @@ Source: kafka.consumer.ZookeeperConsumerConnector, 0.8.2.2; docs/SEMANTICS.md.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -23,6 +24,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import (
     CommitFailed,
+    ConfigError,
     ConnectorClosed,
     ForkedConnector,
     MessageStreamsExist,
@@ -34,12 +36,18 @@ from zkconsumer.forking import tell_after_fork
 from zkconsumer.membership import Membership
 from zkconsumer.pausing import checked_partitions
 from zkconsumer.signal_handlers import called_by_signal_handler
+from zkconsumer.statistics import ConnectorStatistics
+from zkconsumer.statistics_thread import StatisticsThread
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.stream import KafkaStream
 
 __all__ = ["ConsumerConnector", "new_consumer_id"]
 
+log = logging.getLogger(__name__)
+
 Decoder = Callable[[bytes], Any]
+_CALL_S = 0.5
+"""Longest wait for a call of `on_statistics` that is under way at the end."""
 _CLOSE_S = 5.0
 """Longest wait for threads and for ZooKeeper's goodbye, beyond the time-out that the caller gives."""
 
@@ -56,6 +64,8 @@ class ConsumerConnector:
     Args:
         config: settings.
         listener: any object with some of the methods of `RebalanceListener`; called on a thread of its own.
+        on_statistics: called with the statistics every `statistics.interval.ms`, on a thread of its own, from the
+            creation of the streams to the shutdown. What it raises is logged, once.
 
     Nothing is connected before streams are created. As a context manager it shuts down at the end of the block: a
     clean end counts the message in hand as done, an exception does not.
@@ -66,13 +76,21 @@ class ConsumerConnector:
         stream too.
     """
 
-    def __init__(self, config: ConsumerConfig, listener: object | None = None) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        listener: object | None = None,
+        on_statistics: Callable[[ConnectorStatistics], object] | None = None,
+    ) -> None:
         if not isinstance(config, ConsumerConfig):
             raise TypeError(f"config is {config!r}; it must be a ConsumerConfig(zookeeper_connect, group_id, ...)")
         _refuse_unsupported(config)
+        _check_statistics(config, on_statistics)
         self.config = config
         self.consumer_id = new_consumer_id(config)
         self._listener = listener
+        self._on_statistics = on_statistics
+        self._telling: StatisticsThread | None = None
         self._state = threading.RLock()
         self._created = False
         self._closing = False
@@ -183,6 +201,7 @@ class ConsumerConnector:
         except BaseException:
             self._shutdown(0.0, is_hand_done=False)
             raise
+        self._tell_statistics(member)
         return streams
 
     # -- offsets -----------------------------------------------------------------------------------------------------
@@ -265,6 +284,26 @@ class ConsumerConnector:
             return ConnectorStatus(self.consumer_id, state, 0.0, 0, (), (), (), None, 0.0, (), error)
         return member.status()
 
+    def statistics(self) -> ConnectorStatistics:
+        """The status, and what this member has counted since its streams were created, as a frozen value."""
+        status = self.status()
+        if self._member is None:
+            return ConnectorStatistics(self.config.group_id, 0.0, status)
+        return self._member.statistics(status)
+
+    def _tell_statistics(self, member: Membership) -> None:
+        interval_ms = self.config.statistics_interval_ms
+        if self._on_statistics is None or interval_ms is None:
+            return
+        telling = StatisticsThread(
+            self.statistics, self._on_statistics, interval_ms / 1000,
+            lambda: member.tally.add("errors", "on_statistics"),
+        )  # fmt: skip
+        with self._state:
+            if not self._closing:  # the listener may have left already
+                self._telling = telling
+                telling.start()
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def shutdown(self, timeout: float | None = None) -> None:
@@ -312,6 +351,8 @@ class ConsumerConnector:
                 self._leaver = threading.get_ident()
         if first:
             try:
+                if self._telling is not None:
+                    self._telling.close(_CALL_S)
                 if self._member is not None:
                     self._member.leave_group(wait_s, threading.get_ident(), is_hand_done)
             finally:
@@ -338,6 +379,16 @@ class ConsumerConnector:
     createMessageStreams = create_message_streams  # noqa: N815
     createMessageStreamsByFilter = create_message_streams_by_filter  # noqa: N815
     commitOffsets = commit_offsets  # noqa: N815
+
+
+def _check_statistics(config: ConsumerConfig, on_statistics: object) -> None:
+    if on_statistics is not None and not callable(on_statistics):
+        raise TypeError(f"on_statistics is {on_statistics!r}; it must be callable with the statistics")
+    if on_statistics is not None and config.statistics_interval_ms is None:
+        raise ConfigError("statistics.interval.ms", None, "a time, since on_statistics is given")
+    if on_statistics is None and config.statistics_interval_ms is not None:
+        log.warning("statistics.interval.ms is %d, and no on_statistics is given to be told",
+                    config.statistics_interval_ms)
 
 
 def _refuse_unsupported(config: ConsumerConfig) -> None:

@@ -18,9 +18,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from rebalance.assignment import java_string_hash
+from rebalance.tally import Tally
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.brokers import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.fetch_meter import FetchMeter
 from zkconsumer.fetch_state import FetchState, Need
 from zkconsumer.fetch_task import FetchTask
 from zkconsumer.fetcher import Fetcher
@@ -49,6 +51,8 @@ class PartitionStatus:
         last_error: What holds it up, None when nothing does.
         answer_age_s: Seconds since the last good answer of a leader, None before the first.
         is_paused: Whether the application paused it.
+        fetched_messages, fetched_bytes: By this member so far, in all ownerships.
+        messages_per_s, bytes_per_s: Fetched lately.
     """
 
     position: int
@@ -60,6 +64,10 @@ class PartitionStatus:
     last_error: str | None
     answer_age_s: float | None
     is_paused: bool = False
+    fetched_messages: int = 0
+    fetched_bytes: int = 0
+    messages_per_s: float = 0.0
+    bytes_per_s: float = 0.0
 
 
 class Delivery:
@@ -71,6 +79,7 @@ class Delivery:
         lease: Unused here but by the streams; kept for the status.
         clock: Seconds; the clock of the lease.
         out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
+        tally: Counts requests and errors.
 
     Threads: `resolve`, `bounds`, `start`, `refuse`, `pause`, `resume`, `go_on`, `drain`, `expire_drain` and `abandon`
         belong to the coordinator; the rest may be called from any thread. `done` callbacks come from any thread and
@@ -86,6 +95,7 @@ class Delivery:
         lease: LeaseView,
         clock: Callable[[], float],
         out_of_range: Callable[[TopicPartition], None] = lambda partition: None,
+        tally: Tally | None = None,
     ) -> None:
         self._config = config
         self._out_of_range = out_of_range
@@ -93,6 +103,8 @@ class Delivery:
         self._stream_of = stream_of
         self._lease = lease
         self._clock = clock
+        self._tally = tally or Tally()
+        self._meters: dict[TopicPartition, FetchMeter] = {}
         self._budget = ByteBudget(config.queued_max_bytes)
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._paused: set[TopicPartition] = set()
@@ -135,6 +147,7 @@ class Delivery:
         state = FetchState(name, offset, self._config.fetch_message_max_bytes)
         task = FetchTask(state, flow, self._config.auto_offset_reset)
         task.refusal = state.error = refusal
+        task.meter = self._meters.setdefault(name, FetchMeter(self._clock()))
         self._replace(task)
         if name in self._paused or self._is_stopping:  # stopped by another thread meanwhile
             flow.end()
@@ -256,7 +269,7 @@ class Delivery:
         """Return how each started partition stands."""
         now = self._clock()
         return {
-            name: _status(task.state, task.flow, task.is_placed, now, name in self._paused)
+            name: _status(task, task.flow, now, name in self._paused)
             for name, task in list(self._tasks.items())
             if task.flow is not None and not task.flow.is_settled
         }
@@ -346,7 +359,7 @@ class Delivery:
         name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"
         return Fetcher(
             broker, self._config, self._budget, self._clock, name,
-            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range,
+            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range, self._tally,
         )
 
     def _count_fetchers(self) -> int:
@@ -383,7 +396,9 @@ def _is_in_hand(flow: Flow, reader: int | None) -> bool:
     return flow.stream.reader in sys._current_frames()
 
 
-def _status(state: FetchState, flow: Flow, is_placed: bool, now: float, is_paused: bool) -> PartitionStatus:
+def _status(task: FetchTask, flow: Flow, now: float, is_paused: bool) -> PartitionStatus:
+    state, meter = task.state, task.meter
+    rates = (0.0, 0.0) if meter is None else meter.rates(now)
     chunks = list(flow.chunks)
     return PartitionStatus(
         position=flow.done_position(),
@@ -391,8 +406,12 @@ def _status(state: FetchState, flow: Flow, is_placed: bool, now: float, is_pause
         high_watermark=state.high_watermark if state.high_watermark >= 0 else None,
         queued_chunks=len(chunks),
         queued_bytes=sum(chunk.size_bytes for chunk in chunks),
-        leader=state.leader if is_placed else None,
+        leader=state.leader if task.is_placed else None,
         last_error=flow.failure or state.error,
         answer_age_s=None if state.answered_at is None else now - state.answered_at,
         is_paused=is_paused,
+        fetched_messages=0 if meter is None else meter.messages,
+        fetched_bytes=0 if meter is None else meter.size_bytes,
+        messages_per_s=round(rates[0], 3),
+        bytes_per_s=round(rates[1], 3),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simpleconsumer.consumer import EARLIEST, LATEST
+from zkconsumer.fetch_meter import FetchMeter
 from zkconsumer.fetch_state import FetchState, Need
 from zkconsumer.flow import Flow
 
@@ -21,9 +22,10 @@ class FetchTask:
         is_cancelled: True when nobody waits for them any more.
         is_placed: True while a fetcher has it.
         refusal: Why nothing of it may be delivered, None when nothing forbids it.
+        meter: Counts what is fetched; None where nobody asks.
     """
 
-    __slots__ = ("flow", "is_cancelled", "is_placed", "policy", "refusal", "resolved", "state")
+    __slots__ = ("flow", "is_cancelled", "is_placed", "meter", "policy", "refusal", "resolved", "state")
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class FetchTask:
         self.is_cancelled = False
         self.is_placed = False
         self.refusal: str | None = None
+        self.meter: FetchMeter | None = None
 
     @property
     def is_wanted(self) -> bool:

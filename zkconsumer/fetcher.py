@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from rebalance.tally import Tally
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, MessageTooLarge, SimpleConsumerError
 from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
@@ -69,6 +70,7 @@ class Fetcher:
         lost: Called with a task whose leader must be looked for, and the broker id if that one denied leading it.
         is_idle: Called after a while without work; True ends the thread.
         out_of_range: Called with each partition whose position turns out to be outside its log.
+        tally: Counts requests and errors.
 
     Threads: `add`, `stop`, `join` and `tasks` from any thread.
     """
@@ -84,6 +86,7 @@ class Fetcher:
         lost: Callable[[FetchTask, int | None], None],
         is_idle: Callable[[Fetcher], bool],
         out_of_range: Callable[[TopicPartition], None],
+        tally: Tally,
     ) -> None:
         self.broker = broker
         self._config = config
@@ -93,6 +96,7 @@ class Fetcher:
         self._lost = lost
         self._is_idle = is_idle
         self._out_of_range = out_of_range
+        self._tally = tally
         self._backoff_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
         self._largest_bytes = min(max(config.queued_max_bytes, config.fetch_message_max_bytes), _LARGEST_ANSWER_BYTES)
         # Kafka allows both times to be equal, but then every empty answer comes after the deadline.
@@ -241,6 +245,7 @@ class Fetcher:
             for one in asked
         ]
         self._budget.reserve(self, sum(one.size_bytes for one in asked))
+        self._tally.add("broker_requests", "fetch")
         try:
             answers = self._consumer.multifetch(
                 requests, max_wait_ms=wait_ms, min_bytes=self._config.fetch_min_bytes,
@@ -270,7 +275,10 @@ class Fetcher:
                 # A copy: the answer holds all partitions, and would live as long as the slowest of them.
                 flow.push(Chunk(bytes(answer.message_set[: verdict.valid_bytes]), verdict.next_offset))
                 state.moved_on(verdict.next_offset)
-                state.answered(self._clock(), answer.high_watermark)
+                now = self._clock()
+                state.answered(now, answer.high_watermark)
+                if task.meter is not None:
+                    task.meter.add(now, verdict.next_offset - one.offset, verdict.valid_bytes)
             case Outcome.NOTHING:
                 state.answered(self._clock(), answer.high_watermark)
             case Outcome.GROW:
@@ -283,6 +291,7 @@ class Fetcher:
                 state.need = Need.RANGE_CHECK
                 state.error = verdict.reason
             case Outcome.FIND_LEADER:
+                self._tally.add("errors", "leader_moved")
                 self._lose(task, verdict.reason, self.broker.id)
             case Outcome.BACK_OFF:
                 self._fail(task, verdict.reason)
@@ -341,6 +350,7 @@ class Fetcher:
         wanted = [task for task in ends if time_ms in task.ends_needed]
         if not wanted:
             return
+        self._tally.add("broker_requests", "offsets")
         answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
         for task, (code, offsets) in zip(wanted, answers, strict=True):
             if code == 0 and offsets:
@@ -349,6 +359,7 @@ class Fetcher:
             del ends[task]
             reason = str(BrokerError(code, *task.state.partition)) if code else "the broker names no offset"
             if code in LEADER_CODES:
+                self._tally.add("errors", "leader_moved")
                 self._lose(task, reason, self.broker.id)
             else:
                 self._fail(task, reason)
@@ -383,6 +394,7 @@ class Fetcher:
             "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d (auto.offset.reset=%s)",
             *state.partition, state.offset, earliest, latest, checked.offset, task.policy,
         )
+        self._tally.add("errors", "out_of_range")
         self._out_of_range(state.partition)
         flow.push(Chunk(b"", checked.offset, reset_to=checked.offset))
         state.moved_on(checked.offset)
@@ -392,6 +404,7 @@ class Fetcher:
 
     def _fail(self, task: FetchTask, reason: str) -> None:
         """Ask for this partition again after a pause."""
+        self._tally.add("errors", "broker_answer")
         if task.state.failed(reason, self._clock(), self._backoff_s):
             log.warning("%s/%s on broker %d: %s", *task.state.partition, self.broker.id, reason)
 
@@ -409,6 +422,7 @@ class Fetcher:
         """The connection failed, or what came over it made no sense; the next call connects anew."""
         if self._is_stopped:
             return
+        self._tally.add("errors", "broker_connection")
         if str(error) != self._fault:
             self._fault = str(error)
             log.warning("broker %d: %s", self.broker.id, error)

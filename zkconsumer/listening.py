@@ -59,6 +59,9 @@ def _name(partition: Partition) -> TopicPartition:
 class ListenerThread:
     """Calls a listener, which may be any object with some of the methods of `RebalanceListener`.
 
+    Attributes:
+        failures: how many calls have failed so far.
+
     Threads: the methods are the coordinator's and return at once.
     """
 
@@ -68,6 +71,7 @@ class ListenerThread:
         self._thread: threading.Thread | None = None
         self._told: set[Partition] = set()
         self._is_leaving = False
+        self.failures = 0
         if listener is not None:
             self._thread = threading.Thread(target=self._run, name="zkconsumer-listener", daemon=True)
             self._thread.start()
@@ -126,6 +130,7 @@ class ListenerThread:
             try:
                 answer = method(argument)
             except Exception:
+                self.failures += 1
                 log.exception("%s of the rebalance listener failed; going on", name)
             finally:
                 done(answer)

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from rebalance import machine as m
 from rebalance.coordinator import Coordinator
+from rebalance.counted_port import CountedPort
 from rebalance.handover import Partition
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
@@ -22,6 +23,7 @@ from rebalance.ports import Member
 from rebalance.requests import Reply, Request, SessionChange
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
+from rebalance.tally import Tally
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.brokers import BrokerDirectory
@@ -33,6 +35,7 @@ from zkconsumer.errors import CommitFailed, PauseFailed, StreamFailed, ZooKeeper
 from zkconsumer.listening import ListenerThread
 from zkconsumer.offsets import ZooKeeperOffsets
 from zkconsumer.pausing import Pauses
+from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.status_reading import read_status
 from zkconsumer.stream import KafkaStream
@@ -78,11 +81,14 @@ class Membership:
         self.config = config
         self.lease = lease
         self.loop = Loop(lease_clock)
-        self.port = KazooPort(
+        self.tally = Tally()
+        kazoo = KazooPort(
             str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, **zookeeper_options(config)
         )
+        self.port = CountedPort(kazoo, self.tally)
         self.cluster = ClusterReader(self.port, config.zookeeper_connection_timeout_ms / 1000)
-        directory = BrokerDirectory(config, self.cluster.brokers, self.cluster.existing, self.cluster.leaders)
+        directory = BrokerDirectory(config, self.cluster.brokers, self.cluster.existing, self.cluster.leaders,
+                                    tally=self.tally)
 
         def stream_of(topic: str, thread_id: str) -> KafkaStream:
             stream = streams.get((topic, thread_id))
@@ -92,7 +98,7 @@ class Membership:
         self.offsets = ZooKeeperOffsets(self._ask, self.loop, config.group_id)
         self.delivery = Delivery(
             config, list(streams.values()), stream_of, directory, lease, lease_clock,
-            lambda partition: self.loop.post(self.offsets.out_of_range, partition),
+            lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.tally,
         )
         self.listening = ListenerThread(listener)
         self.coordinator = Coordinator(
@@ -101,6 +107,8 @@ class Membership:
         )
         self.pauses = Pauses(self.coordinator, self.delivery, self.loop)
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
+        self._streams = tuple(streams.values())
+        self._began = lease_clock()
         self._connected = threading.Event()
         self._settled = threading.Event()
         self._gate = threading.Lock()
@@ -250,6 +258,26 @@ class Membership:
         return ConnectorStatus(
             self.coordinator.member.consumer_id, m.GroupState.FAILED.value if error else "busy", 0.0, 0, (), (), (),
             self.lease.age_s(lease_clock()), self.coordinator.session.timeout_s, (), str(error) if error else None,
+        )
+
+    def statistics(self, status: ConnectorStatus) -> ConnectorStatistics:
+        """What the member has counted, beside its status."""
+        errors = self.tally.counts("errors")
+        others = {
+            "commit": self.offsets.failures,
+            "listener": self.listening.failures,
+            "message": sum(stream.failures for stream in self._streams),
+        }
+        errors |= {kind: count for kind, count in others.items() if count}
+        return ConnectorStatistics(
+            group=self.config.group_id,
+            uptime_s=round(lease_clock() - self._began, 3),
+            status=status,
+            rebalances=self.coordinator.episodes.figures,
+            queued_bytes=self.delivery.queued_bytes(),
+            zookeeper_requests=self.tally.counts("zookeeper_requests"),
+            broker_requests=self.tally.counts("broker_requests"),
+            errors=dict(sorted(errors.items())),
         )
 
     def leave_group(self, wait_s: float, reader: int, is_hand_done: bool) -> None:

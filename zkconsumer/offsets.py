@@ -48,7 +48,10 @@ class ZooKeeperOffsets:
         loop: for retries while the connection is away.
         group: whose `/offsets`.
 
-    Threads: the coordinator's alone; `committed` may be read from any thread.
+    Attributes:
+        failures: how many positions could not be committed so far.
+
+    Threads: the coordinator's alone; `committed` and `failures` may be read from any thread.
     """
 
     def __init__(self, ask: Ask, loop: Loop, group: str) -> None:
@@ -61,6 +64,7 @@ class ZooKeeperOffsets:
         self._running: _Batch | None = None
         self._starting = False
         self._parents: set[str] = set()
+        self.failures = 0
 
     # -- session ------------------------------------------------------------------------------------------------
 
@@ -252,6 +256,7 @@ class _Batch:
         if self._over:
             return
         self._over = True
+        self._store.failures += len(self._failed)
         # Told before the next one starts, which may be done at once: the answers come in the order of the calls.
         for partitions, done in self._callers:
             done({partition: self._failed[partition] for partition in partitions & self._failed.keys()})

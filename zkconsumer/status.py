@@ -21,6 +21,9 @@ class OwnedPartition:
         lag: `log_end - position`.
         error: what holds the partition up, `None` when nothing does.
         paused: whether the application paused it; `log_end` and `lag` are as they were then.
+        queued_bytes: fetched and not yet read.
+        fetched_messages, fetched_bytes: by this member so far; messages are counted by their offsets.
+        messages_per_s, bytes_per_s: fetched in the last ten to twenty seconds.
     """
 
     topic: str
@@ -33,6 +36,11 @@ class OwnedPartition:
     lag: int | None
     error: str | None = None
     paused: bool = False
+    queued_bytes: int = 0
+    fetched_messages: int = 0
+    fetched_bytes: int = 0
+    messages_per_s: float = 0.0
+    bytes_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 
 __all__ = ["read_status"]
 
+_FETCHED = ("queued_bytes", "fetched_messages", "fetched_bytes", "messages_per_s", "bytes_per_s")
 _HELD = (p.PartitionState.OWNED, p.PartitionState.DRAINING, p.PartitionState.RELEASING)
 
 
@@ -59,6 +60,7 @@ def _owned(
 ) -> OwnedPartition:
     position = flow.position if flow is not None else holding.position
     log_end = flow.high_watermark if flow is not None else None
+    fetched = {} if flow is None else {name: getattr(flow, name) for name in _FETCHED}
     return OwnedPartition(
         topic=partition[0],
         partition=partition[1],
@@ -70,6 +72,7 @@ def _owned(
         lag=None if log_end is None or position is None else max(0, log_end - position),
         error=str(flow.last_error) if flow is not None and flow.last_error else None,
         paused=flow is not None and flow.is_paused,
+        **fetched,
     )
 
 

@@ -87,6 +87,8 @@ class KafkaStream:
         # its flow and not have been handed over: a signal handler may run in between, and must not commit it.
         self.reader: int | None = None
         self.handed: Message | None = None
+        # How many messages could not be read, and how many partitions.
+        self.failures = 0
         self._lease = lease
         self._clock = clock
         self._timeout_ms = config.consumer_timeout_ms
@@ -332,6 +334,7 @@ class KafkaStream:
         Return what to go on with in this chunk; None when the chunk is done for. A message that is raised about is in
         hand like any other: it is done when the next one is asked for.
         """
+        self.failures += 1
         if isinstance(trouble, MessageError):
             next_offset = trouble.next_offset
         elif message is not None:

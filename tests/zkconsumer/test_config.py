@@ -64,6 +64,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
     ("on.message.error", None, "raise", "raise", "skip", "skip", ("ignore",)),
     ("roundrobin.order", None, "0.8", "0.8", "1.0", "1.0", ("0.9", 1)),
     ("max.processing.interval.ms", None, None, None, "300000", 300000, (0, "on")),
+    ("statistics.interval.ms", None, None, None, "10000", 10000, (0, "on")),
     ("kafka.generation", None, "auto", "0.7", "0.8", "0.8", ("0.9", "")),
     ("zookeeper.auth", None, (), (), "digest:a:b", (ZooKeeperAuth("digest", "a:b"),), ("digest", ":x", "d:,", 7)),
     ("zookeeper.acl", None, (OPEN_ACL,), (OPEN_ACL,), "creator,world:anyone:r",
@@ -328,6 +329,7 @@ SETTINGS = {
     "auto_commit_enable": st.booleans(),
     "offsets_storage": st.sampled_from(["zookeeper", "kafka"]),
     "max_processing_interval_ms": st.integers(1, INT32_MAX),
+    "statistics_interval_ms": st.integers(1, INT32_MAX),
     "zookeeper_sync_time_ms": st.integers(0, INT32_MAX),
     "zookeeper_auth": st.lists(st.tuples(st.sampled_from(["digest", "ip"]), one_line), max_size=3),
     "zookeeper_acl": st.lists(

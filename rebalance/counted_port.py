@@ -1,0 +1,70 @@
+"""A ZooKeeper port that counts what passes it: requests by kind, and what became of connections and sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rebalance.requests import (
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    Reply,
+    Request,
+    SessionChange,
+    SetData,
+    Sync,
+    ZooKeeperPort,
+)
+from rebalance.tally import Tally
+
+__all__ = ["CountedPort"]
+
+_KINDS: Final[dict[type, str]] = {
+    Create: "create",
+    Delete: "delete",
+    Exists: "exists",
+    GetChildren: "get_children",
+    GetData: "get_data",
+    Multi: "multi",
+    SetData: "set_data",
+    Sync: "sync",
+}
+_LOSSES: Final = {"suspended": "zookeeper_connection", "expired": "zookeeper_session"}
+
+
+class CountedPort:
+    """Hands everything on to a port; `zookeeper_requests` and `errors` of the tally hold the counts.
+
+    A multi is one request. What the client library sends by itself (pings, watches set anew) does not pass here.
+    """
+
+    def __init__(self, port: ZooKeeperPort, tally: Tally) -> None:
+        self._port = port
+        self._tally = tally
+
+    def start(self, on_session: Callable[[SessionChange], None]) -> None:
+        """Source: `ZooKeeperPort`."""
+
+        def counted(change: SessionChange) -> None:
+            if change.what in _LOSSES:
+                self._tally.add("errors", _LOSSES[change.what])
+            on_session(change)
+
+        self._port.start(counted)
+
+    def send(self, request: Request, done: Callable[[Reply], None]) -> None:
+        """Source: `ZooKeeperPort`."""
+        self._tally.add("zookeeper_requests", _KINDS[type(request)])
+        self._port.send(request, done)
+
+    def drop_connection(self) -> None:
+        """Source: `ZooKeeperPort`."""
+        self._port.drop_connection()
+
+    def close(self, timeout_s: float) -> None:
+        """Source: `ZooKeeperPort`."""
+        self._port.close(timeout_s)

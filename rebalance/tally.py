@@ -1,0 +1,28 @@
+"""Counts what happens, by what and of which kind: for statistics, not for decisions."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Counts from any thread; a count takes a lock, so nothing that happens for each message is counted here."""
+
+    def __init__(self) -> None:
+        # Reentrant: a signal handler may shut down on a thread that is inside.
+        self._lock = threading.RLock()
+        self._counts: dict[str, Counter[str]] = {}
+
+    def add(self, what: str, kind: str, count: int = 1) -> None:
+        """Count `count` more of a kind."""
+        if count:
+            with self._lock:
+                self._counts.setdefault(what, Counter())[kind] += count
+
+    def counts(self, what: str) -> dict[str, int]:
+        """Kind -> how many, in the order of the kinds' names."""
+        with self._lock:
+            return dict(sorted(self._counts.get(what, {}).items()))

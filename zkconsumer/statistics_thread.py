@@ -1,0 +1,62 @@
+"""Tells the application the statistics from time to time, on a thread of its own.
+
+Rule: nothing that the application does there can hurt the consumer. A call that fails is logged, once; one that takes
+long delays the next one; one that never returns is left behind at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from zkconsumer.statistics import ConnectorStatistics
+
+__all__ = ["StatisticsThread"]
+
+log = logging.getLogger(__name__)
+
+
+class StatisticsThread:
+    """Calls `told` with the statistics every `interval_s` seconds, from `start` to `close`.
+
+    Args:
+        read: makes the statistics.
+        told: the application's.
+        failed: called for each call that failed.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], ConnectorStatistics],
+        told: Callable[[ConnectorStatistics], object],
+        interval_s: float,
+        failed: Callable[[], None],
+    ) -> None:
+        self._read = read
+        self._told = told
+        self._interval_s = interval_s
+        self._failed = failed
+        self._over = threading.Event()
+        self._has_failed = False
+        self._thread = threading.Thread(target=self._run, name="zkconsumer-statistics", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """Make no further call; back when the present one returns, or after `timeout_s`."""
+        self._over.set()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, timeout_s))
+
+    def _run(self) -> None:
+        while not self._over.wait(self._interval_s):
+            try:
+                self._told(self._read())
+            except Exception:
+                self._failed()
+                if not self._has_failed:
+                    log.exception("on_statistics failed; going on, and logging no further failure of it")
+                self._has_failed = True
