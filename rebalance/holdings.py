@@ -117,6 +117,8 @@ class Holdings:
                     continue
                 if holding.machine.state is p.PartitionState.OWNED:
                     self._delivery.abandon(partition)
+                    self._lost.append(partition)
+                    self._loop.after_step(self._tell_lost)
                     self._take(partition, holding)
                 elif holding.drain_timer is not None:
                     # The message in hand is of the earlier life, too: its position, committed now, would count.

@@ -5,8 +5,9 @@ Each check returns findings, as those of `zkconsumer.testing.history_checks` do.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
@@ -25,6 +26,11 @@ __all__ = [
 
 _PATIENCE_NS: Final = 20 * NS
 """Longer than a Java member's tries take."""
+_ATTEMPT_NS: Final = NS
+"""Longer than the claims of one try take."""
+_LET_GO_NS: Final = 4_500_000_000
+"""In so long a healthy member of ours has heard of a change, waited for the message in hand, committed and released."""
+_TEN_S: Final = 10
 
 
 def rightful_owners(
@@ -73,82 +79,133 @@ def find_wrong_owners(owners: Mapping[Place, str], rightful: Mapping[Place, str]
 def find_touched(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Nodes of one member that another one deleted or wrote.
 
-    Who had the node and does not know yet that a hand deleted it may hit the next one's: versions begin at 0 again.
+    Who had the node and cannot know yet that a hand deleted it may hit the next one's: versions begin at 0 again.
     """
     findings = []
-    robbed: set[tuple[str, Place]] = set()
+    robbed: dict[tuple[str, Place], Event] = {}
     for event in events:
         key = (event.member, event.place)
         if event.kind == "owner_gone" and event.id == HAND:
-            robbed.add(key)
+            robbed[key] = event
         elif event.kind == "claimed":
-            robbed.discard(key)
+            robbed.pop(key, None)
         elif event.kind == "touched" and event.member not in limits.unfenced:
-            if key in robbed and event.offset >= 0:
+            if key in robbed and event.offset >= 0 and _is_news(robbed[key], event, limits):
                 continue
             sentence = f"{event.member} wrote or deleted a node of {event.id or 'somebody'}"
             findings.append(Finding("foreign node touched", sentence, (event,)))
     return findings
 
 
+def _is_news(robbed: Event, event: Event, limits: Limits) -> bool:
+    """Whether a member may not have heard by now what became of its owner node."""
+    since_ns = event.time_ns - int(limits.told_late_s * NS)
+    return robbed.time_ns >= since_ns or was_troubled(event.member, since_ns, event.time_ns, limits)
+
+
 def find_exhausted(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Java members that gave up because one of ours kept a partition from them through all their tries.
+    """Java members that gave up because some of ours kept a partition from them at each of their tries.
 
     A member of ours that something was wrong with may be late; a healthy one lets go within the patience of a Java one.
     """
     findings = []
-    holders: dict[Place, tuple[str, int]] = {}
-    tries: dict[str, list[Event]] = defaultdict(list)
+    holders: dict[Place, str] = {}
+    tries: dict[str, list[tuple[Event, str]]] = defaultdict(list)
     for event in events:
         if event.kind == "claimed":
-            holders[event.place] = (event.member, event.time_ns)
+            holders[event.place] = event.member
         elif event.kind == "killed":
-            holders = {place: held for place, held in holders.items() if held[0] != event.member}
-        elif event.kind == "owner_gone" and holders.get(event.place, ("", 0))[0] == event.member:
+            holders = {place: held for place, held in holders.items() if held != event.member}
+        elif event.kind == "owner_gone" and holders.get(event.place) == event.member:
             del holders[event.place]
         elif event.kind == "blocked_try":
-            tries[event.member].append(event)
+            tries[event.member].append((event, holders.get(event.place, "")))
         elif event.kind == "gave_up":
-            own = [each for each in tries.pop(event.member, []) if event.time_ns - each.time_ns < _PATIENCE_NS]
-            for place in dict.fromkeys(each.place for each in own):
-                first = next(each for each in own if each.place == place)
-                holder, since_ns = holders.get(place, ("", event.time_ns))
-                concerned = [member for member in (holder, event.member)
-                             if was_troubled(member, first.time_ns, event.time_ns, limits)]
-                if holder and holder not in limits.unfenced and since_ns < first.time_ns and not concerned:
-                    sentence = f"{event.member} gave up, and {holder} kept {name_of(place)} from it all the time"
-                    findings.append(Finding("java retries exhausted", sentence, (first, event)))
+            own = [each for each in tries.pop(event.member, []) if event.time_ns - each[0].time_ns < _PATIENCE_NS]
+            findings += _kept_away(event, own, limits)
+    return findings
+
+
+def _kept_away(gave_up: Event, tries: Sequence[tuple[Event, str]], limits: Limits) -> list[Finding]:
+    """What made a Java member give up, if that was ours.
+
+    Args:
+        tries: claims of it that failed, each with the member that held the partition then.
+    """
+    if gave_up.id or not tries:
+        return []  # an exception ended its last try
+    last_ns = tries[-1][0].time_ns
+    findings = []
+    for place in dict.fromkeys(event.place for event, _ in tries if last_ns - event.time_ns < _ATTEMPT_NS):
+        holders = list(reversed([(event, holder) for event, holder in tries if event.place == place]))
+        ours = list(takewhile(lambda each: each[1] and each[1] not in limits.unfenced, holders))
+        if not ours or last_ns - ours[-1][0].time_ns < _LET_GO_NS:
+            continue
+        concerned = {gave_up.member, *(holder for _, holder in ours)}
+        if any(was_troubled(member, last_ns - _LET_GO_NS, last_ns, limits) for member in concerned):
+            continue
+        sentence = f"{gave_up.member} gave up, and {ours[0][1]} kept {name_of(place)} from it all the time"
+        findings.append(Finding("java retries exhausted", sentence, (ours[-1][0], gave_up)))
     return findings
 
 
 def find_busy(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Members that asked ZooKeeper for more within a second than anything explains."""
-    return [
-        Finding("too many requests", f"{event.member} sent {event.offset} {event.id} within a second", (event,))
-        for event in events
-        if event.kind == "requests" and event.offset > limits.requests_a_second
-    ]
+    """Members that asked ZooKeeper for more, within a second or within ten, than anything explains."""
+    findings = []
+    counts: dict[tuple[str, str], deque[Event]] = defaultdict(deque)
+    told: set[tuple[str, str]] = set()
+    for event in events:
+        if event.kind != "requests":
+            continue
+        if event.offset > limits.requests_a_second:
+            sentence = f"{event.member} sent {event.offset} {event.id} within a second"
+            findings.append(Finding("too many requests", sentence, (event,)))
+        key = (event.member, event.id)
+        window = counts[key]
+        window.append(event)
+        while event.time_ns - window[0].time_ns >= _TEN_S * NS:
+            window.popleft()
+        total = sum(each.offset for each in window)
+        if total > limits.requests_in_ten_s and key not in told:
+            told.add(key)
+            sentence = f"{event.member} sent {total} {event.id} within {_TEN_S} seconds"
+            findings.append(Finding("too many requests", sentence, (window[0], event)))
+    return findings
 
 
 def find_unpaired(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Partitions that a listener was told to have twice, or to have lost without having had them.
+    """Partitions that a listener was told to have twice, or to lose without having them, or that went without a word.
 
-    A topic that was created anew is begun once more without a word.
+    A topic that was created anew has another name in the history, and the same one for the listener.
     """
     findings = []
     told: dict[tuple[str, Place], Event] = {}
+    untold: dict[tuple[str, Place], Event] = {}
     for event in events:
-        key = (event.member, event.place)
+        key = (event.member, (event.topic.partition("~")[0], event.partition))
         if event.kind == "assigned":
-            if key in told and event.topic not in limits.reborn:
+            if key in told:
                 sentence = f"{event.member} was assigned {name_of(event.place)} twice"
                 findings.append(Finding("unpaired", sentence, (told[key], event)))
             told[key] = event
         elif event.kind in ("revoked", "lost"):
-            had = told.pop(key, None)
-            if had is None and event.topic not in limits.reborn:
+            untold.pop(key, None)
+            if told.pop(key, None) is None:
                 sentence = f"{event.member} was told that {name_of(event.place)} is {event.kind}, and did not have it"
                 findings.append(Finding("unpaired", sentence, (event,)))
+        elif event.kind == "owner_gone" and event.id in ("released", "closed") and key in told:
+            untold[key] = event
+        elif event.kind == "killed":
+            # It had no time to tell what it had given back just before, or may have been in the middle of telling.
+            just_ns = event.time_ns - int(limits.told_late_s * NS)
+            for each in [each for each in told if each[0] == event.member]:
+                gone = untold.get(each, event)
+                if gone.time_ns >= just_ns or was_troubled(event.member, gone.time_ns, event.time_ns, limits):
+                    untold.pop(each, None)
+                    told.pop(each)
+    for (member, place), gone in untold.items():
+        sentence = f"{member} gave {name_of(place)} back, and told nobody"
+        findings.append(Finding("unpaired", sentence, (told[member, place], gone)))
     return findings
 
 

@@ -133,6 +133,15 @@ class Ownership:
         return self.end is not None and self.end.kind == "revoked" and self.gone_by in ("", "released", "closed")
 
     @property
+    def is_stillborn(self) -> bool:
+        """True if its owner node was gone when it was announced.
+
+        The lease of a session that was ended from outside goes on for a while, and with it what the member does; what
+        it delivers by then is the zombie check's to judge.
+        """
+        return self.gone_ns is not None and self.gone_ns <= self.start_ns
+
+    @property
     def end_ns(self) -> int | None:
         """When nobody may count on it any more: its end, or the moment at which its owner node was gone before that."""
         ends = [at for at in (self.end.time_ns if self.end else None, self.gone_ns) if at is not None]

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from zkconsumer.testing.history import Event, Ownership, Place, in_order, ownerships
+from zkconsumer.testing.history_floors import Floors
 from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, Trouble, name_of
-from zkconsumer.testing.history_repeats import count_allowed_repeats, find_repeated, was_troubled
+from zkconsumer.testing.history_repeats import count_allowed_repeats, find_repeated
+from zkconsumer.testing.zombie_checks import find_zombies
 
 __all__ = [
     "CHECKS", "HAND", "NS", "Check", "Finding", "Limits", "Trouble", "check_history", "count_allowed_repeats",
@@ -33,7 +35,7 @@ def check_history(events: Iterable[Event], limits: Limits | None = None) -> list
 def find_lost(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Messages that a producer was told are stored and that nobody ever got."""
     delivered = {(event.place, event.offset) for event in events if event.kind == "deliver"}
-    floors = _Floors(limits)
+    floors = Floors(limits)
     for event in events:
         floors.see(event)
     return [
@@ -43,23 +45,6 @@ def find_lost(events: Sequence[Event], limits: Limits) -> list[Finding]:
         and floors.of(event.place) <= event.offset < limits.end.get(event.place, event.offset + 1)
         and (event.place, event.offset) not in delivered
     ]
-
-
-class _Floors:
-    """Below which offset messages may be left out by now: before the group's begin, or gone from the log, or passed
-    over by a hand that raised the stored offset, or by a reset of a position outside the log."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._floors: dict[Place, int] = dict(limits.begin)
-
-    def see(self, event: Event) -> None:
-        """Take note of an event."""
-        if event.kind in ("log_start", "reset") or (event.kind == "offset_node" and event.id == HAND):
-            self._floors[event.place] = max(self.of(event.place), event.offset)
-
-    def of(self, place: Place) -> int:
-        """The floor of a partition."""
-        return self._floors.get(place, 0)
 
 
 def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -72,7 +57,7 @@ def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
     previous: dict[int, Event] = {}
     all_owned = ownerships(events)
     owned_by = {id(event): number for number, each in enumerate(all_owned) for event in each.deliveries}
-    floors = _Floors(limits)
+    floors = Floors(limits)
     findings = []
     for event in events:
         floors.see(event)
@@ -113,7 +98,9 @@ def find_two_owners(events: Sequence[Event], limits: Limits) -> list[Finding]:
         by_place[owned.place].append(owned)
     for place, all_of_place in by_place.items():
         for first, second in _pairs(all_of_place):
-            if first.explicit and second.explicit and (first.end_ns is None or second.start_ns < first.end_ns):
+            if not first.explicit or not second.explicit or second.is_stillborn:
+                continue
+            if first.end_ns is None or second.start_ns < first.end_ns:
                 sentence = f"{second.member} was assigned {name_of(place)} while {first.member} held it"
                 findings.append(Finding("two owners", sentence, tuple(first.deliveries[-1:] + second.deliveries[:1])))
         findings += _taken_turns(all_of_place)
@@ -148,57 +135,34 @@ def _taken_turns(all_of_place: Sequence[Ownership]) -> list[Finding]:
     return findings
 
 
-def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Deliveries and commits by a member whose owner node had been gone for longer than the slack."""
-    findings = []
-    gone: dict[tuple[str, Place], Event] = {}
-    for event in events:
-        key = (event.member, event.place)
-        if event.kind == "owner_gone":
-            gone.setdefault(key, event)
-        elif event.kind == "claimed" or (event.kind == "assigned" and key in gone and not gone[key].id):
-            gone.pop(key, None)
-        elif event.kind in ("deliver", "commit") and key in gone and event.member not in limits.unfenced:
-            late_s = (event.time_ns - gone[key].time_ns) / NS
-            if not _may_be_late(event, gone[key], late_s, limits):
-                what = "delivered" if event.kind == "deliver" else "committed"
-                sentence = f"{event.member} {what} {name_of(event.place)} {late_s:.3f} s after its owner node was gone"
-                findings.append(Finding("zombie", sentence, (gone[key], event)))
-    return findings
-
-
-def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
-    """Whether a delivery or commit after the end of the owner node is within what is promised."""
-    is_robbed = gone.id == HAND or gone.id in limits.unfenced
-    if is_robbed and was_troubled(event.member, gone.time_ns, event.time_ns, limits):
-        return True  # its session lives, and it could not hear of it
-    if event.kind == "commit":
-        # The fence is the registration: with a living session commits land until the member hears of the deletion.
-        return late_s <= (limits.told_late_s if is_robbed else 0.0 if gone.id else limits.zombie_slack_s)
-    if late_s <= (limits.told_late_s if is_robbed or gone.id == "ended" else limits.zombie_slack_s):
-        return True
-    return any(each.begin_ns <= event.time_ns <= each.end_ns for each in limits.blind_spots)
-
-
 def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Offset nodes whose value was seen to fall, but for what a hand or a Java member did.
 
-    A value that a member found to be outside the log may be lowered: it was of no use.
+    A value that a member found to be outside the log may be lowered to where it was reset to: it was of no use. In a
+    topic that was created anew a member that notices begins once more at its start, whatever others had stored by then.
     """
     last: dict[Place, Event] = {}
+    assigned: dict[tuple[str, Place], Event] = {}
+    floors = Floors(limits)
     findings = []
     for event in events:
-        if event.kind == "reset":
-            last.pop(event.place, None)
+        floors.see(event)
+        before = last.get(event.place)
+        if event.kind == "assigned":
+            assigned[event.member, event.place] = event
+        elif event.kind == "reset" and before is not None and event.offset < before.offset:
+            last[event.place] = event
         if event.kind != "offset_node":
             continue
-        before = last.pop(event.place, None)
+        last.pop(event.place, None)
         if event.offset >= 0:
             last[event.place] = event
         is_ours = event.id != HAND and event.member not in limits.unfenced
         if before is None or event.offset >= before.offset or not is_ours:
             continue
-        if event.topic not in limits.reborn:
+        begun = assigned.get((event.member, event.place))
+        is_new = event.offset <= floors.of(event.place) or (begun is not None and begun.time_ns > before.time_ns)
+        if event.topic not in limits.reborn or not is_new:
             sentence = f"offset of {name_of(event.place)} fell from {before.offset} to {event.offset}"
             findings.append(Finding("offset went back", sentence, (before, event)))
     return findings
@@ -245,12 +209,14 @@ def find_orphans(events: Sequence[Event], limits: Limits) -> list[Finding]:
     delivered: dict[Place, set[int]] = defaultdict(set)
     since: dict[Place, Event] = {}
     findings = []
-    gone = _Floors(Limits())
+    gone = Floors(limits)
     end = events[-1] if events else None
     for event in events:
         place = event.place
         gone.see(event)
         if event.kind == "acked" and event.offset not in delivered[place]:
+            if event.offset >= limits.end.get(place, event.offset + 1):
+                continue
             if not waiting[place]:
                 since[place] = event
             waiting[place].add(event.offset)

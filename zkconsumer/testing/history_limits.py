@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkconsumer.testing.history import Event, Place
 
-__all__ = ["HAND", "NS", "Finding", "Limits", "Trouble", "name_of"]
+__all__ = ["HAND", "NS", "Finding", "Limits", "Trouble", "name_of", "was_troubled"]
 
 NS = 1_000_000_000
 HAND = "hand"
@@ -38,14 +39,17 @@ class Limits:
     begin: partition -> offset at which the group begins to count; what lies before it may be missing.
     end: partition -> offset at which the group stopped reading; what lies behind may be missing.
     drain_s: a message that was in hand for so long when its partition was given up may come again; None: never.
+    reset_to_end: a position outside the log goes on at the log's end; False: at its start, which passes over nothing.
     told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
     troubles: when commits of a member, or of all, may have been impossible.
-    blind_spots: when servers may have answered what was no longer true: deliveries without an owner node are no news.
+    blind_spots: when servers may have answered what was no longer true: a session that ended is no news then.
+    blind_s: how long after the end of its session a member may go on in such a time.
     reborn: topics that were created anew, or all when ZooKeeper lost its data: who notices it late begins once more at
         their start.
     by_hand: members whose application commits: what they had not committed may come again.
     unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
     requests_a_second: reads, or parts of writes, that a member may ask ZooKeeper for within a second.
+    requests_in_ten_s: the same within ten seconds.
     calm_ns: orphans are looked for from this moment on.
     settle_s: so long after a change of its share a member claims nothing new; 0: not checked.
     unclaimed_s: how long a partition may lie without an owner that a member should have; None: not checked.
@@ -58,13 +62,16 @@ class Limits:
     begin: Mapping[Place, int] = field(default_factory=dict)
     end: Mapping[Place, int] = field(default_factory=dict)
     drain_s: float | None = None
+    reset_to_end: bool = True
     told_late_s: float = 0.05
     troubles: Sequence[Trouble] = ()
     blind_spots: Sequence[Trouble] = ()
+    blind_s: float = math.inf
     reborn: frozenset[str] = frozenset()
     by_hand: frozenset[str] = frozenset()
     unfenced: frozenset[str] = frozenset()
     requests_a_second: int = 1_000_000
+    requests_in_ten_s: int = 10_000_000
     calm_ns: int = 0
     settle_s: float = 0.0
     unclaimed_s: float | None = None
@@ -82,6 +89,12 @@ class Finding:
     def __str__(self) -> str:
         proof = "".join(f"\n    {event}" for event in self.events)
         return f"{self.check}: {self.sentence}{proof}"
+
+
+def was_troubled(member: str, begin_ns: int, end_ns: int, limits: Limits) -> bool:
+    """Whether one of the troubles of a member reaches into a time."""
+    return any(each.concerns(member) and each.begin_ns <= end_ns and each.end_ns >= begin_ns
+               for each in limits.troubles)
 
 
 def name_of(place: Place) -> str:

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zkconsumer.testing.history import Event, Ownership, Place, in_order, ownerships
-from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of
+from zkconsumer.testing.history_floors import PutBacks
+from zkconsumer.testing.history_limits import NS, Finding, Limits, name_of, was_troubled
 
 __all__ = ["count_allowed_repeats", "find_repeated", "was_troubled"]
 
-_JAVA_READ_NS: Final = NS
-"""A Java member may read an offset that long before it claims."""
+_BEGINNINGS: Final = 2
+"""So often may a member begin at the start of a topic that was created anew: it notices late, and ZooKeeper can lose
+its data besides."""
 
 
 def find_repeated(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -28,17 +30,11 @@ def count_allowed_repeats(events: Iterable[Event], limits: Limits | None = None)
 def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, bool]]:
     owned_by = {id(event): each for each in ownerships(events) for event in each.deliveries}
     last: dict[tuple[Place, int], Event] = {}
-    put_back: dict[Place, int] = {}
-    stored: dict[Place, list[tuple[int, int]]] = defaultdict(list)
-    claimed_ns: dict[tuple[str, Place], int] = {}
+    put_backs = PutBacks(limits)
+    beginnings = _beginnings(owned_by.values())
     found = []
     for event in events:
-        if event.kind == "reset" or (event.kind == "offset_node" and _is_put_back(event, stored[event.place], limits)):
-            put_back[event.place] = min(put_back.get(event.place, event.offset), event.offset)
-        if event.kind == "offset_node":
-            stored[event.place].append((event.time_ns, event.offset))
-        elif event.kind == "claimed":
-            claimed_ns[event.member, event.place] = event.time_ns
+        put_backs.see(event)
         if event.kind != "deliver":
             continue
         before = last.get((event.place, event.offset))
@@ -46,13 +42,10 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
             owned, now = owned_by[id(before)], owned_by[id(event)]
             allowed = now is not owned and _explained(owned, before, limits)
             allowed &= now.member != owned.member or not _is_kept(owned, before, limits)
-            if event.member in limits.unfenced:
-                read_ns = claimed_ns.get((event.member, event.place))
-                allowed |= event.offset >= _read_before_claim(read_ns, stored[event.place])
             # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
             allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
-            allowed |= event.topic in limits.reborn and now is not owned and now.start_offset == 0
-            allowed |= event.offset >= put_back.get(event.place, event.offset + 1)
+            allowed |= event.topic in limits.reborn and now is not owned and beginnings.get(id(now), 99) <= _BEGINNINGS
+            allowed |= put_backs.explain(before, event)
             gap_s = (event.time_ns - before.time_ns) / NS
             sentence = f"offset {event.offset} of {name_of(event.place)} came again after {gap_s:.3f} s"
             found.append((Finding("repeated", sentence, (before, event)), allowed))
@@ -60,17 +53,15 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     return found
 
 
-def _is_put_back(event: Event, stored: Sequence[tuple[int, int]], limits: Limits) -> bool:
-    """Whether a hand set an offset, or a member that nobody can fence set it back."""
-    return event.id == HAND or (event.member in limits.unfenced and bool(stored) and event.offset < stored[-1][1])
-
-
-def _read_before_claim(claimed_ns: int | None, stored: Sequence[tuple[int, int]]) -> int:
-    """The offset that a Java member may have begun at: it reads first and claims then, and others commit in between."""
-    if claimed_ns is None:
-        return 0
-    before = [offset for time_ns, offset in stored if time_ns <= claimed_ns - _JAVA_READ_NS]
-    return before[-1] if before else 0
+def _beginnings(all_owned: Iterable[Ownership]) -> dict[int, int]:
+    """By the id of each ownership that began at offset 0: the how manieth of its member that was."""
+    counts: dict[tuple[str, Place], int] = defaultdict(int)
+    numbers: dict[int, int] = {}
+    for owned in sorted({id(each): each for each in all_owned}.values(), key=lambda each: each.start_ns):
+        if owned.start_offset == 0:
+            counts[owned.member, owned.place] += 1
+            numbers[id(owned)] = counts[owned.member, owned.place]
+    return numbers
 
 
 def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
@@ -109,9 +100,3 @@ def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
         if trouble.concerns(member) and trouble.begin_ns <= ended_ns and trouble.end_ns >= sure_ns:
             sure_ns = min(sure_ns, trouble.begin_ns - margin_ns)
     return sure_ns
-
-
-def was_troubled(member: str, begin_ns: int, end_ns: int, limits: Limits) -> bool:
-    """Whether one of the troubles of a member reaches into a time."""
-    return any(each.concerns(member) and each.begin_ns <= end_ns and each.end_ns >= begin_ns
-               for each in limits.troubles)

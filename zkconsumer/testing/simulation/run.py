@@ -12,12 +12,13 @@ from typing import Final
 from zkconsumer.testing.group_checks import check_group, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import HAND, NS, Finding, Limits, check_history
+from zkconsumer.testing.history_limits import was_troubled
 from zkconsumer.testing.simulation.group_nodes import owner_nodes, registrations, should_own
 from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.plan import Plan
 from zkconsumer.testing.simulation.schedule import SimulationStuck
 from zkconsumer.testing.simulation.trace import Trace, tree_lines
-from zkconsumer.testing.simulation.world import ActorBuilder, World
+from zkconsumer.testing.simulation.world import ActorBuilder, Inhabitant, World
 
 __all__ = ["Run", "simulate", "trace_run"]
 
@@ -32,8 +33,12 @@ QUIET_S: Final = 1.5
 _LOOK_S: Final = 0.25
 _REQUESTS: Final = 30
 _REQUESTS_A_PARTITION: Final = 8
+_BUSY_SECONDS: Final = 3
+"""Of ten seconds, how many may be as busy as a second may be."""
 _FOLLOWER_LAG_S: Final = 0.05
 """A server that is a little behind answers, and its client delivers, until it hears of the end of the session."""
+_LAG_S: Final = 2.0
+"""So far behind a server may be by a plan's word."""
 _MOST_STEPS: Final = 2_000_000
 _UNCLAIMED_S: Final = 3.0
 """Longer than a burst of changes can put claims off, shorter than the rounds that are made for what no watch tells."""
@@ -106,7 +111,7 @@ class _Runner:
         while self._settle(deadline_s):
             owners = self._owners()
             self._run_until(world.schedule.now + CALM_S)
-            if self._owners() == owners:
+            if self._owners() == owners and (self._is_quiet() or world.schedule.now > deadline_s):
                 self._check_quiet()
                 return
             if world.schedule.now > deadline_s:
@@ -123,13 +128,23 @@ class _Runner:
         # Clients of a ZooKeeper that has lost its data insist on their old session for so long.
         return longest_s + 2 * session_s if "wipe" in self.world.done_kinds else longest_s
 
+    def _is_quiet(self) -> bool:
+        """Whether nobody has written lately, or only who cannot have been late by what had gone wrong."""
+        now_ns, since_ns = self.world.now_ns, self.world.now_ns - int(CALM_S * NS)
+        return not any(was_troubled(each.name, since_ns, now_ns, self._limits()) for each, _ in self._late_writers())
+
     def _check_quiet(self) -> None:
         """Idle members write nothing."""
+        for each, late in self._late_writers():
+            self._found("not quiet", f"{each.name} had nothing to do, and wrote {late}")
+
+    def _late_writers(self) -> Iterator[tuple[Inhabitant, dict[int, int]]]:
+        """The members of ours that have written in the last seconds, with the number of writes in each of these."""
         from_second = int(self.world.schedule.now - QUIET_S)
         for each in self.world.all_living():
             late = {second: count for second, count in each.watched.writes.items() if second > from_second}
             if late and each.spec.kind == "ours":
-                self._found("not quiet", f"{each.name} had nothing to do, and wrote {late}")
+                yield each, late
 
     def _settle(self, deadline_s: float) -> bool:
         """Whether everybody has what he should, and everything is delivered, in time."""
@@ -140,7 +155,7 @@ class _Runner:
             self.converged_s = self.world.schedule.now
             self._run_until(self.converged_s + 1.0)
             self.world.finish_producing()
-        if not self._wait(self._is_consumed, max(deadline_s, self.world.schedule.now + CONSUME_S)):
+        if not self._wait(self._is_consumed, max(deadline_s, self.world.schedule.now + CONSUME_S + self._backlog_s())):
             self._found("not consumed", self._state())
             return False
         return True
@@ -177,6 +192,13 @@ class _Runner:
         topics = self.world.brokers.topics
         return {place: thread for each in self.world.all_living() for place, thread in each.actor.owned().items()
                 if place[0] in topics}
+
+    def _backlog_s(self) -> float:
+        """How long one stream would work on all that is not done."""
+        brokers = self.world.brokers
+        left = sum(max(0, (brokers.ends(topic, number) or (0, 0))[1] - self.world.done_to(brokers.place(topic, number)))
+                   for topic, number in self._owners())
+        return left * max(each.work_s for each in self.world.plan.members)
 
     def _is_consumed(self) -> bool:
         world = self.world
@@ -256,10 +278,25 @@ class _Runner:
                     if event.place not in stored or key not in found_none:
                         continue
                 stored.add(event.place)
-        if self._has_java:
-            # Java members do not look when a topic was created: they go on, and commit, where they were.
-            begins.update({place: 2**63 for place in born_s if place[0] in self.world.brokers.reborn})
+        for place, offset in self._java_positions().items():
+            begins[place] = max(begins.get(place, 0), offset)
         return begins
+
+    def _java_positions(self) -> dict[Place, int]:
+        """Of topics that were created anew, where Java members went on, and committed, as they were in the old one."""
+        world = self.world
+        java = {name for name, each in world.inhabitants.items() if each.spec.kind != "ours"}
+        found: dict[Place, int] = {}
+        delivers: set[tuple[str, Place]] = set()
+        for event in world.history:
+            if event.member not in java or event.topic not in world.brokers.reborn:
+                continue
+            key = (event.member, event.place)
+            if event.kind == "offset_node" or (event.kind == "deliver" and key not in delivers):
+                found[event.place] = max(found.get(event.place, 0), event.offset)
+            if event.kind == "deliver":
+                delivers.add(key)
+        return found
 
     def _unread(self) -> dict[Place, int]:
         """How far the partitions were read that nobody reads any more."""
@@ -271,21 +308,27 @@ class _Runner:
     def _limits(self) -> Limits:
         world = self.world
         members = world.plan.members
-        session_s = max(world.zookeeper.settings.granted_s(each.session_s) for each in members)
+        settings = world.zookeeper.settings
+        session_s = max(settings.granted_s(each.session_s) for each in members)
+        busy = _REQUESTS + _REQUESTS_A_PARTITION * len(world.brokers.born_s)
         return Limits(
             repeat_before_end_s=max(each.auto_commit_s for each in members) + 1.0,
             zombie_slack_s=_FOLLOWER_LAG_S,
+            orphan_s=self._longest_s() + CONSUME_S,
             begin=self._begins(),
             end=self._unread(),
             drain_s=min(each.drain_s for each in members) - 0.001,
+            reset_to_end=any(each.reset == "largest" for each in members),
             told_late_s=session_s * 2 / 3 + 0.1,
             troubles=world.troubles,
             blind_spots=world.blind_spots,
+            blind_s=session_s + settings.sync_limit * settings.tick_s + _LAG_S,
             reborn=frozenset(each.topic for each in world.history
                              if each.topic in world.brokers.reborn or "wipe" in world.done_kinds),
             by_hand=frozenset(name for name, each in world.inhabitants.items() if not each.spec.auto_commit_s),
             unfenced=frozenset(name for name, each in world.inhabitants.items() if each.spec.kind != "ours"),
-            requests_a_second=_REQUESTS + _REQUESTS_A_PARTITION * len(self.world.brokers.born_s),
+            requests_a_second=busy,
+            requests_in_ten_s=_BUSY_SECONDS * busy,
             calm_ns=int(self.healed_s * 1e9),
             settle_s=_SETTLE_S,
             unclaimed_s=_UNCLAIMED_S,

@@ -1,0 +1,146 @@
+"""What hands, retention and resets do to where a group reads: what may be left out, and what may come once more. Pure.
+
+An offset that a hand has set does nothing by itself. It counts from the moment at which a member begins there: ours
+tell where they begin, and a Java member has read just before it claims.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_limits import HAND, NS, Limits
+
+__all__ = ["Floors", "PutBacks"]
+
+_JAVA_READ_NS: Final = NS
+"""A Java member may read an offset that long before it claims."""
+_NONE: Final = -1
+"""The value of an offset node that is not there, or that nobody can read."""
+
+
+class _Value(NamedTuple):
+    """What an offset node held from a moment on, and who wrote it: `HAND`, or a member."""
+
+    since_ns: int
+    offset: int
+    writer: str
+
+
+class _Stored:
+    """All values that the offset nodes have had."""
+
+    def __init__(self) -> None:
+        self._values: dict[Place, list[_Value]] = defaultdict(list)
+
+    def see(self, event: Event) -> _Value | None:
+        """Take note of a value; the one before it."""
+        values = self._values[event.place]
+        before = values[-1] if values else None
+        values.append(_Value(event.time_ns, event.offset, event.id or event.member))
+        return before
+
+    def present(self, place: Place) -> _Value | None:
+        """The present value."""
+        values = self._values.get(place)
+        return values[-1] if values else None
+
+    def by_hand(self, place: Place) -> set[int]:
+        """All values that a hand has set."""
+        return {value.offset for value in self._values.get(place, ()) if value.writer == HAND}
+
+    def read_by_java(self, claim: Event) -> list[_Value]:
+        """The values that a Java member may have read before it claimed."""
+        found: list[_Value] = []
+        for value in reversed(self._values.get(claim.place, ())):
+            found.append(value)
+            if value.since_ns <= claim.time_ns - _JAVA_READ_NS:
+                break
+        return found
+
+
+class Floors:
+    """Below which offset messages may be left out by now.
+
+    That is: before the group's begin; gone from the log; passed over by a member that began where a hand had raised the
+    stored offset to, or that was reset to the log's end.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._floors: dict[Place, int] = dict(limits.begin)
+        self._stored = _Stored()
+        self._raised: dict[Place, set[int]] = defaultdict(set)
+        self._log_ends: dict[Place, int] = {}
+
+    def see(self, event: Event) -> None:
+        """Take note of an event."""
+        place = event.place
+        if event.kind == "acked":
+            self._log_ends[place] = max(self._log_ends.get(place, 0), event.offset + 1)
+        elif event.kind == "log_start":
+            self._raise(place, event.offset)
+        elif event.kind == "offset_node":
+            self._stored.see(event)
+        elif event.kind == "assigned" and event.offset in self._stored.by_hand(place):
+            self._raised[place].add(event.offset)
+        elif event.kind == "claimed" and event.member in self._limits.unfenced:
+            self._raised[place].update(value.offset for value in self._stored.read_by_java(event)
+                                       if value.writer == HAND)
+        elif event.kind == "reset":
+            # Whoever began behind the log's end has passed over nothing.
+            end = self._log_ends.get(place, 0)
+            self._raised[place] = {offset for offset in self._raised[place] if offset <= end}
+            if self._limits.reset_to_end:
+                self._raise(place, event.offset)
+
+    def _raise(self, place: Place, offset: int) -> None:
+        self._floors[place] = max(self._floors.get(place, 0), offset)
+
+    def of(self, place: Place) -> int:
+        """The floor of a partition."""
+        return max(self._floors.get(place, 0), max(self._raised.get(place, ()), default=0))
+
+
+class PutBacks:
+    """Which messages may come once more, as somebody began before them, where a hand or a Java member had put him."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._unfenced = limits.unfenced
+        self._stored = _Stored()
+        self._lowered: dict[Place, set[int]] = defaultdict(set)
+        self._begun: dict[Place, list[tuple[int, int]]] = defaultdict(list)
+
+    def see(self, event: Event) -> None:
+        """Take note of an event."""
+        place = event.place
+        if event.kind == "offset_node":
+            self._written(event)
+        elif event.kind == "reset":
+            self._begin(event, event.offset)
+        elif event.kind == "claimed" and event.member in self._unfenced:
+            self._begin(event, min((value.offset for value in self._stored.read_by_java(event)), default=0))
+        elif event.kind == "assigned" and (self._is_spoilt(place) or event.offset in self._lowered[place]):
+            self._begin(event, event.offset)
+
+    def _written(self, event: Event) -> None:
+        was_spoilt = self._is_spoilt(event.place)
+        before = self._stored.see(event)
+        is_java = event.member in self._unfenced and before is not None and event.offset < before.offset
+        # A first position is stored before it is told.
+        if event.id == HAND or is_java or was_spoilt:
+            self._lowered[event.place].add(event.offset)
+        if is_java:
+            self._begin(event, event.offset)
+
+    def _is_spoilt(self, place: Place) -> bool:
+        value = self._stored.present(place)
+        return value is not None and value.offset == _NONE
+
+    def _begin(self, event: Event, offset: int) -> None:
+        self._begun[event.place].append((event.time_ns, offset))
+
+    def explain(self, before: Event, again: Event) -> bool:
+        """Whether somebody has begun at or before a message since it was delivered."""
+        return any(at_ns >= before.time_ns and offset <= again.offset for at_ns, offset in self._begun[again.place])
