@@ -185,7 +185,7 @@ class SessionKeeper:
         """Delete the registration while the session goes on: this member takes no part for a while.
 
         All that it fenced must be answered. Tried again until the answer is known: a registration that stays behind
-        would keep its share of the partitions from everybody.
+        would keep its share of the partitions from everybody. As with owner nodes it is read first whose it is.
         """
         if self._claims.fence is not None:
             self._unregister(self._claims.fence)
@@ -194,18 +194,31 @@ class SessionKeeper:
         if self._claims.fence is not fence:
             return
 
-        def deleted(reply: Reply) -> None:
+        def is_answer(reply: Reply) -> bool:
             if self._closed or self._claims.fence is not fence:
-                return
+                return False
             if reply.fault is not None and reply.fault.is_unknown:
                 self._loop.call_later(_UNREGISTER_AGAIN_S, self._unregister, fence)
+                return False
+            return True
+
+        def looked(reply: Reply) -> None:
+            if not is_answer(reply):
+                return
+            if reply.value is not None and reply.value.ephemeral_owner == fence.session_id:
+                self._ask(Multi((fence.check(), Delete(fence.path, fence.version))), deleted)
+            else:
+                deleted(reply)
+
+        def deleted(reply: Reply) -> None:
+            if not is_answer(reply):
                 return
             self._claims.fence = None
             self.lease.end()
             self._follower.session_over()
             self._follower.group_event(m.Unregistered())
 
-        self._ask(Multi((fence.check(), Delete(fence.path, fence.version))), deleted)
+        self._ask(Exists(fence.path), looked)
 
     def _prove_later(self) -> None:
         if self._timer is not None:

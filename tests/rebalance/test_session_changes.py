@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from rebalance import machine as m
 from rebalance.claims import Claims, Fence
 from rebalance.lease import Lease
 from rebalance.loop import Loop
 from rebalance.ports import Member
-from rebalance.requests import Exists, Fault, Multi, Reply, Request, SessionChange
+from rebalance.requests import Check, Delete, Exists, Fault, Multi, Reply, Request, SessionChange, Stat
 from rebalance.session import SessionKeeper
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 
 FENCE = Fence("/consumers/g/ids/me", 0, 1)
+STAT = Stat(version=0, cversion=0, ephemeral_owner=1, czxid=1, pzxid=1, mzxid=1)
+DELETE = Multi((Check(FENCE.path, 0), Delete(FENCE.path, 0)))
 
 
 class SilentPort:
@@ -96,6 +100,7 @@ def test_a_second_try_to_unregister_leaves_a_registration_alone_that_was_made_me
     kept.keeper.changed(SessionChange("connected", 1, 6.0))
     kept.claims.fence = FENCE
     kept.keeper.unregister()
+    kept.answer(STAT)
     kept.answer(fault=Fault.CONNECTION_LOSS)
     kept.keeper.changed(SessionChange("suspended"))
     kept.keeper.changed(SessionChange("expired"))
@@ -110,10 +115,24 @@ def test_a_registration_that_stays_is_deleted_again() -> None:
     kept.keeper.changed(SessionChange("connected", 1, 6.0))
     kept.claims.fence = FENCE
     kept.keeper.unregister()
+    kept.answer(STAT)
+    assert kept.deletes() == [DELETE]
     kept.answer(fault=Fault.CONNECTION_LOSS)
     kept.pass_time(1.0)
-    assert len(kept.deletes()) == 1
+    kept.answer(STAT)
+    assert kept.deletes() == [DELETE]
     kept.answer([True, True])
+    assert kept.told[-1] is m.Unregistered
+
+
+@pytest.mark.parametrize("found", [None, STAT._replace(ephemeral_owner=2)])
+def test_a_registration_that_is_gone_or_somebody_elses_by_now_is_left_alone(found: Stat | None) -> None:
+    kept = Kept()
+    kept.keeper.changed(SessionChange("connected", 1, 6.0))
+    kept.claims.fence = FENCE
+    kept.keeper.unregister()
+    kept.answer(found)
+    assert kept.deletes() == []
     assert kept.told[-1] is m.Unregistered
 
 

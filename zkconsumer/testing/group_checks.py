@@ -85,9 +85,9 @@ def find_touched(events: Sequence[Event], limits: Limits) -> list[Finding]:
     robbed: dict[tuple[str, Place], Event] = {}
     for event in events:
         key = (event.member, event.place)
-        if event.kind == "owner_gone" and event.id == HAND:
+        if event.kind in ("owner_gone", "unregistered") and event.id == HAND:
             robbed[key] = event
-        elif event.kind == "claimed":
+        elif event.kind in ("claimed", "registered"):
             robbed.pop(key, None)
         elif event.kind == "touched" and event.member not in limits.unfenced:
             if key in robbed and event.offset >= 0 and _is_news(robbed[key], event, limits):

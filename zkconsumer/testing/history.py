@@ -21,6 +21,8 @@ Only a simulation (`zkconsumer.testing.simulation`) sees these:
 | kind | who writes it | fields beside time_ns and kind |
 |---|---|---|
 | claimed | watcher | member, topic, partition: its owner node was created |
+| registered | watcher | member: its registration was created |
+| unregistered | watcher | member: its registration was deleted; `id`: by whom, as with owner_gone |
 | touched | watcher | member, topic, partition, offset: it deleted or set another's node, at that version; `id`: whose |
 | log_start | broker | topic, partition, offset: retention; what lies below is gone |
 | reset | member | member, topic, partition, offset: its position was outside the log, it goes on there |
@@ -40,8 +42,8 @@ from dataclasses import asdict, dataclass, field, fields
 
 KINDS = frozenset(
     {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node",
-     "claimed", "touched", "log_start", "reset", "requests", "blocked_try", "gave_up", "due",
-     "occupied", "vacated", "leaving"}
+     "claimed", "touched", "registered", "unregistered", "log_start", "reset", "requests", "blocked_try", "gave_up",
+     "due", "occupied", "vacated", "leaving"}
 )
 _OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
 Place = tuple[str, int]

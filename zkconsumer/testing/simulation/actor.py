@@ -128,5 +128,11 @@ class Actor(Protocol):
     def hold_up(self, until_s: float) -> None:
         """Give the thread that coordinates it no turn before the virtual time `until_s`; its other threads go on."""
 
+    def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
+        """The states of its machines, or of the one of a (topic, partition); a Java member has none."""
+
+    def when_moved(self, call: Callable[[], None]) -> None:
+        """Have `call` run whenever its states may have changed."""
+
     def describe(self) -> str:
         """One line for a trace: state, what it owns, what it waits for."""

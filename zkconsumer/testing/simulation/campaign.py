@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from zkconsumer.testing.history_checks import Finding
 from zkconsumer.testing.simulation.coverage import Coverage, counting
-from zkconsumer.testing.simulation.drawing import PROFILES, draw_plan
+from zkconsumer.testing.simulation.drawing import draw_plan
 from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.plan import Plan
+from zkconsumer.testing.simulation.profiles import profile_of
 from zkconsumer.testing.simulation.run import simulate
 from zkconsumer.testing.simulation.shrink import shrink
 
@@ -76,7 +77,7 @@ def run_plan(plan: Plan, seed: int) -> tuple[list[Finding], int]:
 def run_seed(seed: int, members: str, profile: str) -> Outcome:
     """Run one seed."""
     coverage = Coverage()
-    plan = draw_plan(seed, members, PROFILES[profile])
+    plan = draw_plan(seed, members, profile_of(profile, seed))
     with counting(coverage):
         findings, steps = run_plan(plan, seed)
     coverage.kinds.update(step.kind for step in plan.steps)
@@ -101,7 +102,7 @@ def run_seeds(seeds: range, members: str, profile: str, jobs: int) -> Iterator[O
 def shrink_seed(outcome: Outcome, members: str, profile: str) -> list[int]:
     """Numbers of the steps of a failed seed's plan that are enough for the first of its findings."""
     wanted = outcome.findings[0].check
-    plan = draw_plan(outcome.seed, members, PROFILES[profile])
+    plan = draw_plan(outcome.seed, members, profile_of(profile, outcome.seed))
 
     def fails(tried: Plan) -> bool:
         return any(finding.check == wanted for finding in run_plan(tried, outcome.seed)[0])

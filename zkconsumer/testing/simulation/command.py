@@ -5,15 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
 
 import click
 
 from zkconsumer.testing.history_checks import Finding
 from zkconsumer.testing.simulation.campaign import Campaign, Outcome, run_seeds, shrink_seed
-from zkconsumer.testing.simulation.drawing import MEMBERS, PROFILES, draw_plan
+from zkconsumer.testing.simulation.drawing import MEMBERS, draw_plan
 from zkconsumer.testing.simulation.java_member import JavaMember
-from zkconsumer.testing.simulation.plan import format_plan
+from zkconsumer.testing.simulation.plan import Plan, format_plan
+from zkconsumer.testing.simulation.plan_file import read_plan
+from zkconsumer.testing.simulation.profiles import ALL, PROFILES, profile_of
 from zkconsumer.testing.simulation.run import trace_run
 from zkconsumer.testing.simulation.shrink import only_steps
 
@@ -21,19 +25,21 @@ __all__ = ["main", "simulate_command"]
 
 _SHOWN_FINDINGS, _SHOWN_ROWS = 3, 5
 _TELL_EVERY_S = 10.0
-_COMPLETE = 10_000
-"""From so many seeds of everything on, a row or a kind of fault that none has reached is a failure."""
+_COMPLETE: Final[Mapping[str, int]] = {"ours": 10_000, "mixed": 20_000}
+"""From so many seeds of all profiles on, a row or a kind of fault that none has reached is a failure."""
 
 _EPILOG = """\
 \b
 A member of ours is the production code, on a simulated ZooKeeper and simulated brokers; "java" members are a model of
-Kafka 0.8.2.2's. The same seed always gives the same run. Status 1: a seed failed.
+Kafka 0.8.2.2's. The same seed always gives the same run. Status 1: a seed failed, or so many were run that they should
+have reached every row of the machines and every kind of fault, and did not.
 
 \b
 Examples:
   zkconsumer-simulate --seeds 10000 --jobs 2
   zkconsumer-simulate --members mixed --profile sessions --seeds 1000
   zkconsumer-simulate --seed 4711 --trace
+  zkconsumer-simulate --plan scene.json --trace
 """
 
 
@@ -54,21 +60,25 @@ class _Steps(click.ParamType[tuple[int, ...]]):
 @click.option("--first", metavar="SEED", type=click.IntRange(0), default=0, help="The first of them. [0]")
 @click.option("--jobs", metavar="N", type=click.IntRange(1, 64), default=1, help="Processes. [1]")
 @click.option("--members", type=click.Choice(MEMBERS), default="ours", help="Who is in the group. [ours]")
-@click.option("--profile", type=click.Choice(list(PROFILES)), default="everything",
-              help="Which faults happen. [everything]")
+@click.option("--profile", type=click.Choice([ALL, *PROFILES]), default=ALL,
+              help="Which faults happen; all: several profiles, each in its turn by the number of the seed. [all]")
 @click.option("--most-failures", metavar="N", type=click.IntRange(1), default=5, help="End after so many. [5]")
 @click.option("--seed", metavar="SEED", type=click.IntRange(0), help="Run this one alone, and show its plan.")
-@click.option("--keep", metavar="STEPS", type=_Steps(), help="With --seed: only these steps of its plan, as 0,3,4.")
-@click.option("--trace", is_flag=True, help="With --seed: all that happens, line by line.")
+@click.option("--plan", "plan_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Run this plan, JSON as --seed prints it; --seed then gives the dice. [0]")
+@click.option("--keep", metavar="STEPS", type=_Steps(), help="With --seed or --plan: only these steps, as 0,3,4.")
+@click.option("--trace", is_flag=True, help="With --seed or --plan: all that happens, line by line.")
 def simulate_command(
     seeds: int, first: int, jobs: int, members: str, profile: str, most_failures: int, seed: int | None,
-    keep: tuple[int, ...] | None, trace: bool,
+    plan_file: Path | None, keep: tuple[int, ...] | None, trace: bool,
 ) -> None:  # fmt: skip
     """Run consumer groups in a simulated world: members, ZooKeeper, brokers, faults, in virtual time."""
+    if plan_file is not None:
+        raise click.exceptions.Exit(_replay(_read(plan_file), seed or 0, keep, trace))
     if seed is not None:
-        raise click.exceptions.Exit(_replay(seed, members, profile, keep, trace))
+        raise click.exceptions.Exit(_replay(draw_plan(seed, members, profile_of(profile, seed)), seed, keep, trace))
     if keep is not None or trace:
-        raise click.UsageError("--keep and --trace go with --seed")
+        raise click.UsageError("--keep and --trace go with --seed or --plan")
     campaign = Campaign(members, profile)
     outcomes = run_seeds(range(first, first + seeds), members, profile, jobs)
     for outcome in _shown(outcomes, seeds):
@@ -121,20 +131,38 @@ def _tell_end(campaign: Campaign) -> int:
     kinds = Counter(finding.check for outcome in campaign.failed for finding in outcome.findings)
     for check, count in kinds.most_common():
         click.echo(f"  {check}: {count}")
-    missing = campaign.coverage.missing() if campaign.profile == "everything" else []
-    if missing:
-        click.echo(f"{len(missing)} rows of the machines and kinds of faults were not reached:")
-        shown = missing if campaign.seeds >= _COMPLETE else missing[:_SHOWN_ROWS]
-        for name in shown:
-            click.echo(f"  {name}")
-        if len(missing) > len(shown):
-            click.echo(f"  and {len(missing) - len(shown)} more, as is usual with fewer than {_COMPLETE:,} seeds")
-    incomplete = bool(missing) and campaign.seeds >= _COMPLETE and campaign.members != "java"
-    return 1 if campaign.failed or incomplete else 0
+    return 1 if campaign.failed or not _is_complete(campaign) else 0
 
 
-def _replay(seed: int, members: str, profile: str, keep: tuple[int, ...] | None, trace: bool) -> int:
-    plan = draw_plan(seed, members, PROFILES[profile])
+def _is_complete(campaign: Campaign) -> bool:
+    """Whether all is reached that so many seeds have to reach; tells what is not."""
+    needed = _COMPLETE.get(campaign.members)
+    if campaign.profile != ALL or needed is None:
+        return True
+    missing = campaign.coverage.missing()
+    if not missing:
+        click.echo("Every row of the machines and every kind of fault was reached.")
+        return True
+    is_enough = campaign.seeds >= needed
+    shown = missing if is_enough else missing[:_SHOWN_ROWS]
+    click.echo(f"{len(missing)} rows of the machines and kinds of faults were not reached:")
+    for name in shown:
+        click.echo(f"  {name}")
+    if len(missing) > len(shown):
+        click.echo(f"  and {len(missing) - len(shown)} more")
+    if not is_enough:
+        click.echo(f"That is a failure only from {needed:,} seeds on.")
+    return not is_enough
+
+
+def _read(path: Path) -> Plan:
+    try:
+        return read_plan(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{path}: {error}", param_hint="--plan") from error
+
+
+def _replay(plan: Plan, seed: int, keep: tuple[int, ...] | None, trace: bool) -> int:
     if keep is not None:
         try:
             plan = only_steps(plan, keep)

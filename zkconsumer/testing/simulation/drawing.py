@@ -1,69 +1,21 @@
-"""Plans drawn from a seed. Pure.
-
-A profile says how likely each kind of step is; `everything` is the one that the long runs take, the others look at one
-side of the product and find what is wrong with it sooner.
-"""
+"""Plans drawn from a seed. Pure."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Final
 
 from zkconsumer.testing.simulation.actor import MemberSpec
-from zkconsumer.testing.simulation.faults import POISONS
 from zkconsumer.testing.simulation.plan import Plan, Step
+from zkconsumer.testing.simulation.profiles import PROFILES, Profile
 
-__all__ = ["PROFILES", "Profile", "draw_plan"]
+__all__ = ["MEMBERS", "PROFILES", "Profile", "draw_plan"]
 
 MEMBERS: Final = ("ours", "java", "mixed")
 
-_EVERYTHING: Final[Mapping[str, float]] = {
-    "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "hold up": 3, "wall clock": 0.5,
-    "end session": 4, "stall": 4, "cut": 4, "old requests": 3, "late watch": 3, "lost reply": 4, "lost request": 2,
-    "outage": 1.5, "stop server": 1.5, "freeze": 1.5, "isolate": 1.5, "lag": 1.5, "wipe": 0.3,
-    "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1,
-    "owner deleted": 1.5, "owner replaced": 1, "offset set": 1.5, "unregistered": 1.5, "poison": 1.5,
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What a plan is drawn from.
-
-    Attributes:
-        weights: kind of step -> how likely, against each other.
-        steps: fewest and most steps, the first joins left out.
-        members: fewest and most members.
-        servers: numbers of ZooKeeper servers, all alike likely.
-        settings: of every member, where they are not to be drawn.
-        others: how likely a member comes back with another subscription.
-    """
-
-    weights: Mapping[str, float]
-    steps: tuple[int, int] = (2, 14)
-    members: tuple[int, int] = (1, 4)
-    servers: tuple[int, ...] = (1, 3)
-    settings: Mapping[str, object] = field(default_factory=dict)
-    others: float = 0.25
-
-
-def _some(*kinds: str) -> Mapping[str, float]:
-    return dict.fromkeys(kinds, 1.0)
-
-
-PROFILES: Final[Mapping[str, Profile]] = {
-    "everything": Profile(_EVERYTHING),
-    "membership": Profile(_some("join", "leave", "crash"), steps=(3, 12), servers=(1,)),
-    "sessions": Profile(
-        _some("join", "leave", "pause", "hold up", "end session", "stall", "cut", "old requests", "lost reply")
-    ),
-    "handovers": Profile({"join": 2, "leave": 2, "slow": 1, "lost request": 3, "lost reply": 1}, servers=(1,)),
-    "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
-    "topics": Profile(_some("join", "leave", "grow", "create topic", "delete topic", "leader", "retention")),
-    "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
-}
+_BUNCH_S: Final = 4.0
 
 
 def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = None) -> Plan:
@@ -90,13 +42,15 @@ class _Drawing:
         self._faults_s = rng.uniform(8.0, 25.0)
         self._session_s = rng.choice((4.0, 6.0, 6.0, 10.0))
         self._message_every_s = round(rng.uniform(0.15, 0.6), 3)
+        self._bunches_s = [rng.uniform(1.0, self._faults_s) for _ in range(2)] if profile.bunched else []
         self._names: list[str] = []
         self._topics: list[tuple[str, int]] = []
 
     def plan(self) -> Plan:
         rng = self._rng
         topics = rng.choice((1, 1, 2))
-        self._topics = [("t" if number == 0 else f"t{number}", rng.randint(1, 4)) for number in range(topics)]
+        self._topics = [("t" if number == 0 else f"t{number}", rng.randint(*self._profile.partitions))
+                        for number in range(topics)]
         members = tuple(self._members())
         self._names = list(dict.fromkeys(member.name for member in members))
         steps = [Step(self._round(rng.uniform(0.0, 2.0)), "join", name) for name in self._names
@@ -155,7 +109,7 @@ class _Drawing:
         if is_roundrobin:
             return {"topics": tuple((topic, 1) for topic, _ in self._topics)}
         wanted = [topic for topic, _ in self._topics if rng.random() < 0.8] or [self._topics[0][0]]
-        return {"topics": tuple((topic, rng.choice((1, 1, 2, 3))) for topic in wanted)}
+        return {"topics": tuple((topic, rng.choice(self._profile.streams)) for topic in wanted)}
 
     def _kind(self, number: int) -> str:
         if self._kinds == "mixed":
@@ -167,7 +121,7 @@ class _Drawing:
         values: dict[str, object] = {"drain_s": rng.choice((0.5, 3.0))}
         if rng.random() < 0.2:
             values |= {"auto_commit_s": 0.0, "commit_every": rng.randint(1, 6)}
-        if rng.random() < 0.15:
+        if rng.random() < self._profile.limited:
             values["max_processing_s"] = rng.choice((2.0, 4.0))
         return values
 
@@ -177,8 +131,16 @@ class _Drawing:
         rng = self._rng
         kinds = list(self._profile.weights)
         kind = rng.choices(kinds, [self._profile.weights[each] for each in kinds])[0]
-        at_s = self._round(rng.uniform(1.0, self._faults_s))
-        return self._DRAWN.get(kind, _Drawing._on_member)(self, at_s, kind)
+        at_s = self._round(self._moment_s())
+        step = self._DRAWN.get(kind, _Drawing._on_member)(self, at_s, kind)
+        if kind != "stuck" and self._profile.waits and rng.random() < self._profile.waits:
+            return replace(step, at_s=self._round(at_s * rng.random()), when=rng.choice(self._profile.moments))
+        return step
+
+    def _moment_s(self) -> float:
+        if not self._profile.bunched:
+            return self._rng.uniform(1.0, self._faults_s)
+        return min(self._rng.choice(self._bunches_s) + self._rng.uniform(0.0, _BUNCH_S), self._faults_s)
 
     def _some_s(self) -> float:
         """How long something lasts: shorter than, about as long as, or longer than a session."""
@@ -205,6 +167,10 @@ class _Drawing:
     def _slow(self, at_s: float, kind: str) -> Step:
         work_ms = self._rng.randint(100, 2000)
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), amount=work_ms)
+
+    def _stuck(self, at_s: float, kind: str) -> Step:
+        for_s = self._some_s() + (self._rng.uniform(0.0, 4.0) if self._profile.limited == 1.0 else 0.0)
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._round(for_s))
 
     def _hold_up(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(),
@@ -246,9 +212,22 @@ class _Drawing:
 
     def _on_partition(self, at_s: float, kind: str) -> Step:
         topic, count = self._topic()
-        word = self._rng.choice(("", "ephemeral")) if kind == "owner replaced" else ""
+        word = self._foreign() if kind == "owner replaced" else ""
         for_s = 0.0 if kind == "owner deleted" else self._some_s()
         return Step(at_s, kind, topic, self._rng.randrange(count), for_s, word=word)
+
+    def _foreign(self) -> str:
+        return self._rng.choice(("", "ephemeral"))
+
+    def _named(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), word=self._foreign())
+
+    def _late_answers(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._round(self._rng.uniform(0.01, 0.3)),
+                    word=self._rng.choice(("", "cut", "cut")))
+
+    def _moved(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._round(self._rng.choice((0.02, 0.5))))
 
     def _retention(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, self._topic()[0], amount=self._rng.choice((30, 80, 100)))
@@ -263,7 +242,7 @@ class _Drawing:
 
     def _poison(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, number=self._rng.randint(0, 1), for_s=self._some_s(),
-                    word=self._rng.choice(list(POISONS)))
+                    word=self._rng.choice(self._profile.poisons))
 
     def _untargeted(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind)
@@ -276,4 +255,5 @@ class _Drawing:
         "lag": _on_servers, "wipe": _untargeted, "grow": _grow, "create topic": _create, "delete topic": _delete,
         "leader": _on_partition, "retention": _retention, "owner deleted": _on_partition,
         "owner replaced": _on_partition, "offset set": _offset, "unregistered": _at_once, "poison": _poison,
+        "late answers": _late_answers, "stuck": _stuck, "moved": _moved, "refused": _at_once, "name taken": _named,
     }  # fmt: skip

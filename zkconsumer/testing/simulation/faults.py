@@ -12,35 +12,24 @@ from typing import TYPE_CHECKING, Final
 
 from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
+from zkconsumer.testing.simulation import hand_faults
 from zkconsumer.testing.simulation.pipe import Latency
 from zkconsumer.testing.simulation.plan import GROUP, Step
 
 if TYPE_CHECKING:
-    from zkconsumer.testing.simulation.world import World
+    from zkconsumer.testing.simulation.world import Inhabitant, World
 
-__all__ = ["KINDS", "POISONS", "do"]
-
-POISONS: Final[Mapping[str, bytes]] = {
-    "empty": b"",
-    "null": b"null",
-    "braces": b"{}",
-    "no json": b"topic1",
-    "text counts": b'{"version":1,"subscription":{"t":"2"},"pattern":"static","timestamp":"1"}',
-    "no utf-8": b"\xff\xfe{",
-    "foreign filter": b'{"version":1,"subscription":{"t[[a-z]&&[def]]":1},"pattern":"white_list","timestamp":"1"}',
-    "ghost": b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}',
-}
-"""Registrations that nobody stands behind."""
+__all__ = ["KINDS", "do"]
 
 _OPERATIONS: Final[Mapping[str, type]] = {"create": Create, "set": SetData, "delete": Delete}
-
-_GARBAGE: Final = b"not an offset"
 
 _OWNERS: Final = f"{znodes.group_path(GROUP)}/owners/"
 _OFFSETS: Final = f"{znodes.group_path(GROUP)}/offsets/"
 _ANSWERED_S: Final = 0.1
 _CONNECTED_S: Final = 1.5
 """So long after a cut a client has a connection again."""
+
+_BROKEN_S: Final = 0.005
 
 Fault = Callable[["World", Step], None]
 
@@ -102,10 +91,10 @@ def _slow(world: World, step: Step) -> None:
 
 
 def _stuck(world: World, step: Step) -> None:
-    """The application does not come back from its next message for long."""
+    """The application does not come back from its next message for long, but before everything is healed."""
     member = world.living(step.target)
     if member is not None and member.is_well:
-        member.actor.slow_down(step.for_s, world.schedule.now + 0.5)
+        member.actor.slow_down(min(step.for_s, world.faults_left_s), world.schedule.now + 0.5)
 
 
 def _hold_up(world: World, step: Step) -> None:
@@ -235,6 +224,36 @@ def _is_commit(request: Request) -> bool:
     return any(isinstance(part, SetData) and part.path.startswith(_OFFSETS) for part in parts)
 
 
+def _moved(world: World, step: Step) -> None:
+    """Another server counts as the one that has its session, and it is slow to come anew."""
+    member = world.living(step.target)
+    if member is not None:
+        world.zookeeper.move_session(member.port, step.for_s)
+        world.trouble(world.faults_left_s, member.name)
+
+
+def _late_answers(world: World, step: Step) -> None:
+    """Answers and watch events are handed on late; what becomes of the session (with the word `cut`: lost) is not."""
+    member = world.living(step.target)
+    if member is not None:
+        world.zookeeper.delay_answers(member.port, step.for_s)
+        world.trouble(step.for_s, member.name)
+        if step.word == "cut":
+            world.schedule.after(step.for_s / 2, _break, world, member)
+
+
+def _break(world: World, member: Inhabitant) -> None:
+    world.zookeeper.cut(member.port)
+    world.undo_later(_BROKEN_S, lambda: world.zookeeper.heal(member.port))
+
+
+def _refused(world: World, step: Step) -> None:
+    """ZooKeeper takes the credentials of a member of ours no longer: it is out for good."""
+    member = world.living(step.target)
+    if member is not None and member.spec.kind == "ours" and member.is_well:
+        world.zookeeper.refuse(member.port)
+
+
 # -- ZooKeeper -------------------------------------------------------------------------------------------------------
 
 
@@ -328,73 +347,6 @@ def _retention(world: World, step: Step) -> None:
             world.brokers.trim(step.target, partition, first + (end - first) * step.amount // 100)
 
 
-# -- hands in the tree -----------------------------------------------------------------------------------------------
-
-
-def _owner_deleted(world: World, step: Step) -> None:
-    world.by_hand(lambda: world.zookeeper.delete(znodes.owner_path(GROUP, step.target, step.number)))
-
-
-def _owner_replaced(world: World, step: Step) -> None:
-    """Somebody else's node stands where the owner's was: for good, or (`ephemeral`) as long as its session."""
-    path = znodes.owner_path(GROUP, step.target, step.number)
-    stranger = world.controller_port.session_id
-    owner = stranger if step.word == "ephemeral" and stranger in world.zookeeper.sessions else 0
-
-    born = 0
-
-    def replace() -> None:
-        nonlocal born
-        world.zookeeper.delete(path)
-        world.zookeeper.create(path, b"g_stranger-0", owner=owner, parents=True)
-        found = world.zookeeper.read(path)
-        born = 0 if found is None else found[1].czxid
-
-    def remove() -> None:
-        found = world.zookeeper.read(path)
-        if found is not None and found[1].czxid == born:
-            world.zookeeper.delete(path)
-
-    if world.by_hand(replace):
-        world.undo_later(step.for_s, lambda: world.by_hand_surely(remove))
-
-
-def _offset_set(world: World, step: Step) -> None:
-    """A stored offset is moved by so many, or (`garbage`, `deleted`) spoilt."""
-    path = znodes.offset_path(GROUP, step.target, step.number)
-    found = world.zookeeper.read(path)
-    if found is None:
-        return
-
-    def remove_garbage() -> None:
-        spoilt = world.zookeeper.read(path)
-        if spoilt is not None and spoilt[0] == _GARBAGE:
-            world.zookeeper.delete(path)
-
-    if step.word == "deleted":
-        world.by_hand(lambda: world.zookeeper.delete(path))
-    elif step.word == "garbage":
-        world.by_hand(lambda: world.zookeeper.set_data(path, _GARBAGE))
-        # A Java member never gets over it; whoever healed the rest would see it.
-        world.undo_later(world.faults_left_s, lambda: world.by_hand_surely(remove_garbage))
-    elif found[0].isdigit():
-        moved = b"%d" % max(0, int(found[0]) + step.amount)
-        world.by_hand(lambda: world.zookeeper.set_data(path, moved))
-
-
-def _unregistered(world: World, step: Step) -> None:
-    world.by_hand(lambda: world.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
-    member = world.living(step.target)
-    if member is not None:
-        world.trouble(0.0, member.name)
-
-
-def _poison(world: World, step: Step) -> None:
-    path = znodes.registration_path(GROUP, f"{GROUP}_poison{step.number}")
-    if world.by_hand(lambda: world.zookeeper.create(path, POISONS[step.word], parents=True)):
-        world.undo_later(step.for_s, lambda: world.by_hand_surely(lambda: world.zookeeper.delete(path)))
-
-
 KINDS: Final[Mapping[str, Fault]] = {
     "join": _join,
     "leave": _leave,
@@ -408,6 +360,9 @@ KINDS: Final[Mapping[str, Fault]] = {
     "stall": _stall,
     "cut": _cut,
     "old requests": _old_requests,
+    "late answers": _late_answers,
+    "moved": _moved,
+    "refused": _refused,
     "late watch": _late_watch,
     "lost reply": _lost_reply,
     "lost request": _lost_request,
@@ -422,10 +377,11 @@ KINDS: Final[Mapping[str, Fault]] = {
     "delete topic": _delete_topic,
     "leader": _leader,
     "retention": _retention,
-    "owner deleted": _owner_deleted,
-    "owner replaced": _owner_replaced,
-    "offset set": _offset_set,
-    "unregistered": _unregistered,
-    "poison": _poison,
+    "owner deleted": hand_faults.owner_deleted,
+    "owner replaced": hand_faults.owner_replaced,
+    "offset set": hand_faults.offset_set,
+    "unregistered": hand_faults.unregistered,
+    "poison": hand_faults.poison,
+    "name taken": hand_faults.name_taken,
 }
 """All kinds of steps."""

@@ -107,6 +107,13 @@ class JavaMember:
     def hold_up(self, until_s: float) -> None:
         """Nothing: the model has no thread that could be late by itself."""
 
+    def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
+        """It has none of our machines."""
+        return frozenset()
+
+    def when_moved(self, call: Callable[[], None]) -> None:
+        """Nobody waits for a state of it."""
+
     def describe(self) -> str:
         """One line for a trace."""
         connector = self._connector

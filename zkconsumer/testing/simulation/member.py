@@ -275,6 +275,19 @@ class OurMember:
         """Give the coordinator no turn before `until_s`."""
         self.loop.hold_up(until_s)
 
+    def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
+        """The states of its machines."""
+        holdings = self.coordinator.holdings
+        if place is not None:
+            return frozenset(holding.machine.state.value for (topic, name), holding in holdings.items()
+                             if topic == place[0] and int(name) == place[1])
+        return frozenset([self.coordinator.machine.state.value,
+                          *(holding.machine.state.value for holding in holdings.values())])
+
+    def when_moved(self, call: Callable[[], None]) -> None:
+        """Have `call` run after each step of the coordinator."""
+        self.loop.stepped = call
+
     def describe(self) -> str:
         """State, and what it has."""
         parts = [

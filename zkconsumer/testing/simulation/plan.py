@@ -31,6 +31,8 @@ class Step:
         for_s: how long.
         amount: how many, how much: what the kind makes of it.
         word: a variant of the kind.
+        when: not at `at_s`, but as soon after it as a member of ours is in this state of one of the two machines, see
+            `zkconsumer.testing.simulation.moments`; never, if none comes into it.
     """
 
     at_s: float
@@ -40,10 +42,12 @@ class Step:
     for_s: float = 0.0
     amount: int = 0
     word: str = ""
+    when: str = ""
 
     def __str__(self) -> str:
         parts = [self.kind, self.target, f"number {self.number}" if self.number else "", self.word,
-                 f"by {self.amount}" if self.amount else "", f"for {self.for_s:g} s" if self.for_s else ""]
+                 f"by {self.amount}" if self.amount else "", f"for {self.for_s:g} s" if self.for_s else "",
+                 f"when {self.when}" if self.when else ""]
         return f"{self.at_s:.3f} {' '.join(part for part in parts if part)}"
 
 

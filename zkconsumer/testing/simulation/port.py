@@ -22,11 +22,11 @@ import enum
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rebalance.requests import Fault, GetChildren, Multi, Reply, Request, SessionChange, Watch, WatchEvent
-from zkconsumer.testing.simulation.pipe import Latency
 from zkconsumer.testing.simulation.port_callbacks import Callbacks
+from zkconsumer.testing.simulation.port_settings import PortSettings
 from zkconsumer.testing.simulation.process import Process
 from zkconsumer.testing.simulation.schedule import Event
 from zkconsumer.testing.simulation.tree import ChangeKind
@@ -51,26 +51,6 @@ class _State(enum.Enum):
     CONNECTING = "connecting"
     CONNECTED = "connected"
     EXPIRED = "expired"
-
-
-class PortSettings(NamedTuple):
-    """How a simulated port behaves.
-
-    Attributes:
-        session_timeout_s: asked for; servers may grant another.
-        overtaking: how likely a change of the session overtakes the answers and events that came before it. The port
-            on kazoo keeps them in order but for a late "connected" (below), so 0 is what it does, and more is what
-            the contract of the port lets other clients do.
-        behind: how far the callbacks are behind in that case.
-        extra_turn: how much later than others the reply to a create or a sync is handed on.
-        version_answer: how late "connected" is told of the first connection to a server: its version is asked first.
-    """
-
-    session_timeout_s: float = 6.0
-    overtaking: float = 0.2
-    behind: Latency = Latency(0.0005, 0.05)
-    extra_turn: Latency = Latency(0.0, 0.001)
-    version_answer: Latency = Latency(0.0005, 0.02)
 
 
 _Asked: TypeAlias = tuple[Request | CloseSession | None, Callable[[Reply], None] | None, float]
@@ -231,6 +211,8 @@ class SimulatedPort:
     def _try_next(self) -> None:
         if self._is_closing:
             self._end()
+        elif self._state is _State.CLOSED:
+            return
         elif self._round:
             self._try(self._round.pop())
         else:
@@ -344,6 +326,22 @@ class SimulatedPort:
         self._forget_watches()
         self._try_next()
 
+    def fall_behind(self, for_s: float) -> None:
+        """Hand on answers and watch events later, but not what becomes of the session."""
+        if self._settings.overtaking:
+            self._callbacks.fall_behind(for_s)
+
+    def refuse(self, reason: str) -> None:
+        """Credentials no longer count: the connection is given up, and none is made any more."""
+        if self._is_closing or self._state not in (_State.CONNECTING, _State.CONNECTED):
+            return
+        self._hang_up()
+        self._state = _State.CLOSED
+        self._changes += 1
+        self._fail_all(Fault.NO_AUTH)
+        self._tell(SessionChange("refused", reason=reason))
+        self._forget_watches()
+
     def _fail_all(self, fault: Fault) -> None:
         failed = [*self._pending, *self._queue]
         self._pending.clear()
@@ -376,6 +374,10 @@ class SimulatedPort:
             self._hang_up()
             self._end()
             return
+        moved_s = self.mishaps.moves_s(request)
+        if moved_s is not None:
+            value, fault = None, Fault.CONNECTION_LOSS
+            self._process.after(moved_s, self._drop, connection)
         watch = getattr(request, "watch", None)
         if watch is not None and fault is None and not self._is_closing:
             watches = self._child_watches if isinstance(request, GetChildren) else self._data_watches

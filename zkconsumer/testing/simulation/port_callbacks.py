@@ -55,11 +55,11 @@ class Callbacks:
     def _turn(self) -> None:
         self.call(*self._turning.popleft())
 
-    def fall_behind(self) -> None:
-        """Keep everything back for a while; what is told past this queue overtakes it."""
+    def fall_behind(self, for_s: float | None = None) -> None:
+        """Keep everything back for a while, drawn if it is not given; what is told past this queue overtakes it."""
         if self._late is None:
             self._late = deque()
-            self._process.after(self._behind.draw(self._rng), self._catch_up)
+            self._process.after(self._behind.draw(self._rng) if for_s is None else for_s, self._catch_up)
 
     def _catch_up(self) -> None:
         late, self._late = self._late, None

@@ -40,6 +40,9 @@ class SteppedLoop(Loop):
         process: on whose clock, and with whose pauses.
         rng: how late the thread is.
         failed: told of an exception that came out of a step; the loop stands still from then on.
+
+    Attributes:
+        stepped: called after each step.
     """
 
     def __init__(self, process: Process, rng: random.Random, failed: Callable[[Exception], None]) -> None:
@@ -52,6 +55,7 @@ class SteppedLoop(Loop):
         self._is_inside = False
         self._is_over = False
         self._held_until_s = -_NEVER
+        self.stepped: Callable[[], None] | None = None
 
     def hold_up(self, until_s: float) -> None:
         """Make no step before the virtual time `until_s`: the thread gets no turn, whatever its process does."""
@@ -104,6 +108,8 @@ class SteppedLoop(Loop):
             return
         finally:
             self._is_inside = False
+        if self.stepped is not None:
+            self.stepped()
         if not self._calls.empty():
             self._plan(0.0)
         else:

@@ -6,6 +6,7 @@
 | owner node of somebody else created, deleted | `occupied`, `vacated` |
 | owner node deleted, or written by another than its owner | `owner_gone`; who did it stands in `id` |
 | offset node written | `offset_node` with the writer; of a member `commit`, too; -1 for none that can be read |
+| registration created, deleted | `registered`, `unregistered`; who did it stands in `id` |
 | a node of one member deleted or set by another member | `touched`; at which version stands in `offset`, -1 for any |
 
 Who did it: "expired", "closed", "ended" (its session: by its time-out, in order, from outside), "released", "hand",
@@ -15,7 +16,7 @@ or the id of the member.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
@@ -26,6 +27,9 @@ from zkconsumer.testing.simulation.tree import Change, ChangeKind
 from zkconsumer.testing.simulation.zookeeper_connection import Record
 
 __all__ = ["TreeWatch"]
+
+_NOWHERE: Final[Place] = ("", -1)
+"""The place of what happens to a registration."""
 
 
 class _Holder(NamedTuple):
@@ -120,18 +124,24 @@ class TreeWatch:
     def _check_touch(self, path: str, record: Record, holder: _Holder) -> None:
         writer = self._member_of(record.session_id)
         if writer and not record.closes and record.session_id != holder.session_id:
-            place = self._place_of(path, self._owners) or ("", -1)
+            place = self._place_of(path, self._owners) or _NOWHERE
             self._write("touched", writer, place, _version(record, path), holder.member or HAND)
 
     def _registration_written(self, change: Change, record: Record) -> None:
         if change.kind is ChangeKind.CREATED:
-            self._holders[change.path] = _Holder(change.owner, self._member_of(change.owner) if change.owner else "")
+            holder = self._holders[change.path] = _Holder(
+                change.owner, self._member_of(change.owner) if change.owner else ""
+            )
+            if holder.member:
+                self._write("registered", holder.member, _NOWHERE, -1, "")
             return
-        holder = self._holders.get(change.path)
-        if holder is not None:
-            self._check_touch(change.path, record, holder)
+        known = self._holders.get(change.path)
+        if known is not None:
+            self._check_touch(change.path, record, known)
             if change.kind is ChangeKind.DELETED:
                 del self._holders[change.path]
+                if known.member:
+                    self._write("unregistered", known.member, _NOWHERE, -1, self._who(record, known))
 
     def _offset_written(self, change: Change, record: Record) -> None:
         place = self._place_of(change.path, self._offsets)

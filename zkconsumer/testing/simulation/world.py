@@ -24,6 +24,7 @@ from zkconsumer.testing.simulation.group_nodes import owner_nodes, registrations
 from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.java_zkclient import java_port
 from zkconsumer.testing.simulation.member import OurMember
+from zkconsumer.testing.simulation.moments import Moments
 from zkconsumer.testing.simulation.plan import GROUP, Plan, Step
 from zkconsumer.testing.simulation.port import PortSettings, SimulatedPort
 from zkconsumer.testing.simulation.process import Process
@@ -127,6 +128,7 @@ class World:
         self.listener: Trace | None = None
         self._watch: list[object] | None = None
         self._incarnations: dict[str, int] = {}
+        self._moments = Moments(self.all_living, self._do_now, self.rng, self.schedule.after)
 
     def rng(self, name: str) -> random.Random:
         """Dice of their own for each part: what is taken away from one part changes no throw of another."""
@@ -211,6 +213,7 @@ class World:
         surroundings = Surroundings(GROUP, process, watched, self.brokers, rng, record, wall_clock)
         actor = self._builders[spec.kind](spec, surroundings)
         self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock)
+        self._moments.watch(self.inhabitants[label])
         actor.start()
 
     def living(self, name: str) -> Inhabitant | None:
@@ -276,7 +279,15 @@ class World:
     # -- what faults do -----------------------------------------------------------------------------------------------
 
     def do(self, step: Step) -> None:
-        """Do a step of the plan."""
+        """Do a step of the plan, at once or when its moment comes."""
+        if step.when:
+            self._moments.wait_for(step)
+        else:
+            self._do_now(step)
+
+    def _do_now(self, step: Step) -> None:
+        if self._is_healed:
+            return
         if self.listener is not None:
             self.listener.step(step)
         self.done_kinds[step.kind] = self.done_kinds.get(step.kind, 0) + 1
@@ -313,10 +324,11 @@ class World:
         """Undo everything that is not undone yet, and let nothing more go wrong."""
         for serial in list(self._undos):
             self._undo(serial)
+        self._moments.forget()
         for each in self.inhabitants.values():
             each.watched.when_asked = None
             mishaps = each.port.mishaps
-            mishaps.lose_reply = mishaps.lose_request = mishaps.late_watch = None
+            mishaps.lose_reply = mishaps.lose_request = mishaps.late_watch = mishaps.move = None
         self._is_healed = True
         self._watch_over()
 

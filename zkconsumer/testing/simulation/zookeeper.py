@@ -183,6 +183,21 @@ class SimulatedZooKeeper:
         """Break the connection when the next matching request arrives, before anything is done."""
         port.mishaps.lose_request = matches
 
+    def move_session(self, port: SimulatedPort, late_s: float) -> None:
+        """Answer the next transaction "connection lost", as if the session were at another server by now.
+
+        The connection lives on until the client gives it up, `late_s` later.
+        """
+        port.mishaps.move = late_s
+
+    def delay_answers(self, port: SimulatedPort, for_s: float) -> None:
+        """Let what becomes of the session overtake the answers and events of a while."""
+        port.fall_behind(for_s)
+
+    def refuse(self, port: SimulatedPort) -> None:
+        """Take a client's credentials no longer."""
+        port.refuse("ZooKeeper refused the credentials")
+
     # -- servers ----------------------------------------------------------------------------------------------------
 
     def freeze(self, server: int) -> None:

@@ -42,12 +42,13 @@ WatchKind: TypeAlias = ChangeKind | None
 class Mishaps:
     """What is to go wrong once with a client's connection, see `SimulatedZooKeeper`; None for nothing."""
 
-    __slots__ = ("late_watch", "lose_reply", "lose_request")
+    __slots__ = ("late_watch", "lose_reply", "lose_request", "move")
 
     def __init__(self) -> None:
         self.lose_reply: Callable[[Request], bool] | None = None
         self.lose_request: Callable[[Request], bool] | None = None
         self.late_watch: tuple[Callable[[str], bool], float] | None = None
+        self.move: float | None = None
 
     def loses_request(self, request: Request | CloseSession) -> bool:
         """Whether this is the request to be lost."""
@@ -64,6 +65,14 @@ class Mishaps:
             return False
         self.lose_reply = None
         return True
+
+    def moves_s(self, request: Request | CloseSession | None) -> float | None:
+        """If the session counts as moved at this request: how late the client comes anew, else None."""
+        late_s = self.move
+        if late_s is None or not isinstance(request, Multi):
+            return None
+        self.move = None
+        return late_s
 
     def watch_delay_s(self, path: str) -> float:
         """How late the event of a watch on `path` is to be."""

@@ -1,0 +1,110 @@
+"""What plans are drawn from: how likely each kind of step is, and what members and topics there are. Pure values.
+
+`everything` has every kind of fault at any time. `moments`, `stuck` and `blocked` wait for states that pass quickly;
+long runs take all four in turn. The others look at one side of the product, and find what is wrong with it sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from zkconsumer.testing.simulation.hand_faults import POISONS
+from zkconsumer.testing.simulation.moments import MOMENTS
+
+__all__ = ["ALL", "PROFILES", "Profile", "profile_of"]
+
+_EVERYTHING: Final[Mapping[str, float]] = {
+    "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "hold up": 3, "wall clock": 0.5,
+    "end session": 4, "stall": 4, "cut": 4, "old requests": 3, "late watch": 3, "lost reply": 4, "lost request": 2,
+    "outage": 1.5, "stop server": 1.5, "freeze": 1.5, "isolate": 1.5, "lag": 1.5, "wipe": 0.3,
+    "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1,
+    "owner deleted": 1.5, "owner replaced": 1, "offset set": 1.5, "unregistered": 1.5, "poison": 1.5,
+    "late answers": 1, "moved": 1, "refused": 0.7, "name taken": 0.7,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a plan is drawn from.
+
+    Attributes:
+        weights: kind of step -> how likely, against each other.
+        steps: fewest and most steps, the first joins left out.
+        members: fewest and most members.
+        servers: numbers of ZooKeeper servers, all alike likely.
+        settings: of every member, where they are not to be drawn.
+        others: how likely a member comes back with another subscription.
+        limited: how likely a member has a `max.processing.interval.ms`.
+        waits: how likely a step waits for a state of a member.
+        moments: those states, see `zkconsumer.testing.simulation.moments`.
+        streams: how many a member may have for a topic, all alike likely.
+        partitions: fewest and most of a topic.
+        poisons: what hands register.
+        bunched: whether steps come close together, and not all over the time of faults.
+    """
+
+    weights: Mapping[str, float]
+    steps: tuple[int, int] = (2, 14)
+    members: tuple[int, int] = (1, 4)
+    servers: tuple[int, ...] = (1, 3)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    others: float = 0.25
+    limited: float = 0.15
+    waits: float = 0.0
+    moments: tuple[str, ...] = MOMENTS
+    streams: tuple[int, ...] = (1, 1, 2, 3)
+    partitions: tuple[int, int] = (1, 4)
+    poisons: tuple[str, ...] = tuple(POISONS)
+    bunched: bool = False
+
+
+def _some(*kinds: str) -> Mapping[str, float]:
+    return dict.fromkeys(kinds, 1.0)
+
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "everything": Profile(_EVERYTHING),
+    "membership": Profile(_some("join", "leave", "crash"), steps=(3, 12), servers=(1,)),
+    "sessions": Profile(
+        _some("join", "leave", "pause", "hold up", "end session", "stall", "cut", "old requests", "lost reply")
+    ),
+    "handovers": Profile({"join": 2, "leave": 2, "slow": 1, "lost request": 3, "lost reply": 1}, servers=(1,)),
+    "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
+    "topics": Profile(_some("join", "leave", "grow", "create topic", "delete topic", "leader", "retention")),
+    "moments": Profile(
+        {**_some("join", "leave", "crash", "pause", "stall", "cut", "lost request", "late watch", "poison",
+                 "name taken"),
+         **dict.fromkeys(("end session", "lost reply", "moved", "refused", "unregistered"), 2.0),
+         "late answers": 3.0, "owner deleted": 4.0, "owner replaced": 3.0},
+        steps=(6, 16), waits=0.75, streams=(1, 2, 3),
+        moments=("disconnected", "registering", "registering", "reading", "settling", "free", "claiming",
+                 "claiming", "blocked", "draining", "draining", "releasing", "unknown"),
+    ),
+    "stuck": Profile(
+        {**_some("join", "pause", "cut", "lost request", "outage"),
+         **dict.fromkeys(("end session", "lost reply", "unregistered", "name taken", "late answers"), 2.0),
+         "refused": 3.0, "stall": 3.0, "stuck": 6.0},
+        steps=(6, 14), members=(1, 3), limited=1.0, waits=0.6, bunched=True,
+        moments=("registering", "reading", "reading", "settling", "leaving", "leaving", "unregistering",
+                 "unregistering", "out"),
+    ),
+    "blocked": Profile(
+        {**_some("join", "leave", "crash", "late watch"), "owner replaced": 3.0, "owner deleted": 4.0, "poison": 3.0},
+        steps=(6, 16), members=(1, 3), waits=0.6, moments=("free", "claiming", "claiming", "blocked"),
+        partitions=(1, 2), poisons=("foreign filter",),
+    ),
+    "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
+}
+
+
+ALL: Final = "all"
+"""The choice of several profiles, each in its turn by the number of the seed: together they reach everything."""
+
+_IN_TURN: Final = ("everything", "moments", "everything", "stuck", "everything", "moments", "blocked", "stuck")
+
+
+def profile_of(name: str, seed: int) -> Profile:
+    """The profile of this name, or, with the name `all`, the one whose turn it is at this seed."""
+    return PROFILES[_IN_TURN[seed % len(_IN_TURN)] if name == ALL else name]
