@@ -19,11 +19,14 @@ from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
 from rebalance.holdings import Holding, Holdings
 from rebalance.lease import Lease
-from rebalance.requests import Check, Delete, GetChildren, Reply
+from rebalance.requests import Check, Delete, GetChildren, Multi, Reply, SetData
 from rebalance.session import SessionKeeper
 from rebalance.watchers import GroupReader
+from simpleconsumer.types import TopicPartition
 from zkconsumer import offsets as offsets_module
+from zkconsumer.commits import Commits
 from zkconsumer.flow import Flow
+from zkconsumer.listening import ListenerThread
 from zkconsumer.offset_records import OffsetRecord, Verdict, verdict
 from zkconsumer.offsets import ZooKeeperOffsets
 
@@ -35,13 +38,14 @@ class Bug:
     Attributes:
         owner, name: what is replaced.
         make: from the right thing to the wrong one.
-        profile: the plans that find it soon.
+        profile, members: the plans that find it soon.
     """
 
     owner: Any
     name: str
     make: Callable[[Any], Any]
     profile: str = "everything"
+    members: str = "ours"
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -83,12 +87,12 @@ def offset_before_claim(right: Any) -> Any:
 
             self._offsets.load(partition, read)
         elif isinstance(action, p.Start) and early.get(partition) is not None:
-            store = self._offsets
-            self._offsets = _Read(early.pop(partition))
+            store = self._taking._offsets
+            self._taking._offsets = _Read(early.pop(partition))
             try:
                 right(self, partition, holding, action)
             finally:
-                self._offsets = store
+                self._taking._offsets = store
         else:
             right(self, partition, holding, action)
 
@@ -119,7 +123,10 @@ def late_create_dropped(right: Any) -> Any:
 
 
 def claims_while_a_change_is_pending(right: Any) -> Any:
-    """What comes is claimed as soon as it was read, not when the group has settled."""
+    """What comes is claimed as soon as it was read, not when the group has settled.
+
+    In a burst of joins everybody claims, is told of the next change, and gives back again.
+    """
 
     def wrong(self: Coordinator, action: m.Action) -> None:
         right(self, action)
@@ -130,13 +137,27 @@ def claims_while_a_change_is_pending(right: Any) -> Any:
 
 
 def claims_at_once_what_was_let_go_of(right: Any) -> Any:
-    """Nobody looks at the members before a partition that became free is claimed."""
+    """Nobody looks at the members before a partition that became free is claimed.
+
+    With the owner's session its registration ends, too, and the partition may be another one's from that moment on:
+    he is robbed of it, and a Java member in his place loses a try of its four, and all else that it had, meanwhile.
+    """
 
     def wrong(self: Holdings, partition: Partition, holding: Holding, action: p.Action) -> None:
         if isinstance(action, p.Recheck):
             self._loop.post(self.handle, partition, p.ClaimsAllowed())
         else:
             right(self, partition, holding, action)
+
+    return wrong
+
+
+def blocked_claim_not_watched(right: Any) -> Any:
+    """Only the rounds of the self-audit find out that a partition became free."""
+
+    def wrong(self: Holdings, partition: Partition, holding: Holding, action: p.Action) -> None:
+        is_blocked = isinstance(action, p.Inspect) and holding.machine.state is p.PartitionState.BLOCKED
+        right(self, partition, holding, p.Inspect(watch=False) if is_blocked else action)
 
     return wrong
 
@@ -179,7 +200,7 @@ def commit_after_release(right: Any) -> Any:
 
 
 def commit_result_not_waited_for(right: Any) -> Any:
-    """A commit whose answer was lost is retried, but the release does not wait for it."""
+    """A commit whose answer was lost is tried again, but the release does not wait for it: the next owner is early."""
 
     def wrong(self: Any, partitions: list[Partition], reply: Reply) -> None:
         if reply.fault is not None and reply.fault.is_unknown:
@@ -187,6 +208,24 @@ def commit_result_not_waited_for(right: Any) -> Any:
             for _, done in callers:
                 done({})
         right(self, partitions, reply)
+
+    return wrong
+
+
+def commit_tried_again_after_release(right: Any) -> Any:
+    """A commit whose answer was lost is sent once more, whoever owns the partition by then."""
+
+    def wrong(self: Any, partitions: list[Partition], reply: Reply) -> None:
+        if reply.fault is None or not reply.fault.is_unknown or self._over:
+            right(self, partitions, reply)
+            return
+        store, fence = self._store, self._store._fence
+        sets = [SetData(znodes.offset_path(store._group, *each), znodes.format_offset(self._left[each]), -1)
+                for each in partitions if each in self._left]
+        self._left = {}
+        self._finish()
+        if fence is not None:
+            store._loop.call_later(1.0, store._ask, Multi((fence.check(), *sets)), lambda late: None)
 
     return wrong
 
@@ -231,8 +270,34 @@ def lease_as_long_as_the_session(right: Any) -> Any:
 
 
 def no_fence(right: Any) -> Any:
-    """Writes check nothing."""
+    """Writes check nothing.
+
+    What a coordinator does before it hears that its session is over goes out under the next one, and is done: it
+    commits what others own by now, creates owner nodes that nobody knows of, and deletes those of others.
+    """
     return lambda self: Check("/", -1)
+
+
+def answers_of_an_ended_session_count(right: Any) -> Any:
+    """A late answer about an owner node that went with its session is taken for news of today."""
+
+    def wrong(self: Holdings, partition: Partition, holding: Holding) -> Callable[[p.Event], None]:
+        return lambda event: self.handle(partition, event)
+
+    return wrong
+
+
+def outlives_its_session(right: Any) -> Any:
+    """What was held is kept when the session ends, for the next one."""
+    return lambda self, action: None if isinstance(action, m.DropClaims) else right(self, action)
+
+
+# -- the listener ----------------------------------------------------------------------------------------------------
+
+
+def listener_told_twice(right: Any) -> Any:
+    """What was revoked is told again as lost, and what was never assigned is, too."""
+    return lambda self, partitions: [TopicPartition(*each) for each in sorted(partitions, key=str)]
 
 
 # -- reading the group -----------------------------------------------------------------------------------------------
@@ -311,6 +376,11 @@ def offsets_go_back(right: Any) -> Any:
     return wrong
 
 
+def new_life_not_noticed(right: Any) -> Any:
+    """A topic that was deleted and created again goes on at its old offset."""
+    return lambda self, snapshot: None
+
+
 def own_work_not_remembered(right: Any) -> Any:
     """After the loss of a session a member begins again at the last commit."""
     return lambda self, partition, position: None
@@ -336,6 +406,7 @@ BUGS: Mapping[str, Bug] = {
     "drain ignores the message in hand": Bug(Flow, "settle_if_done", drain_ignores_the_message_in_hand, "membership"),
     "hand counts as done": Bug(Flow, "done_position", hand_counts_as_done, "membership"),
     "commit after release": Bug(Holdings, "_commit_drained", commit_after_release, "membership"),
+    "leaves without the last commit": Bug(Commits, "commit_last", leaves_without_the_last_commit, "membership"),
     "release by path": Bug(Claims, "release", release_by_path, "hands"),
     "lease from receipt": Bug(SessionKeeper, "_proved", lease_from_receipt, "sessions"),
     "lease as long as the session": Bug(Lease, "renew", lease_as_long_as_the_session, "sessions"),
@@ -346,12 +417,18 @@ BUGS: Mapping[str, Bug] = {
     "offsets go back": Bug(offsets_module, "verdict", offsets_go_back, "hands"),
     "own work not remembered": Bug(ZooKeeperOffsets, "remember", own_work_not_remembered, "sessions"),
     "any version will do": Bug(offsets_module._Batch, "_decide", any_version_will_do, "hands"),
-}
-
-NOT_FOUND_YET: Mapping[str, Bug] = {
     "claims while a change is pending": Bug(Coordinator, "_do", claims_while_a_change_is_pending, "membership"),
-    "claims at once what was let go of": Bug(Holdings, "_do_partition", claims_at_once_what_was_let_go_of),
-    "commit result not waited for": Bug(offsets_module._Batch, "_written", commit_result_not_waited_for, "sessions"),
+    "claims at once what was let go of": Bug(
+        Holdings, "_do_partition", claims_at_once_what_was_let_go_of, "membership"
+    ),
+    "commit result not waited for": Bug(offsets_module._Batch, "_written", commit_result_not_waited_for, "handovers"),
+    "commit tried again after release": Bug(
+        offsets_module._Batch, "_written", commit_tried_again_after_release, "handovers"
+    ),
     "no fence": Bug(Fence, "check", no_fence, "sessions"),
+    "answers of an ended session count": Bug(Holdings, "_teller", answers_of_an_ended_session_count, "sessions"),
+    "outlives its session": Bug(Coordinator, "_do", outlives_its_session, "sessions"),
+    "blocked claim not watched": Bug(Holdings, "_do_partition", blocked_claim_not_watched, "membership"),
+    "new life not noticed": Bug(Holdings, "_notice_new_lives", new_life_not_noticed, "topics"),
+    "listener told twice": Bug(ListenerThread, "_forget", listener_told_twice, "sessions"),
 }
-"""Nothing that 1,000 seeds do shows them; see PLAN.md."""

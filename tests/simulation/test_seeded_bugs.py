@@ -23,5 +23,5 @@ SLOW = {
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     with bug.planted():
-        found = next((seed for seed in range(SEEDS) if run_seed(seed, "ours", bug.profile).findings), None)
-    assert found is not None, f"{name!r} was not found by {SEEDS} seeds of {bug.profile}"
+        found = next((seed for seed in range(SEEDS) if run_seed(seed, bug.members, bug.profile).findings), None)
+    assert found is not None, f"{name!r} was not found by {SEEDS} seeds of {bug.profile}, {bug.members}"
