@@ -221,11 +221,18 @@ class _Read:
         for gone in set(reader._members) - names:
             del reader._members[gone]
         reader._cversion = cversion
-        for name in sorted(names - known):
+        for name in sorted(names - known | names & self._rewritten()):
             self._read_member(name)
         self._topic_list_if_needed()
 
-    def _read_member(self, name: str) -> None:
+    def _rewritten(self) -> set[str]:
+        """The unreadable members whose data may have changed since."""
+        reader = self._reader
+        unreadable = (name for name, member in reader._members.items() if isinstance(member, UnreadableNode))
+        return {name for name in unreadable if znodes.registration_path(reader._group, name) not in reader._fresh}
+
+    def _read_member(self, name: str, watched: bool = False) -> None:
+        """Read a registration. Only an unreadable one is watched: some clients create it empty and fill it then."""
         reader = self._reader
         path = znodes.registration_path(reader._group, name)
 
@@ -234,10 +241,14 @@ class _Read:
                 # Gone between the list and the read: the list's watch has fired, and the arithmetic must not
                 # take the name for one that was read.
                 reader._cversion = -1
+                reader._fresh.discard(path)
                 return
             try:
                 member = Subscription.from_registration(znodes.parse_registration(reply.value[0], path))
             except (UnreadableNode, UnsupportedFilter) as error:
+                if isinstance(error, UnreadableNode) and not watched:
+                    self._read_member(name, watched=True)
+                    return
                 log.warning("member %s of group %s: %s", name, reader._group, error)
                 reader._members[name] = error
             else:
@@ -246,7 +257,7 @@ class _Read:
                     log.warning("member %s of group %s stops every Java member of it: %s", name, reader._group, refusal)
             self._topic_list_if_needed()
 
-        self._get(path, False, handle)
+        self._get(path, watched, handle)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 

@@ -159,6 +159,22 @@ def test_unreadable_and_untranslatable_members_are_named_and_stop_nothing(
     assert reading.asked == Counter({GetChildren: 1}), "read once, though unreadable"
 
 
+def test_a_registration_that_is_created_empty_and_filled_then_is_read_again(
+    client: KazooClient, reading: Reading, topic: str
+) -> None:
+    path = znodes.registration_path(reading.group, "k1")  # kafka-node 3.0.1 does so
+    client.create(path, b"", ephemeral=True)
+    assert set(reading.read().unreadable) == {"k1"}
+    reading.changes.clear()
+    client.set(path, b'{"version":1,"subscription":{"%s": 1},"pattern":"white_list"}' % topic.encode())
+    reading.changed(path)
+    snapshot = reading.read()
+    assert snapshot.members["k1"].streams_of(topic) == 1
+    assert snapshot.unreadable == {}
+    reading.read()
+    assert reading.asked == Counter({GetChildren: 1}), "read once it is readable, and not again"
+
+
 def test_members_that_vanish_between_the_list_and_the_read_are_no_failure(
     client: KazooClient, reading: Reading, topic: str
 ) -> None:
