@@ -1,0 +1,88 @@
+"""What groups with Java members go through: every kind of change on both sides, and filters on both sides."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mixed_stage import MixedStage, open_mixed_stage
+
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.kafka_settings import version_tuple
+
+STREAMS = 2
+
+
+@dataclass(frozen=True)
+class Course:
+    """One course: its name, the strategy, and how it is run through with a cast ("mixed", or "java" alone)."""
+
+    name: str
+    strategy: str
+    run: Callable[[KafkaCluster, str], Iterator[MixedStage]]
+
+
+@contextmanager
+def both_sides_change(cluster: KafkaCluster, cast: str, strategy: str) -> Iterator[MixedStage]:
+    """Two topics; each side joins, leaves, comes back, loses a session and dies."""
+    run = uuid.uuid4().hex[:8]
+    # Named so that 12 partitions come before 5; from ten on the orders of numbers and of text differ.
+    topics = {f"a-{run}": 12, f"b-{run}": 5}
+    asked = {"topics": dict.fromkeys(topics, STREAMS)}
+    with open_mixed_stage(cluster, cast, strategy, topics, {}) as stage:
+        for name in ("j1", "a", "j2", "b"):
+            stage.join(name, asked)
+        for name in ("a", "j1"):
+            stage.leave(name)
+        for name in ("a", "j1"):
+            stage.join(name, asked)
+        for name in ("a", "j1"):
+            stage.end_session(name)
+        for name in ("b", "j2"):
+            stage.kill(name)
+        stage.settle()
+        yield stage
+
+
+@contextmanager
+def filters_on_both_sides(cluster: KafkaCluster, cast: str) -> Iterator[MixedStage]:
+    r"""White and black lists of both kinds; topics that match come later, those that do not stay alone.
+
+    Two things depend on the version of a Java member. Before 0.8.2 it writes `\b` raw, which every reader, itself
+    included, takes for a backspace: `other` is not for it. From 1.0 on it writes each backslash twice: its white list
+    matches nothing.
+    """
+    run = f"f{uuid.uuid4().hex[:8]}"
+    white = {"whitelist": rf"{run}\.\w+,\b{run}-other", "streams": STREAMS}
+    black = {"blacklist": rf"(?!{run}).*,{run}-other,{run}.none.*", "streams": STREAMS}
+    topics = {f"{run}.one": 9, f"{run}-other": 4}
+    later = {f"{run}.two": 8, f"{run}_black": 5}
+    nobodys = f"{run}.none.of.all"
+    cluster.create_topic(nobodys, 1)
+    with open_mixed_stage(cluster, cast, "range", topics, later) as stage:
+        stage.join("a", white)
+        stage.join("j1", white)
+        stage.come(f"{run}.two", later[f"{run}.two"])
+        stage.join("j2", black)
+        stage.join("b", black)
+        stage.come(f"{run}_black", later[f"{run}_black"])
+        for name in ("j1", "b"):
+            stage.leave(name)
+        for name in ("b", "j1"):
+            stage.join(name, black if name == "b" else white)
+        stage.leave("j2")
+        assert cluster.client.exists(f"/consumers/{stage.group}/owners/{nobodys}/0") is None
+        stage.settle()
+        yield stage
+
+
+def courses(version: str) -> list[Course]:
+    """What the Java members of a version can go through."""
+    strategies = ["range", "roundrobin"] if version_tuple(version) >= (0, 8, 2) else ["range"]
+    changes = [
+        Course(name, name, lambda cluster, cast, chosen=name: both_sides_change(cluster, cast, chosen))  # type: ignore[misc]
+        for name in strategies
+    ]
+    return [*changes, Course("filters", "range", filters_on_both_sides)]

@@ -1,0 +1,108 @@
+"""Run groups of our members and Java's, of every version, and write their table into docs/COMPATIBILITY.md.
+
+`python tests/processes/mixed_versions.py --write` runs all, twenty-five minutes; `... --write 0.8.2.2` one version and
+keeps the rows of the others. Each course is run twice: with members of both kinds, and with Java members alone. The
+status is 1 if our members did anything wrong, or made Java members give up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mixed_courses import courses
+from mixed_outcome import Outcome, given_up_for_us, run
+
+from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
+from zkconsumer.testing.kafka_settings import version_tuple
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"
+BEGIN = "<!-- mixed groups: written by python tests/processes/mixed_versions.py --write -->"
+END = "<!-- mixed groups: end -->"
+HEAD = (
+    "| Java | course | slowest common table | Java alone | Java gave up | Java alone | ours to Java, exact | "
+    "Java to ours, exact | lost | came again by our doing | in all | Java alone |"
+)
+VERSIONS = [version for version in kafka_versions() if (0, 8) <= version_tuple(version) < (2,)]
+ORDER = ["range", "roundrobin", "filters"]
+
+Key = tuple[str, str]
+"""Version and course."""
+
+
+def row(version: str, mixed: Outcome, alone: Outcome) -> str:
+    """The line of a course."""
+    there, back = (f"{exact} of {handed}" for exact, handed in zip(mixed.exact, mixed.handed, strict=True))
+    cells = [
+        version, mixed.course, mixed.slowest(), alone.slowest(), mixed.gave_up, alone.gave_up, there, back,
+        mixed.lost, mixed.repeated_by_ours, mixed.repeated, alone.repeated,
+    ]  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def rows_of(text: str) -> dict[Key, str]:
+    """The rows that a document has, by version and course."""
+    table = text.partition(BEGIN)[2].partition(END)[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and line != HEAD]
+    return {(cells[1].strip(), cells[2].strip()): line for line in rows for cells in [line.split("|")]}
+
+
+def with_rows(text: str, rows: Mapping[Key, str]) -> str:
+    """The document with new rows; others stay.
+
+    Raises:
+        ValueError: the document has not exactly one pair of markers.
+    """
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ValueError(f"one line {BEGIN!r} and one line {END!r} are needed")
+    known = {**rows_of(text), **rows}
+    ordered = sorted(known, key=lambda key: (version_tuple(key[0]), ORDER.index(key[1])))
+    table = "\n".join([HEAD, "|---" * (HEAD.count("|") - 1) + "|", *(known[key] for key in ordered)])
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+
+
+def run_version(version: str) -> tuple[dict[Key, str], list[str]]:
+    """The rows of a version, and what was wrong."""
+    rows: dict[Key, str] = {}
+    wrong: list[str] = []
+    with KafkaCluster(version) as cluster:
+        for course in courses(version):
+            try:
+                mixed, alone = (run(cluster, course, cast) for cast in ("mixed", "java"))
+            except (KitError, AssertionError) as error:
+                wrong.append(f"{version} {course.name} came to no end: {error}")
+                continue
+            rows[version, course.name] = row(version, mixed, alone)
+            print(f"{version} {mixed}\n{version} {alone}", flush=True)
+            said = [*mixed.wrong, given_up_for_us(mixed, alone)]
+            wrong += [f"{version} {course.name}: {each}" for each in said if each]
+    return rows, wrong
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the versions that are named, or all; the status of the process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(VERSIONS)}; default: all")
+    parser.add_argument("--write", action="store_true", help=f"put the rows into {DOCUMENT.name}")
+    options = parser.parse_args(arguments)
+    unknown = set(options.versions) - set(VERSIONS)
+    if unknown:
+        parser.error(f"{', '.join(sorted(unknown))}: known are {', '.join(VERSIONS)}")
+    wrong: list[str] = []
+    print(HEAD)
+    for version in options.versions or VERSIONS:
+        rows, said = run_version(version)
+        wrong += said
+        print("\n".join(rows.values()), flush=True)
+        if options.write and not said:
+            DOCUMENT.write_text(with_rows(DOCUMENT.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    print("\n".join(wrong), file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

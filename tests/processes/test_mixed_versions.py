@@ -1,0 +1,45 @@
+"""Groups of our members and Java's, of every version from 0.8.0 to 1.1.1, each on its own brokers, go through it all.
+
+Slow; `tests/run -m slow tests/processes/test_mixed_versions.py`. The figures of the same courses, beside those of Java
+members alone, are written into docs/COMPATIBILITY.md by `python tests/processes/mixed_versions.py --write`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from mixed_courses import Course, courses
+from mixed_outcome import given_up_for_us, run
+from mixed_versions import VERSIONS
+
+from zkconsumer.testing.kafka import KafkaCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+CASES = [pytest.param(version, course, id=f"{version}-{course.name}") for version in VERSIONS
+         for course in courses(version)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def version(request: pytest.FixtureRequest) -> str:
+    """A version; all courses of one run before the next one."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def cluster(version: str) -> Iterator[KafkaCluster]:
+    """A broker of that version; one cluster at a time."""
+    with KafkaCluster(version) as running:
+        yield running
+
+
+@pytest.mark.parametrize(("version", "course"), CASES, indirect=["version"])
+def test_members_of_both_kinds_agree_after_every_change(cluster: KafkaCluster, course: Course) -> None:
+    mixed = run(cluster, course, "mixed")
+    print(mixed)
+    assert mixed.wrong == ()
+    assert mixed.lost == 0
+    if mixed.gave_up:  # would it have happened among Java members, too?
+        alone = run(cluster, course, "java")
+        print(alone)
+        assert given_up_for_us(mixed, alone) is None
