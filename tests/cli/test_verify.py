@@ -171,12 +171,12 @@ def test_what_is_wrong_is_named_with_where_and_what_would_mend_it(
 
 
 def test_a_group_that_cannot_be_read_is_status_2(zookeeper: ZooKeeperServer, fresh_group: str) -> None:
-    got = run("verify", fresh_group, "--zookeeper", zookeeper.connect)
-    assert (got.returncode, got.stdout) == (2, b"")
-    assert got.stderr.decode().startswith(f"zkconsumer: group {fresh_group!r} does not exist in ZooKeeper at ")
-    got = run("verify", fresh_group, "--zookeeper", f"{zookeeper.connect}/elsewhere")
-    assert (got.returncode, got.stdout) == (2, b"")
-    assert b"the chroot '/elsewhere' does not exist" in got.stderr
+    got = CliRunner().invoke(verify_command, [fresh_group, "--zookeeper", zookeeper.connect])
+    assert (got.exit_code, got.stdout) == (2, "")
+    assert got.stderr.startswith(f"zkconsumer: group {fresh_group!r} does not exist in ZooKeeper at ")
+    got = CliRunner().invoke(verify_command, [fresh_group, "--zookeeper", f"{zookeeper.connect}/elsewhere"])
+    assert (got.exit_code, got.stdout) == (2, "")
+    assert "the chroot '/elsewhere' does not exist" in got.stderr
 
 
 def test_a_nudge_is_heard_by_whoever_watches_the_members_and_seen_by_nobody(

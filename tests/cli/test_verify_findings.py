@@ -112,7 +112,7 @@ def test_nobody_and_too_few() -> None:
     empty = only(verdict(registrations={}, sessions={}, owners={}))
     assert (empty.kind, empty.path, empty.sentence) == ("too-few-members", "/consumers/g/ids", "nobody is in the group")
     assert verdict(registrations={}, sessions={}, owners={}, least_members=0).findings == ()
-    assert only(verdict(least_members=3)).sentence == "2 members, and 3 are asked for"
+    assert only(verdict(least_members=3)).sentence == "of 3 members 2 are registered"
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b"{}", b'{"clicks":1}', static(clicks=0)])
@@ -137,6 +137,7 @@ def test_a_registration_that_only_java_cannot_read_is_a_fault_where_somebody_lac
     assert (well.kind, well.fault) == ("java-unreadable-registration", False)
     ill = verdict(registrations=registrations, owners=owned("g_ann-0", "g_ann-0"))
     assert (ill.findings[0].kind, ill.findings[0].fault) == ("java-unreadable-registration", True)
+    assert ill.wakeable == ()
 
 
 def test_a_filter_that_cannot_be_applied_leaves_open_who_should_own_what() -> None:

@@ -123,7 +123,7 @@ class _Look:
     def _registrations(self, least_members: int) -> Iterator[Finding]:
         count = len(self.members.rows)
         if count < least_members:
-            sentence = "nobody is in the group" if not count else f"{count} members, and {least_members} are asked for"
+            sentence = f"of {least_members} members {count} are registered" if count else "nobody is in the group"
             yield Finding("too-few-members", znodes.ids_path(self.nodes.group), sentence, "start the consumers")
         for row in self.members.rows:
             path = znodes.registration_path(self.nodes.group, row.consumer_id)
@@ -248,7 +248,9 @@ class _Look:
 
     def _wakeable(self) -> set[str]:
         """The members to whom another rebalance would give what they lack."""
-        if self.disagreement or any(row.pattern is None for row in self.members.rows):
+        # What Java cannot read, text that is no JSON included, fails each rebalance of each Java member.
+        stops_java = any(java_refusal(data or b"") for data in self.nodes.registrations.values())
+        if self.disagreement or stops_java or any(row.pattern is None for row in self.members.rows):
             return set()
         return self._lacking() - self.obstacles.keys()
 
