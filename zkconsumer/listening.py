@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -70,7 +71,8 @@ class ListenerThread:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._told: set[Partition] = set()
-        self._is_leaving = False
+        self._is_leaving = self._has_left = False
+        self._behind_the_end: deque[Callable[[], None]] = deque()
         self.failures = 0
         if listener is not None:
             self._thread = threading.Thread(target=self._run, name="zkconsumer-listener", daemon=True)
@@ -91,17 +93,41 @@ class ListenerThread:
         self._tell("on_partitions_assigned", named, lambda answer: done(read_starts(answer, positions.keys())))
 
     def revoked(self, partitions: Iterable[Partition], done: Callable[[], None]) -> None:
-        """Call `on_partitions_revoked` with those that the listener was told of, then `done`."""
+        """Call `on_partitions_revoked` with those that the listener was told of, then `done`.
+
+        While the listener is being told of the end, `done` waits for that: it commits in there, before the release.
+        """
         known = self._forget(partitions)
         if known:
             self._tell("on_partitions_revoked", known, lambda _: done())
-        else:
-            done()
+            return
+        self._behind_the_end.append(done)
+        if self._has_left or not self._is_leaving:
+            self._go_on()
 
     def leave(self, done: Callable[[], None]) -> None:
         """Call `on_partitions_revoked` with all that the listener has, then `done`; nothing is assigned any more."""
         self._is_leaving = True
-        self.revoked(list(self._told), done)
+
+        def returned(_: object) -> None:
+            done()
+            self._has_left = True
+            self._go_on()
+
+        known = self._forget(list(self._told))
+        if known:
+            self._tell("on_partitions_revoked", known, returned)
+        else:
+            returned(None)
+
+    def _go_on(self) -> None:
+        """Make the calls that had to wait for the end to be told, each once."""
+        while self._behind_the_end:
+            try:
+                call = self._behind_the_end.popleft()
+            except IndexError:  # another thread was faster
+                return
+            call()
 
     def lost(self, partitions: Iterable[Partition]) -> None:
         """Call `on_partitions_lost` with those that the listener was told of."""

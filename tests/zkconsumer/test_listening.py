@@ -74,6 +74,39 @@ def test_leaving_revokes_all_that_was_assigned(listening: ListenerThread, notes:
     assert notes.heard[-1] == ("revoked", [A, C])
 
 
+def test_a_release_waits_for_what_the_listener_does_at_the_end() -> None:
+    """A drain that ends just then would be released before the listener has committed it."""
+    inside, may_return, returned = threading.Event(), threading.Event(), threading.Event()
+    heard: list[str] = []
+
+    class Slow:
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            inside.set()
+            may_return.wait(PATIENCE_S)
+            heard.append("committed")
+
+    def released() -> None:
+        heard.append("released")
+        returned.set()
+
+    listening = ListenerThread(Slow())
+    tell(listening.assigned, {A: 0})
+    listening.leave(lambda: heard.append("left"))
+    assert inside.wait(PATIENCE_S)
+    listening.revoked([A], released)
+    assert heard == []
+    may_return.set()
+    assert returned.wait(PATIENCE_S)
+    assert heard == ["committed", "left", "released"]
+    tell(listening.revoked, [A])  # later ones wait for nothing
+    listening.close(PATIENCE_S)
+
+
+def test_leaving_without_partitions_holds_nothing_up(listening: ListenerThread) -> None:
+    tell(listening.leave)
+    tell(listening.revoked, [A])
+
+
 def test_nothing_is_assigned_after_leaving(listening: ListenerThread, notes: Notes) -> None:
     tell(listening.leave)
     tell(listening.assigned, {A: 0})
