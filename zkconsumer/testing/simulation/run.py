@@ -129,7 +129,7 @@ class _Runner:
         return longest_s + 2 * session_s if "wipe" in self.world.done_kinds else longest_s
 
     def _is_quiet(self) -> bool:
-        """Whether nobody has written lately, or only who cannot have been late by what had gone wrong."""
+        """Whether waiting is of no use: nobody has written lately, or only who was not delayed by what went wrong."""
         now_ns, since_ns = self.world.now_ns, self.world.now_ns - int(CALM_S * NS)
         return not any(was_troubled(each.name, since_ns, now_ns, self._limits()) for each, _ in self._late_writers())
 
