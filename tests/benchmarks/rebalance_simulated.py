@@ -57,7 +57,10 @@ class SimulatedCrowd:
         self._world.listener = self._counting
         self._gave_up = 0
         self._world.begin()
-        self._changed_s = 0.0
+        while any(self._world.brokers.leader(TOPIC, each) is None for each in range(self.partitions)):
+            self.rest(1.0)
+        self.forget()
+        self._changed_s = self._now_s
 
     @property
     def _now_s(self) -> float:
