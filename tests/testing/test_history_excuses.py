@@ -109,6 +109,16 @@ def test_an_offset_that_a_java_zombie_put_back_brings_messages_again_once() -> N
     assert history_findings(story.hand_over("c", 10).own("b", 8).deliver("b", 8, 9), JAVA) == ["repeated"]
 
 
+def test_a_java_member_that_finds_the_node_of_its_former_self_begins_without_a_claim() -> None:
+    def story(*offsets: int) -> GroupStory:
+        story = GroupStory().acked(*range(10)).tell("claimed", "j").deliver("j", 0, 1, 2, 3).store("j", 4).wait(9.0)
+        return story.set_by_hand(7).deliver("j.2", *offsets)
+
+    limits = Limits(unfenced=frozenset({"j", "j.2"}))
+    assert history_findings(story(7, 8, 9), limits) == []
+    assert history_findings(story(4, 5, 6, 9), limits) == ["lost", "skipped"]
+
+
 def test_only_java_members_put_offsets_back() -> None:
     story = half_read().store("a", 2)
     assert "offset went back" in history_findings(story, JAVA)

@@ -60,6 +60,26 @@ class _Stored:
         return found
 
 
+class _JavaBeginnings:
+    """When Java members begin: at a claim, or without one, at a node that an earlier session of theirs has left."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._unfenced = limits.unfenced
+        self._next: dict[tuple[str, Place], int | None] = {}
+
+    def begins(self, event: Event) -> bool:
+        """Whether a Java member has read its offset just before this event."""
+        key = (event.member, event.place)
+        if event.member not in self._unfenced or event.kind not in ("claimed", "deliver"):
+            return False
+        if event.kind == "claimed":
+            self._next[key] = None
+            return True
+        expected = self._next.get(key, _NONE)
+        self._next[key] = event.offset + 1
+        return expected is not None and expected != event.offset
+
+
 class Floors:
     """Below which offset messages may be left out by now.
 
@@ -71,6 +91,7 @@ class Floors:
         self._limits = limits
         self._floors: dict[Place, int] = dict(limits.begin)
         self._stored = _Stored()
+        self._java = _JavaBeginnings(limits)
         self._raised: dict[Place, set[int]] = defaultdict(set)
         self._log_ends: dict[Place, int] = {}
 
@@ -85,7 +106,7 @@ class Floors:
             self._stored.see(event)
         elif event.kind == "assigned" and event.offset in self._stored.by_hand(place):
             self._raised[place].add(event.offset)
-        elif event.kind == "claimed" and event.member in self._limits.unfenced:
+        elif self._java.begins(event):
             self._raised[place].update(value.offset for value in self._stored.read_by_java(event)
                                        if value.writer == HAND)
         elif event.kind == "reset":
@@ -109,6 +130,7 @@ class PutBacks:
     def __init__(self, limits: Limits) -> None:
         self._unfenced = limits.unfenced
         self._stored = _Stored()
+        self._java = _JavaBeginnings(limits)
         self._lowered: dict[Place, set[int]] = defaultdict(set)
         self._begun: dict[Place, list[tuple[int, int]]] = defaultdict(list)
 
@@ -119,7 +141,7 @@ class PutBacks:
             self._written(event)
         elif event.kind == "reset":
             self._begin(event, event.offset)
-        elif event.kind == "claimed" and event.member in self._unfenced:
+        elif self._java.begins(event):
             self._begin(event, min((value.offset for value in self._stored.read_by_java(event)), default=0))
         elif event.kind == "assigned" and (self._is_spoilt(place) or event.offset in self._lowered[place]):
             self._begin(event, event.offset)
