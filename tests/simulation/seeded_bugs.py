@@ -408,7 +408,7 @@ BUGS: Mapping[str, Bug] = {
     "commit after release": Bug(Holdings, "_commit_drained", commit_after_release, "membership"),
     "leaves without the last commit": Bug(Commits, "commit_last", leaves_without_the_last_commit, "membership"),
     "release by path": Bug(Claims, "release", release_by_path, "hands"),
-    "lease from receipt": Bug(SessionKeeper, "_proved", lease_from_receipt, "sessions"),
+    "lease from receipt": Bug(SessionKeeper, "_proved", lease_from_receipt, "pauses"),
     "lease as long as the session": Bug(Lease, "renew", lease_as_long_as_the_session, "sessions"),
     "cache not guarded": Bug(watchers._Read, "_members_listed", cache_not_guarded, "membership"),
     "watch after read": Bug(watchers._Read, "_read_members", watch_after_read, "membership"),

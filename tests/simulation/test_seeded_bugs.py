@@ -12,7 +12,7 @@ from zkconsumer.testing.simulation.campaign import run_seed
 
 SEEDS = 1000
 SLOW = {
-    "late create dropped", "release by path", "lease from receipt", "cache not guarded", "change while reading is lost",
+    "late create dropped", "release by path", "cache not guarded", "change while reading is lost",
     "watches thought to survive",
 }  # fmt: skip
 

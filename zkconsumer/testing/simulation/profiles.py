@@ -70,6 +70,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "sessions": Profile(
         _some("join", "leave", "pause", "hold up", "end session", "stall", "cut", "old requests", "lost reply")
     ),
+    "pauses": Profile({"join": 2, "pause": 4}, steps=(4, 14), members=(2, 4)),
     "handovers": Profile({"join": 2, "leave": 2, "slow": 1, "lost request": 3, "lost reply": 1}, servers=(1,)),
     "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
     "topics": Profile(_some("join", "leave", "grow", "create topic", "delete topic", "leader", "retention")),
