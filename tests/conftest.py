@@ -11,8 +11,12 @@ import uuid
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
 
 from zkconsumer.testing.kafka import KafkaCluster
+
+settings.register_profile("unhurried", deadline=None)  # how long an example takes says nothing on a busy machine
+settings.load_profile("unhurried")
 
 pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
 """Brings `zookeeper`, `kafka_cluster(s)`, `embedded_cluster(s)`, and the skip where Java or the jars are missing."""
