@@ -22,6 +22,7 @@ class Holding:
         position: where delivery begins, or where it ended.
         started: whether delivery runs.
         blocked_told: whether the listener knows that the claim waits for long.
+        uncommitted: whether the commit of what was drained has failed, so that it is tried again before the release.
     """
 
     machine: p.PartitionMachine
@@ -33,6 +34,7 @@ class Holding:
     started: bool = False
     drain_timer: Timer | None = None
     blocked_told: bool = False
+    uncommitted: bool = False
 
     @property
     def is_settled(self) -> bool:

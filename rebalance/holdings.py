@@ -27,6 +27,8 @@ __all__ = ["Holdings"]
 
 log = logging.getLogger(__name__)
 
+_COMMIT_AGAIN_S = 0.1
+_LETTING_GO = (p.PartitionState.DRAINING, p.PartitionState.RELEASING, p.PartitionState.UNKNOWN)
 _LISTENER_LEAST_S = 0.5
 """What the listener always gets to commit in, also after a drain that took all the time there is."""
 
@@ -148,6 +150,7 @@ class Holdings:
             holding.asked += 1
             holding.since = self._loop.clock()
             holding.blocked_told = False
+            holding.uncommitted &= holding.machine.state in _LETTING_GO
             log.debug("%s %s-%s: %s -> %s after %s", self.member.consumer_id, *partition, before.value,
                       holding.machine.state.value, type(event).__name__)
             if before in (p.PartitionState.OWNED, p.PartitionState.DRAINING):
@@ -176,7 +179,7 @@ class Holdings:
                 self._claims.rethread(partition, thread_id, version, self._teller(partition, holding))
             case p.Release():
                 self._episodes.released()
-                self._claims.release(partition, self._teller(partition, holding))
+                self._release(partition, holding)
             case p.Stop():
                 self._stop(partition, holding)
             case p.Recheck():
@@ -315,10 +318,36 @@ class Holdings:
             for partition in live:
                 holding = self.all.get(partition)
                 if holding is not None and holding.turn == turns[partition]:
+                    holding.uncommitted = partition in failed
                     self.handle(partition, p.Drained())
 
         # Also without anything to commit: the release waits for whatever is still on its way.
         self._offsets.commit(positions, committed)
+
+    def _release(self, partition: Partition, holding: Holding, tries: int = 5) -> None:
+        """Delete the owner node; what could not be committed before is committed first, if it can be soon.
+
+        A registration that a hand has deleted is made again within a moment; until then every write is refused.
+        """
+        if not holding.uncommitted or holding.position is None:
+            self._claims.release(partition, self._teller(partition, holding))
+            return
+        holding.asked += 1
+        number = holding.asked
+
+        def committed(failed: Mapping[Partition, str]) -> None:
+            if self.all.get(partition) is holding and holding.asked == number:
+                holding.uncommitted = partition in failed
+                if holding.uncommitted and tries > 1:
+                    self._loop.call_later(_COMMIT_AGAIN_S, again)
+                else:
+                    self._claims.release(partition, self._teller(partition, holding))
+
+        def again() -> None:
+            if self.all.get(partition) is holding and holding.asked == number:
+                self._release(partition, holding, tries - 1)
+
+        self._offsets.commit({partition: holding.position}, committed)
 
     def _commit_reported(self, failed: Mapping[Partition, str]) -> None:
         for partition, reason in failed.items():
