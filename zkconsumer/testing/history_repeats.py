@@ -12,6 +12,8 @@ from zkconsumer.testing.history_limits import NS, Finding, Limits, name_of, was_
 
 __all__ = ["count_allowed_repeats", "find_repeated", "was_troubled"]
 
+_TOLD_NS: Final = NS // 20
+"""So soon a listener is told of a drain that came to its end without the message in hand."""
 _BEGINNINGS: Final = 2
 """So often may a member begin at the start of a topic that was created anew: it notices late, and ZooKeeper can lose
 its data besides."""
@@ -75,11 +77,14 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
     was_done = done_ns <= ended_ns
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
     if owned.graceful:
+        held_s = (min(done_ns, ended_ns) - before.time_ns) / NS
+        if limits.drain_s is not None and held_s >= limits.drain_s and done_ns > ended_ns - _TOLD_NS:
+            return True
         if not was_done:
-            return limits.drain_s is not None and (ended_ns - before.time_ns) / NS >= limits.drain_s
+            return False
         # In order, but the last commit may have been impossible. Who deletes his owner node has waited for it.
         was_waited_for = owned.gone_by == "released" and owned.member not in limits.by_hand
-        broken_off = not was_waited_for and was_troubled(owned.member, ended_ns, ended_ns, limits)
+        broken_off = not was_waited_for and was_troubled(owned.member, ended_ns, owned.gone_ns or ended_ns, limits)
     if owned.member in limits.by_hand:
         return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
     return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))

@@ -252,6 +252,7 @@ def _refused(world: World, step: Step) -> None:
     member = world.living(step.target)
     if member is not None and member.spec.kind == "ours" and member.is_well:
         world.zookeeper.refuse(member.port)
+        world.trouble(0.0, member.name)
 
 
 # -- ZooKeeper -------------------------------------------------------------------------------------------------------

@@ -331,7 +331,8 @@ class _Runner:
             requests_in_ten_s=_BUSY_SECONDS * busy,
             calm_ns=int(self.healed_s * 1e9),
             settle_s=_SETTLE_S,
-            unclaimed_s=_UNCLAIMED_S,
+            # Who steps out of the group is registered until all that it had is drained.
+            unclaimed_s=_UNCLAIMED_S + max((each.drain_s for each in members if each.max_processing_s), default=0.0),
         )
 
 
