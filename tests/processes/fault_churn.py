@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fault_players import CASTS, SESSION_S, Player
-from fault_stage import RATE_PER_S, UNGRACEFUL, Stage
+from fault_stage import UNGRACEFUL, Stage
 from kazoo.exceptions import KazooException
 
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history_limits import Trouble
+from zkconsumer.testing.waiting import Deadline, wait_until
 
 MOST_MEMBERS = 5
 LIMITS = replace(UNGRACEFUL, zombie_slack_s=0.5, told_late_s=0.5)
@@ -59,13 +60,23 @@ class Churn:
                 "stall": self._stall, "lose answers": self._lose_answers, "drop": lambda each: each.link.drop(),
             }  # fmt: skip
             choices += [(f"{word} {player.name}", lambda act=act: act(player)) for word, act in faults.items()]  # type: ignore[misc]
-        choices.append(("delete an owner node", self._delete_owner))
-        if not self._pending:
+        if not self._pending:  # a member that is cut off hears of no deletion, and nobody of a server that is down
+            choices.append(("delete an owner node", self._delete_owner))
             choices += [("kill ZooKeeper", self._kill_zookeeper), ("freeze ZooKeeper", self._freeze_zookeeper)]
             choices += [("pause a broker", self._pause_broker), ("kill a broker", self._kill_broker)]
         word, act = self.rng.choice(choices)
         self.steps.append(f"{time.monotonic():.3f} {word}")
         act()
+
+    def go_on(self, pause_s: float) -> None:
+        """Let time pass, and take back what is due meanwhile."""
+        deadline = Deadline(pause_s)
+
+        def is_over() -> bool:
+            self._take_back()
+            return deadline.expired
+
+        wait_until(is_over, pause_s + 60.0, "the next step", interval_s=0.05)
 
     def _later(self, delay_s: float, name: str, act: Callable[[], object]) -> None:
         self._pending.append((time.monotonic() + delay_s, name, act))
@@ -127,14 +138,14 @@ class Churn:
     def _kill_zookeeper(self) -> None:
         server, over = self.stage.cluster.zookeeper, self._trouble()
         server.kill()
-        self.stage.load.grow(int(RATE_PER_S * self.rng.choice([0.5, SESSION_S])))
+        self.go_on(self.rng.choice([0.5, SESSION_S]))
         server.start()
         over()
 
     def _freeze_zookeeper(self) -> None:
         server, over = self.stage.cluster.zookeeper, self._trouble()
         server.pause()
-        self.stage.load.grow(int(RATE_PER_S * self.rng.choice([0.5, 2 * SESSION_S])))
+        self.go_on(self.rng.choice([0.5, 2 * SESSION_S]))
         server.resume()
         over()
 
