@@ -61,6 +61,19 @@ def java_zombies(events: Sequence[Event], java: Collection[str]) -> set[int]:
     }  # fmt: skip
 
 
+def under_way(events: Sequence[Event], limits: Limits) -> set[int]:
+    """Which events (by `id()`) are deliveries of a member that had just lost its session, and did not know it yet.
+
+    They came within the slack after its owner node was gone; the next owner may have been quicker than the news.
+    """
+    found = set()
+    for owned in ownerships(events):
+        if owned.end is not None and owned.end.kind == "lost" and owned.gone_ns is not None:
+            until_ns = owned.gone_ns + int(limits.zombie_slack_s * NS)
+            found |= {id(event) for event in owned.deliveries if owned.gone_ns <= event.time_ns <= until_ns}
+    return found
+
+
 def blame(
     events: Sequence[Event], writes: Sequence[Write], java: Collection[str], limits: Limits, in_hand: int = 0
 ) -> list[Finding]:
@@ -74,7 +87,7 @@ def blame(
     chosen = replace(limits, unfenced=frozenset(java))
     zombies = [finding.events[1] for finding in find_zombies(ordered, chosen)]
     tolerated = zombies if len(zombies) <= in_hand else []
-    left_out = java_zombies(ordered, java) | {id(event) for event in tolerated}
+    left_out = java_zombies(ordered, java) | under_way(ordered, chosen) | {id(event) for event in tolerated}
     rightful = [event for event in ordered if id(event) not in left_out]
     findings = [each for each in check_history(rightful, chosen) if each.check not in ("lost", "skipped")]
     findings += find_lost(ordered, chosen) + find_skipped(ordered, chosen)

@@ -68,3 +68,18 @@ def test_an_offset_that_a_java_member_may_have_put_back_is_javas_affair_and_one_
 def test_ours_that_gets_again_what_ours_had_done_is_a_fault_beside_java_members_too() -> None:
     again = [at(6, "assigned", "b", 3), at(7, "deliver", "b", 3)]
     assert blamed([*handover(4), *again]) == ["repeated"]
+
+
+def overtaken(late_s: float, end: str) -> list[str]:
+    """What is said of a member that delivers once more, so long after its owner node was gone and another's began."""
+    taken = [at(3, "owner_gone", "a"), at(3.001, "assigned", "b", 3), at(3.002, "deliver", "b", 3)]
+    return blamed([*handover(4)[:-2], *taken, at(3 + late_s, "deliver", "a", 3), at(3.2, end, "a")])
+
+
+def test_a_delivery_under_way_when_the_session_ended_is_no_fault_though_the_next_owner_was_quicker() -> None:
+    assert overtaken(0.004, "lost") == []
+
+
+def test_one_that_comes_late_or_at_an_orderly_end_is() -> None:
+    assert "zombie" in overtaken(0.1, "lost")
+    assert "two owners" in overtaken(0.004, "revoked")
