@@ -7,20 +7,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from mixed_kafka_node import VERSION, beside_kafka_node
 from mixed_stage import MixedStage, open_mixed_stage
 
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka_settings import version_tuple
 
 STREAMS = 2
+KAFKA_NODE = f"kafka-node {VERSION}"
+KAFKA_NODE_ON = "0.8.2.2"
 
 
 @dataclass(frozen=True)
 class Course:
-    """One course: its name, the strategy, and how it is run through with a cast ("mixed", or "java" alone)."""
+    """One course: its name, and how it is run through with a cast ("mixed", or "java": none of ours)."""
 
     name: str
-    strategy: str
     run: Callable[[KafkaCluster, str], Iterator[MixedStage]]
 
 
@@ -79,10 +81,11 @@ def filters_on_both_sides(cluster: KafkaCluster, cast: str) -> Iterator[MixedSta
 
 
 def courses(version: str) -> list[Course]:
-    """What the Java members of a version can go through."""
+    """What members of a version can go through."""
     strategies = ["range", "roundrobin"] if version_tuple(version) >= (0, 8, 2) else ["range"]
     changes = [
-        Course(name, name, lambda cluster, cast, chosen=name: both_sides_change(cluster, cast, chosen))  # type: ignore[misc]
+        Course(name, lambda cluster, cast, chosen=name: both_sides_change(cluster, cast, chosen))  # type: ignore[misc]
         for name in strategies
     ]
-    return [*changes, Course("filters", "range", filters_on_both_sides)]
+    node = [Course(KAFKA_NODE, beside_kafka_node)] if version == KAFKA_NODE_ON else []
+    return [*changes, Course("filters", filters_on_both_sides), *node]

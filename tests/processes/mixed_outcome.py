@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fault_verdict import blame
+from fault_verdict import java_zombies
 from mixed_courses import Course
 from mixed_handovers import Handover, between, handovers, wrong_handovers
 from mixed_stage import Change, MixedStage
@@ -60,10 +60,10 @@ def outcome_of(course: str, stage: MixedStage) -> Outcome:
     """The figures of a course that has been run."""
     events, java = stage.history(), stage.java_names
     ours = {player.name for player in stage.players} - java
-    orderly = handovers(events, stage.first_death_ns or 2**63)
+    orderly = _orderly(stage)
     there, back = between(orderly, ours, java), between(orderly, java, ours)
     figures = figures_of(events, stage.begun_ns)
-    blamed = [] if stage.is_java_alone else blame(events, stage.writes, java, stage.limits)
+    blamed = [] if stage.is_java_alone else stage.blamed()
     return Outcome(
         course=course,
         cast=stage.cast,
@@ -92,9 +92,15 @@ def _inexact(wrong: Handover) -> str:
     return f"handed over at another message: {wrong}"
 
 
-def _unkept(stage: MixedStage) -> list[Handover]:
+def _orderly(stage: MixedStage) -> list[Handover]:
+    """The handovers before the first death; what others go on delivering while one of ours is the owner is none."""
     events = stage.history()
-    return wrong_handovers(handovers(events, stage.first_death_ns or 2**63), events, stage.java_names)
+    late = java_zombies(events, stage.java_names)
+    return handovers([event for event in events if id(event) not in late], stage.first_death_ns or 2**63)
+
+
+def _unkept(stage: MixedStage) -> list[Handover]:
+    return wrong_handovers(_orderly(stage), stage.history(), stage.java_names, stage.most_again)
 
 
 def run(cluster: KafkaCluster, course: Course, cast: str) -> Outcome:

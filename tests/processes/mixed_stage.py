@@ -8,14 +8,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fault_players import SESSION_S, JavaPlayer, Player
+from fault_players import SESSION_S, Player
 from fault_scenario import SESSION_ENDED
 from fault_stage import FULL_S, Setup, Stage
+from fault_verdict import blame
 
 from rebalance.snapshot import Strategy
 from zkconsumer.testing.errors import StartFailed, WaitTimeout
 from zkconsumer.testing.group_watch import GroupWatch
 from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_limits import Finding
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka_settings import version_tuple
 from zkconsumer.testing.lasting_load import LastingLoad
@@ -87,6 +89,7 @@ class MixedStage(Stage):
 
     settings: Mapping[str, object] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    most_again: int = 1  # messages that a Java member hands out and does not count as consumed when it lets go
     first_death_ns: int = 0  # till then every partition changed hands in order
 
     def add_topic(self, topic: str, partitions: int) -> None:
@@ -99,11 +102,15 @@ class MixedStage(Stage):
         """The member of a name that joined last."""
         return next(player for player in reversed(self.players) if player.name == name)
 
+    def kind_of(self, name: str) -> str:
+        """What kind of member has a name."""
+        return "java" if self.is_java_alone or name.startswith("j") else "ours"
+
     # ---- changes
 
     def join(self, name: str, asked: Mapping[str, Any]) -> None:
         """A member joins; the clock runs from its registration, so that no start of a process is counted."""
-        player = self._prepare(name, "java" if self.is_java_alone or name.startswith("j") else "ours")
+        player = self._prepare(name, self.kind_of(name))
         ours = {"roundrobin.order": self.strategy.roundrobin_order} if player.kind == "ours" else {}
         player.launch(asked, 0, {**self.settings, **ours})
         wait_until(lambda: player.session_id(self.cluster.client), JOIN_S, f"{name} to register")
@@ -167,6 +174,10 @@ class MixedStage(Stage):
 
     # ---- what came of it
 
+    def blamed(self) -> list[Finding]:
+        """What our members have to answer for."""
+        return blame(self.history(), self.writes, self.java_names, self.limits)
+
     @property
     def gave_up(self) -> int:
         """How often Java members used up their tries."""
@@ -180,7 +191,7 @@ class MixedStage(Stage):
     @property
     def java_names(self) -> set[str]:
         """The names of the Java members."""
-        return {player.name for player in self.players if isinstance(player, JavaPlayer)}
+        return {player.name for player in self.java}
 
 
 def strategy_of(version: str, name: str) -> Strategy:
@@ -190,7 +201,8 @@ def strategy_of(version: str, name: str) -> Strategy:
 
 @contextmanager
 def open_mixed_stage(
-    cluster: KafkaCluster, cast: str, strategy: str, topics: Mapping[str, int], later: Mapping[str, int]
+    cluster: KafkaCluster, cast: str, strategy: str, topics: Mapping[str, int], later: Mapping[str, int],
+    kind: type[MixedStage] = MixedStage,
 ) -> Iterator[MixedStage]:
     """New topics under load; nobody consumes yet. Those of `later` are watched, and not there yet."""
     group = f"group-{uuid.uuid4().hex[:12]}"
@@ -200,7 +212,7 @@ def open_mixed_stage(
     settings = {} if strategy == "range" else {"partition.assignment.strategy": strategy}  # 0.8.0 knows no other
     with ExitStack() as stack:
         watch = stack.enter_context(GroupWatch(cluster.zookeeper_connect, group, watched))
-        stage = MixedStage(
+        stage = kind(
             cast, cluster, group, "", [], [watch], TopicLoads(cluster, stack), Setup(), stack,  # type: ignore[arg-type]
             strategy=strategy_of(cluster.version, strategy), settings=settings,
         )  # fmt: skip

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from mixed_courses import courses
+from mixed_courses import KAFKA_NODE, courses
+from mixed_kafka_node import missing_tools
 from mixed_outcome import Outcome, given_up_for_us, run
 
 from zkconsumer.testing.errors import KitError
@@ -27,7 +28,7 @@ HEAD = (
     "Java to ours, exact | lost | came again by our doing | in all | Java alone |"
 )
 VERSIONS = [version for version in kafka_versions() if (0, 8) <= version_tuple(version) < (2,)]
-ORDER = ["range", "roundrobin", "filters"]
+ORDER = ["range", "roundrobin", "filters", KAFKA_NODE]
 
 Key = tuple[str, str]
 """Version and course."""
@@ -65,12 +66,14 @@ def with_rows(text: str, rows: Mapping[Key, str]) -> str:
     return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
 
 
-def run_version(version: str) -> tuple[dict[Key, str], list[str]]:
+def run_version(version: str, wanted: Collection[str]) -> tuple[dict[Key, str], list[str]]:
     """The rows of a version, and what was wrong."""
     rows: dict[Key, str] = {}
     wrong: list[str] = []
     with KafkaCluster(version) as cluster:
         for course in courses(version):
+            if course.name not in wanted:
+                continue
             try:
                 mixed, alone = (run(cluster, course, cast) for cast in ("mixed", "java"))
             except (KitError, AssertionError) as error:
@@ -87,20 +90,26 @@ def main(arguments: Sequence[str]) -> int:
     """Run the versions that are named, or all; the status of the process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(VERSIONS)}; default: all")
+    parser.add_argument("--course", action="append", choices=ORDER, help="only this one; may be repeated")
     parser.add_argument("--write", action="store_true", help=f"put the rows into {DOCUMENT.name}")
     options = parser.parse_args(arguments)
     unknown = set(options.versions) - set(VERSIONS)
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: known are {', '.join(VERSIONS)}")
+    wanted = set(options.course or ORDER)
+    if KAFKA_NODE in wanted and missing_tools():
+        wanted.remove(KAFKA_NODE)
+        print(f"{KAFKA_NODE} is left out: no {', '.join(missing_tools())} here", file=sys.stderr)
     wrong: list[str] = []
     print(HEAD)
     for version in options.versions or VERSIONS:
-        rows, said = run_version(version)
+        rows, said = run_version(version, wanted)
         wrong += said
         print("\n".join(rows.values()), flush=True)
         if options.write and not said:
             DOCUMENT.write_text(with_rows(DOCUMENT.read_text(encoding="utf-8"), rows), encoding="utf-8")
-    print("\n".join(wrong), file=sys.stderr)
+    for each in wrong:
+        print(each, file=sys.stderr)
     return 1 if wrong else 0
 
 
