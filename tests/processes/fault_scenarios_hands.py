@@ -9,12 +9,16 @@ from fault_stage import RATE_PER_S, Stage
 
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_limits import HAND
-from zkconsumer.testing.simulation.faults import POISONS
 
 MOVED = 20
-# What predecessors of Kafka 0.8 wrote, and what nobody wrote.
+# Registrations that nobody can read: of people, of other clients, of Kafka 0.7.
 STRANGE = {
-    **{name.replace(" ", "-"): data for name, data in POISONS.items() if name not in ("ghost", "foreign filter")},
+    "empty": b"",
+    "null": b"null",
+    "braces": b"{}",
+    "no-json": b"topic1",
+    "text-counts": b'{"version":1,"subscription":{"t":"2"},"pattern":"static","timestamp":"1"}',
+    "no-utf-8": b"\xff\xfe{",
     "v07-static": b'{ "t": 2 }',
     "v07-white": b"*2*regex",
     "v07-black": b"!2!regex",
