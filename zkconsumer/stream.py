@@ -334,7 +334,6 @@ class KafkaStream:
         Return what to go on with in this chunk; None when the chunk is done for. A message that is raised about is in
         hand like any other: it is done when the next one is asked for.
         """
-        self.failures += 1
         if isinstance(trouble, MessageError):
             next_offset = trouble.next_offset
         elif message is not None:
@@ -346,6 +345,7 @@ class KafkaStream:
         if not (flow.is_live and self._clock() < self._lease.until):
             flow.put_down(flow.position)
             return None
+        self.failures += 1
         if self._on_error == "stop":
             flow.put_down(flow.position)
             flow.halt(str(trouble))
@@ -368,6 +368,7 @@ class KafkaStream:
         """End a partition behind whose position nothing can be read; the others of the stream go on."""
         if not flow.is_live:
             return
+        self.failures += 1
         error = PartitionStopped(*flow.partition, flow.position, str(trouble))
         flow.halt(str(error))
         log.error("%s", error)
