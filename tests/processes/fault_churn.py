@@ -11,6 +11,7 @@ from fault_players import CASTS, SESSION_S, Player
 from fault_stage import UNGRACEFUL, Stage
 from kazoo.exceptions import KazooException
 
+from zkconsumer.testing import kafka_probe
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history_limits import Trouble
 from zkconsumer.testing.waiting import Deadline, wait_until
@@ -63,7 +64,8 @@ class Churn:
         if not self._pending:  # a member that is cut off hears of no deletion, and nobody of a server that is down
             choices.append(("delete an owner node", self._delete_owner))
             choices += [("kill ZooKeeper", self._kill_zookeeper), ("freeze ZooKeeper", self._freeze_zookeeper)]
-            choices += [("pause a broker", self._pause_broker), ("kill a broker", self._kill_broker)]
+            if self._are_replicas_in_sync():
+                choices += [("pause a broker", self._pause_broker), ("kill a broker", self._kill_broker)]
         word, act = self.rng.choice(choices)
         self.steps.append(f"{time.monotonic():.3f} {word}")
         act()
@@ -134,6 +136,15 @@ class Churn:
             pass  # nobody owns it now
 
     # ---- servers
+
+    def _are_replicas_in_sync(self) -> bool:
+        """Whether the death of a broker loses nothing of what was acknowledged; Kafka's own losses are not meant."""
+        cluster = self.stage.cluster
+        try:
+            told = [kafka_probe.topic_leaders(broker.port, self.stage.topic) for broker in cluster.brokers.values()]
+        except OSError:
+            return False
+        return all(len(each.isr) == len(cluster.brokers) for answer in told for each in answer.values())
 
     def _kill_zookeeper(self) -> None:
         server, over = self.stage.cluster.zookeeper, self._trouble()

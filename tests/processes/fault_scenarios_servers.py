@@ -21,7 +21,11 @@ from zkconsumer.testing.history_limits import NS, Trouble
 from zkconsumer.testing.processes import free_port
 
 # The fault is for the members alone; and a topic that ZooKeeper lost comes back when the test says so.
-PATIENT = {"zookeeper.session.timeout.ms": 30_000, "auto.create.topics.enable": False}
+PATIENT = {
+    "zookeeper.session.timeout.ms": 30_000,
+    "auto.create.topics.enable": False,
+    "unclean.leader.election.enable": False,  # what was acknowledged is not lost by Kafka itself
+}
 LONG = int(RATE_PER_S * 2.5 * SESSION_S)  # messages of two and a half sessions
 _LOOK_S = 0.2
 _EARLY_NS = int(1.5 * NS)
