@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from consuming import (
     PATIENCE_S,
+    BackgroundReader,
     member,
     offsets_of,
     preset_offset,
     read,
-    read_available,
     stored,
     wait_owned,
     wait_stored,
@@ -148,11 +148,14 @@ def test_an_offset_that_the_log_does_not_have_or_that_is_none_stops_its_partitio
     listener = at({TopicPartition(topic, 0): offset})  # type: ignore[dict-item]
     with member(embedded_cluster, fresh_group, listener=listener) as consumer:
         [stream] = consumer.create_message_streams({topic: 1})[topic]
-        error = refusal(stream)
+        reader = BackgroundReader(stream)
+        wait_until(lambda: len(reader.messages) == COUNT and reader.errors, PATIENCE_S, "partition 1, and an error")
+        [error] = reader.errors
+        assert isinstance(error, PartitionStopped)
         assert (error.topic, error.partition) == (topic, 0)
         assert f"returned offset {offset!r}" in str(error)
         assert ("the log reaches from 0 to 20" in str(error)) is (offset == 21)
-        assert {message.partition for message in read_available(stream)} <= {1}
+        assert offsets_of(reader.messages, 1) == list(range(COUNT))
         [of_it] = [each for each in consumer.status().owned if each.partition == 0]
         assert "returned offset" in str(of_it.error)
     assert stored(embedded_cluster, fresh_group, topic, 0) == b"10"
