@@ -10,7 +10,7 @@ from typing import Any
 
 from fault_players import SESSION_S, Player
 from fault_scenario import SESSION_ENDED
-from fault_stage import FULL_S, Setup, Stage
+from fault_stage import FULL_S, UNGRACEFUL, Setup, Stage
 from fault_verdict import blame
 
 from rebalance.snapshot import Strategy
@@ -175,8 +175,11 @@ class MixedStage(Stage):
     # ---- what came of it
 
     def blamed(self) -> list[Finding]:
-        """What our members have to answer for."""
-        return blame(self.history(), self.writes, self.java_names, self.limits)
+        """What our members have to answer for: nobody may be late as long as no session has been ended."""
+        events, java = self.history(), self.java_names
+        orderly = [event for event in events if event.time_ns < (self.first_death_ns or 2**63)]
+        late = [each for each in blame(orderly, self.writes, java, UNGRACEFUL) if each.check == "zombie"]
+        return [*late, *blame(events, self.writes, java, self.limits)]
 
     @property
     def gave_up(self) -> int:
