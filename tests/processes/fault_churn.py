@@ -17,7 +17,8 @@ from zkconsumer.testing.history_limits import Trouble
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 MOST_MEMBERS = 5
-LIMITS = replace(UNGRACEFUL, zombie_slack_s=0.5, told_late_s=0.5)
+LEARNS_S = 2.0
+LIMITS = replace(UNGRACEFUL, zombie_slack_s=1.0, told_late_s=1.0)
 
 
 class Churn:
@@ -58,7 +59,7 @@ class Churn:
             player = self.rng.choice(well)
             faults: dict[str, Callable[[Player], object]] = {
                 "leave": Player.begin_to_leave, "kill": Player.kill, "pause": self._pause, "end session": self._expire,
-                "stall": self._stall, "lose answers": self._lose_answers, "drop": lambda each: each.link.drop(),
+                "stall": self._stall, "lose answers": self._lose_answers, "drop": self._drop,
             }  # fmt: skip
             choices += [(f"{word} {player.name}", lambda act=act: act(player)) for word, act in faults.items()]  # type: ignore[misc]
         if not self._pending:  # a member that is cut off hears of no deletion, and nobody of a server that is down
@@ -66,6 +67,8 @@ class Churn:
             choices += [("kill ZooKeeper", self._kill_zookeeper), ("freeze ZooKeeper", self._freeze_zookeeper)]
             if self._are_replicas_in_sync():
                 choices += [("pause a broker", self._pause_broker), ("kill a broker", self._kill_broker)]
+        if not choices:
+            return  # everybody is busy
         word, act = self.rng.choice(choices)
         self.steps.append(f"{time.monotonic():.3f} {word}")
         act()
@@ -110,7 +113,13 @@ class Churn:
         try:
             player.end_session()
         except (KitError, KazooException):
-            pass  # it has not joined yet, or its session ended by itself at this very moment
+            return  # it has not joined yet, or its session ended by itself at this very moment
+        # It learns of this end, which came before its time, from ZooKeeper alone: nothing may keep it from that.
+        self._later(LEARNS_S, player.name, lambda: None)
+
+    def _drop(self, player: Player) -> None:
+        player.link.drop()
+        self._later(LEARNS_S, player.name, lambda: None)
 
     def _stall(self, player: Player) -> None:
         self._cut(player, player.link.stall)
