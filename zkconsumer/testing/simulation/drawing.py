@@ -55,6 +55,7 @@ class _Drawing:
         self._names = list(dict.fromkeys(member.name for member in members))
         steps = [Step(self._round(rng.uniform(0.0, 2.0)), "join", name) for name in self._names
                  if rng.random() < 0.7 or name == self._names[0]]
+        steps += self._scene()
         steps += [self._step() for _ in range(rng.randint(*self._profile.steps))]
         return Plan(
             members=members,
@@ -124,6 +125,13 @@ class _Drawing:
         if rng.random() < self._profile.limited:
             values["max_processing_s"] = rng.choice((2.0, 4.0))
         return values
+
+    def _scene(self) -> list[Step]:
+        if not self._profile.scenes:
+            return []
+        scene = self._rng.choice(self._profile.scenes)
+        begin_s = self._rng.uniform(2.5, 6.0)
+        return [replace(step, at_s=self._round(begin_s + step.at_s)) for step in scene]
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ _ANSWERED_S: Final = 0.1
 _CONNECTED_S: Final = 1.5
 """So long after a cut a client has a connection again."""
 
-_BROKEN_S: Final = 0.005
+_BROKEN_S: Final = 0.2
 
 Fault = Callable[["World", Step], None]
 

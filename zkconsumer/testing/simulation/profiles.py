@@ -1,7 +1,8 @@
 """What plans are drawn from: how likely each kind of step is, and what members and topics there are. Pure values.
 
-`everything` has every kind of fault at any time. `moments`, `stuck` and `blocked` wait for states that pass quickly;
-long runs take all four in turn. The others look at one side of the product, and find what is wrong with it sooner.
+`everything` has every kind of fault at any time. `moments`, `stuck`, `blocked` and `scenes` wait for states that pass
+quickly; long runs take all five in turn. The others look at one side of the product, and find what is wrong with it
+sooner.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Final
 
 from zkconsumer.testing.simulation.hand_faults import POISONS
 from zkconsumer.testing.simulation.moments import MOMENTS
+from zkconsumer.testing.simulation.plan import Step
+from zkconsumer.testing.simulation.scenes import SCENES
 
 __all__ = ["ALL", "PROFILES", "Profile", "profile_of"]
 
@@ -42,6 +45,7 @@ class Profile:
         streams: how many a member may have for a topic, all alike likely.
         partitions: fewest and most of a topic.
         poisons: what hands register.
+        scenes: one of them is part of each plan.
         bunched: whether steps come close together, and not all over the time of faults.
     """
 
@@ -57,6 +61,7 @@ class Profile:
     streams: tuple[int, ...] = (1, 1, 2, 3)
     partitions: tuple[int, int] = (1, 4)
     poisons: tuple[str, ...] = tuple(POISONS)
+    scenes: tuple[tuple[Step, ...], ...] = ()
     bunched: bool = False
 
 
@@ -71,6 +76,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
         _some("join", "leave", "pause", "hold up", "end session", "stall", "cut", "old requests", "lost reply")
     ),
     "pauses": Profile({"join": 2, "pause": 4}, steps=(4, 14), members=(2, 4)),
+    "scenes": Profile(
+        _some("slow", "late watch", "lag", "leader", "offset set"), steps=(0, 3), members=(2, 2), partitions=(4, 4),
+        settings={"topics": (("t", 2),), "whitelist": "", "max_processing_s": 2.0}, scenes=SCENES,
+    ),
     "handovers": Profile({"join": 2, "leave": 2, "slow": 1, "lost request": 3, "lost reply": 1}, servers=(1,)),
     "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
     "topics": Profile(_some("join", "leave", "grow", "create topic", "delete topic", "leader", "retention")),
@@ -103,7 +112,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
 ALL: Final = "all"
 """The choice of several profiles, each in its turn by the number of the seed: together they reach everything."""
 
-_IN_TURN: Final = ("everything", "moments", "everything", "stuck", "everything", "moments", "blocked", "stuck")
+_IN_TURN: Final = ("everything", "moments", "everything", "stuck", "everything", "moments", "blocked", "scenes")
 
 
 def profile_of(name: str, seed: int) -> Profile:
