@@ -338,8 +338,8 @@ class SimulatedPort:
         self._hang_up()
         self._state = _State.CLOSED
         self._changes += 1
-        self._fail_all(Fault.NO_AUTH)
         self._tell(SessionChange("refused", reason=reason))
+        self._fail_all(Fault.NO_AUTH)
         self._forget_watches()
 
     def _fail_all(self, fault: Fault) -> None:
