@@ -20,6 +20,7 @@ def killed(stage: Stage) -> None:
     stage.mark()
     stage.hit.kill()
     stage.wait_full()
+    stage.aim(SESSION_S + TICK_S + 1.0)
 
 
 def leaves(stage: Stage) -> None:
@@ -27,6 +28,7 @@ def leaves(stage: Stage) -> None:
     stage.mark()
     stage.hit.begin_to_leave()
     stage.wait_full()
+    stage.aim(1.0)
     stage.hit.process.wait(30.0)
     stage.most_repeats = 0
 
@@ -172,6 +174,7 @@ def link_broken_often(stage: Stage) -> None:
     stage.most_repeats = 0
 
 
+TICK_S = 0.1  # of the kit's ZooKeeper
 AFTER_REGISTERING = ("get_children", "/ids")
 CLAIM = ("create", "/owners/")
 OFFSET_READ = ("get_data", "/offsets/")
