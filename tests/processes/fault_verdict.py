@@ -17,6 +17,8 @@ from zkconsumer.testing.history_limits import NS
 
 _SEEN_NS = 2 * NS
 """A watcher sees the value of an offset node at most so late."""
+_LATE_NS = NS // 2
+"""And the end of an owner node."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,26 @@ def with_writers(events: Sequence[Event], writes: Sequence[Write], java: Collect
         replace(event, member=writer(event)) if event.kind == "offset_node" and not event.id else event
         for event in events
     ]
+
+
+def with_watch_in_time(events: Sequence[Event]) -> list[Event]:
+    """The events, each owner node that went before the member's own word of it where the watcher was slower than both.
+
+    A member that lost its node can have it again before the watcher hears of the loss.
+    """
+    own: dict[tuple[str, Place], list[Event]] = defaultdict(list)
+    moved = []
+    for event in events:
+        key = (event.member, event.place)
+        if event.kind in ("lost", "revoked", "assigned"):
+            own[key].append(event)
+        elif event.kind == "owner_gone" and not event.id and len(own[key]) > 1:
+            before, after = own[key][-2:]
+            is_late = event.time_ns - before.time_ns < _LATE_NS and after.kind == "assigned"
+            if is_late and before.kind != "assigned":
+                event = replace(event, time_ns=before.time_ns - 1)
+        moved.append(event)
+    return in_order(moved)
 
 
 def java_zombies(events: Sequence[Event], java: Collection[str]) -> set[int]:
@@ -83,7 +105,7 @@ def blame(
         in_hand: so many messages of ours may be handled after their owner nodes were gone: one for each stream that
             was stopped with a message in its hands, which nobody can take back.
     """
-    ordered = with_writers(in_order(events), writes, java)
+    ordered = with_writers(with_watch_in_time(in_order(events)), writes, java)
     chosen = replace(limits, unfenced=frozenset(java))
     zombies = [finding.events[1] for finding in find_zombies(ordered, chosen)]
     tolerated = zombies if len(zombies) <= in_hand else []

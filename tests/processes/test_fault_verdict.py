@@ -83,3 +83,11 @@ def test_a_delivery_under_way_when_the_session_ended_is_no_fault_though_the_next
 def test_one_that_comes_late_or_at_an_orderly_end_is() -> None:
     assert "zombie" in overtaken(0.1, "lost")
     assert "two owners" in overtaken(0.004, "revoked")
+
+
+def test_a_watcher_that_is_slower_than_a_member_makes_no_zombie() -> None:
+    history = handover(4)[:-1]
+    history += [at(2.5, "lost", "a"), at(2.52, "assigned", "a", 4), at(2.54, "owner_gone", "a")]
+    history += [at(0, "acked", offset=4), at(3.5, "deliver", "a", 4)]
+    assert blamed(history) == []
+    assert blamed([*history[:-5], at(2.54, "owner_gone", "a"), *history[-2:]]) == ["zombie"]
