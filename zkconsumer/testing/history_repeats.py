@@ -93,7 +93,8 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
 def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
     """True if the member was done with a message and remembers it, committed or not."""
     return owned.member not in limits.by_hand | limits.unfenced and any(
-        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns) for done in owned.done
+        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns - _TOLD_NS)
+        for done in owned.done
     )
 
 
