@@ -92,8 +92,9 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
 
 def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
     """True if the member was done with a message and remembers it, committed or not."""
+    told_ns = _TOLD_NS if owned.graceful else 0  # the drain ended a little before
     return owned.member not in limits.by_hand | limits.unfenced and any(
-        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns - _TOLD_NS)
+        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns - told_ns)
         for done in owned.done
     )
 
