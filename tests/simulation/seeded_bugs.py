@@ -412,7 +412,7 @@ BUGS: Mapping[str, Bug] = {
     "lease as long as the session": Bug(Lease, "renew", lease_as_long_as_the_session, "sessions"),
     "cache not guarded": Bug(watchers._Read, "_members_listed", cache_not_guarded, "membership"),
     "watch after read": Bug(watchers._Read, "_read_members", watch_after_read, "membership"),
-    "watches thought to survive": Bug(GroupReader, "forget_watches", watches_thought_to_survive, "sessions"),
+    "watches thought to survive": Bug(GroupReader, "forget_watches", watches_thought_to_survive, "topics"),
     "change while reading is lost": Bug(m.RebalanceMachine, "handle", change_while_reading_is_lost, "membership"),
     "offsets go back": Bug(offsets_module, "verdict", offsets_go_back, "hands"),
     "own work not remembered": Bug(ZooKeeperOffsets, "remember", own_work_not_remembered, "sessions"),

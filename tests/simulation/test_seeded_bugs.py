@@ -13,7 +13,6 @@ from zkconsumer.testing.simulation.campaign import run_seed
 SEEDS = 1000
 SLOW = {
     "late create dropped", "release by path", "cache not guarded", "change while reading is lost",
-    "watches thought to survive",
 }  # fmt: skip
 
 

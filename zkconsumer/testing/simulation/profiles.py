@@ -82,7 +82,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "handovers": Profile({"join": 2, "leave": 2, "slow": 1, "lost request": 3, "lost reply": 1}, servers=(1,)),
     "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
-    "topics": Profile(_some("join", "leave", "grow", "create topic", "delete topic", "leader", "retention")),
+    "topics": Profile(_some("join", "leave", "cut", "grow", "create topic", "delete topic", "leader", "retention")),
     "moments": Profile(
         {**_some("join", "leave", "crash", "pause", "stall", "cut", "lost request", "late watch", "poison",
                  "name taken"),
