@@ -50,23 +50,30 @@ def with_writers(events: Sequence[Event], writes: Sequence[Write], java: Collect
 
 
 def with_watch_in_time(events: Sequence[Event]) -> list[Event]:
-    """The events, each owner node that went before the member's own word of it where the watcher was slower than both.
+    """The events, each end of an owner node where it must have been if the watcher was slower than the members.
 
-    A member that lost its node can have it again before the watcher hears of the loss.
+    Another one has claimed the partition by then, or the member itself has lost it and has it again.
     """
-    own: dict[tuple[str, Place], list[Event]] = defaultdict(list)
+    told: dict[Place, list[Event]] = defaultdict(list)
     moved = []
     for event in events:
-        key = (event.member, event.place)
         if event.kind in ("lost", "revoked", "assigned"):
-            own[key].append(event)
-        elif event.kind == "owner_gone" and not event.id and len(own[key]) > 1:
-            before, after = own[key][-2:]
-            is_late = event.time_ns - before.time_ns < _LATE_NS and after.kind == "assigned"
-            if is_late and before.kind != "assigned":
-                event = replace(event, time_ns=before.time_ns - 1)
+            told[event.place].append(event)
+        elif event.kind == "owner_gone" and not event.id:
+            event = replace(event, time_ns=_when_gone(event, told[event.place]))
         moved.append(event)
     return in_order(moved)
+
+
+def _when_gone(gone: Event, told: Sequence[Event]) -> int:
+    recent = [each for each in told if gone.time_ns - each.time_ns < _LATE_NS]
+    taken = [each for each in recent if each.kind == "assigned" and each.member != gone.member]
+    own = [each for each in recent if each.member == gone.member]
+    if taken:
+        return taken[0].time_ns - 1
+    if len(own) > 1 and own[-1].kind == "assigned" and own[-2].kind != "assigned":
+        return own[-2].time_ns - 1
+    return gone.time_ns
 
 
 def java_zombies(events: Sequence[Event], java: Collection[str]) -> set[int]:

@@ -91,3 +91,11 @@ def test_a_watcher_that_is_slower_than_a_member_makes_no_zombie() -> None:
     history += [at(0, "acked", offset=4), at(3.5, "deliver", "a", 4)]
     assert blamed(history) == []
     assert blamed([*history[:-5], at(2.54, "owner_gone", "a"), *history[-2:]]) == ["zombie"]
+
+
+def test_a_watcher_that_is_slower_than_the_next_owner_makes_no_second_owner_but_a_late_delivery_is_one() -> None:
+    history = handover(4)[:-1]
+    history += [at(6, "assigned", "b", 4), at(6.02, "owner_gone", "a"), at(6.5, "lost", "a")]
+    history += [at(0, "acked", offset=4), at(7, "deliver", "b", 4)]
+    assert blamed(history) == []
+    assert "zombie" in blamed([*history, at(0, "acked", offset=5), at(6.2, "deliver", "a", 5)])
