@@ -246,7 +246,7 @@ class Stage:
         assert self.is_java_alone or took_s <= target_s + BUSY_S, f"{took_s:.2f} s, the target is {target_s:g} s"
 
     def assert_kept(self) -> None:
-        """Every owner node of ours is the very one that it was before the fault; a Java member may make its own anew."""
+        """Every owner node of ours is the one that it was before the fault; Java members may make theirs anew."""
         now = self._owners()
         moved = [place for place, owner in self.at_first.items() if now.get(place) != owner]
         java = {player.id for player in self.java}
