@@ -126,7 +126,8 @@ OURS_IS_HIT = ("ours", "java", "mixed")
 HAND_FAULTS = (
     # A Java member does not notice that its own node was deleted.
     Scenario("owner node deleted", owner_deleted, casts=OURS_IS_HIT),
-    Scenario("foreign owner node", owner_foreign),
+    # Whoever is left has to bear it; a Java member may give up for good, before the node goes or after.
+    Scenario("foreign owner node", owner_foreign, casts=("ours", "java", "mixed-java-hit")),
     # A Java member that is dealt the spoilt offset never comes to own anything.
     Scenario("offsets set by hand, nobody there", offsets_at_rest, casts=OURS_IS_HIT),
     Scenario("offsets set by hand, under owners", offsets_under_owners),
