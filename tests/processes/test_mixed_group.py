@@ -14,7 +14,7 @@ import pytest
 from group_members import AUTO_COMMIT_S
 from group_scene import JAVA_SETTINGS, Scene, scene
 
-from zkconsumer.testing.history import Event, Place, ownerships
+from zkconsumer.testing.history import Event, Place, in_order, ownerships
 from zkconsumer.testing.history_checks import Limits, check_history, count_allowed_repeats
 from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
@@ -77,12 +77,18 @@ def _is_zombie(event: Event, java: set[str], cut_off: Sequence[int]) -> bool:
 
 
 def assert_released_at_the_exact_offset(history: Sequence[Event]) -> None:
-    """Behind each orderly end of ours the offset node held the very next message."""
+    """Behind each orderly end of ours the offset node held the very next message.
+
+    A watcher on a busy machine may miss a value; then the next owner has begun there.
+    """
     stored = {(event.place, event.offset) for event in history if event.kind == "offset_node"}
+    taken = [event for event in in_order(history) if event.kind == "deliver"]
     for owned in ownerships(history):
         if owned.graceful and owned.deliveries:
-            after = owned.deliveries[-1].offset + 1
-            assert (owned.place, after) in stored, f"{owned.member} released {owned.place} behind {after}, not stored"
+            last = owned.deliveries[-1]
+            later = (each.offset for each in taken if each.place == owned.place and each.time_ns > last.time_ns)
+            is_exact = (owned.place, last.offset + 1) in stored or next(later, -1) == last.offset + 1
+            assert is_exact, f"{owned.member} released {owned.place} behind {last.offset + 1}, not stored"
 
 
 def assert_committed_to_the_end(stage: Scene) -> None:
