@@ -167,6 +167,16 @@ def test_of_a_topic_that_was_created_anew_messages_come_again_when_it_is_noticed
     assert history_findings(story, limits) == ["repeated"]
 
 
+def test_a_session_that_ends_before_its_first_commit_is_no_beginning_of_a_topic_that_was_created_anew() -> None:
+    limits = Limits(reborn=frozenset({"t~1"}))
+    story = GroupStory().tell("claimed", "a", place=REBORN).acked(0, 1, 2, place=REBORN)
+    for _ in range(3):
+        story.tell("claimed", "a", place=REBORN).tell("assigned", "a", 0, place=REBORN)
+        story.deliver("a", 0, 1, 2, place=REBORN).tell("owner_gone", "a", by="ended", place=REBORN)
+        story.tell("lost", "a", place=REBORN)
+    assert "repeated" not in history_findings(story, limits)
+
+
 @pytest.mark.parametrize("by", [HAND, "ended"])
 def test_a_member_that_remembers_its_own_work_does_not_do_it_again_whoever_ended_its_part(by: str) -> None:
     story = GroupStory().acked(0, 1).own("a", 0).deliver("a", 0, 1).tell("owner_gone", "a", by=by).tell("lost", "a")

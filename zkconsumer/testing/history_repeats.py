@@ -56,13 +56,23 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
 
 
 def _beginnings(all_owned: Iterable[Ownership]) -> dict[int, int]:
-    """By the id of each ownership that began at offset 0: the how manieth of its member that was."""
+    """By the id of each ownership that began at offset 0, or went on where such a one had come: the how manieth.
+
+    One whose session ended before it had committed anything leaves the next one to begin there as well.
+    """
     counts: dict[tuple[str, Place], int] = defaultdict(int)
     numbers: dict[int, int] = {}
+    came_to: dict[Place, tuple[int, int]] = {}
     for owned in sorted({id(each): each for each in all_owned}.values(), key=lambda each: each.start_ns):
+        reached, number = came_to.pop(owned.place, (-1, 0))
         if owned.start_offset == 0:
-            counts[owned.member, owned.place] += 1
-            numbers[id(owned)] = counts[owned.member, owned.place]
+            number = counts[owned.member, owned.place] + 1
+            if owned.gone_by not in ("ended", "expired") or any(commit.offset > 0 for commit in owned.commits):
+                counts[owned.member, owned.place] = number
+        elif owned.start_offset < 0 or owned.start_offset != reached:
+            continue
+        numbers[id(owned)] = number
+        came_to[owned.place] = owned.done[-1].offset + 1 if owned.done else owned.start_offset, number
     return numbers
 
 
