@@ -151,6 +151,7 @@ class Coordinator:
         """The session is gone."""
         self._pipeline.session_over()
         self._offsets.session_over()
+        self._reader.session_over()
 
     def group_event(self, event: m.Event) -> None:
         """Ask the machine of the group, and do what it says."""

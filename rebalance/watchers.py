@@ -82,6 +82,13 @@ class GroupReader:
         if self._read is not None:
             self._read.silent = True
 
+    def session_over(self) -> None:
+        """Read every registration again: a ZooKeeper that lost its data counts changes from the beginning.
+
+        The list and its `cversion` may then be what they were, and the registrations others.
+        """
+        self._cversion = -1
+
     def stop(self) -> None:
         """Tell nothing of a read that is under way: who asked for it wants something else by now."""
         if self._read is not None and not self._read.silent:

@@ -293,6 +293,33 @@ def test_after_a_lost_connection_everything_is_read_again_with_new_watches(
         reading.asker.close()
 
 
+def test_registrations_of_a_zookeeper_that_lost_its_data_are_read_again_though_the_list_is_the_same(
+    fresh_group: str, fresh_topic: Callable[[], str]
+) -> None:
+    topic, path = fresh_topic(), znodes.registration_path(fresh_group, "b")
+
+    def register(streams: int) -> None:
+        client = KazooClient(server.connect)
+        client.start()
+        data = format_registration(Subscription.static({topic: streams}).to_registration(1))
+        client.create(path, data, makepath=True)
+        client.stop()
+        client.close()
+
+    with ZooKeeperServer() as server:
+        register(streams=1)
+        reading = Reading(server.connect, fresh_group, Subscription.static({topic: 1}))
+        assert reading.read().members["b"] == Subscription.static({topic: 1})
+        first = reading.asker.session_id
+        server.wipe()
+        register(streams=2)
+        wait_until(lambda: reading.asker.changes[-1].session_id not in (0, first), 40.0, "another session")
+        reading.asker.on_loop(reading.reader.forget_watches)
+        reading.asker.on_loop(reading.reader.session_over)
+        assert reading.read().members["b"] == Subscription.static({topic: 2})
+        reading.asker.close()
+
+
 def test_a_read_that_a_lost_connection_ends_says_so(zookeeper: ZooKeeperServer, fresh_group: str, topic: str) -> None:
     with TcpProxy(zookeeper.connect) as proxy:
         reading = Reading(proxy.address, fresh_group, Subscription.static({topic: 1}))
