@@ -181,3 +181,10 @@ def test_a_session_that_ends_before_its_first_commit_is_no_beginning_of_a_topic_
 def test_a_member_that_remembers_its_own_work_does_not_do_it_again_whoever_ended_its_part(by: str) -> None:
     story = GroupStory().acked(0, 1).own("a", 0).deliver("a", 0, 1).tell("owner_gone", "a", by=by).tell("lost", "a")
     assert history_findings(story.own("a", 0).deliver("a", 0, 1)) == ["repeated"]
+
+
+def test_a_later_node_of_a_member_is_not_that_of_an_ownership_whose_node_a_hand_has_deleted() -> None:
+    story = GroupStory().own("a", 0).deliver("a", 0).tell("owner_gone", "a", by=HAND)
+    story.own("b", 1).tell("revoked", "a").deliver("b", 1).tell("lost", "b").tell("owner_gone", "b", by="ended")
+    story.tell("claimed", "a").tell("owner_gone", "a", by=HAND)
+    assert "two owners" not in history_findings(story)

@@ -169,7 +169,9 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
         elif event.kind == "claimed":
             gone.pop((event.member, event.place), None)
         elif event.kind == "revoked" and (event.member, event.place) in current:
-            revoked[event.member, event.place] = current[event.member, event.place]
+            owned = current[event.member, event.place]
+            if owned.gone_ns is None:  # else a later node of this member is not this ownership's
+                revoked[event.member, event.place] = owned
         if event.kind == "killed":
             for owned in [each for each in current.values() if each.member == event.member]:
                 _finish(current, owned, event)
