@@ -11,8 +11,9 @@ from typing import Final
 
 from zkconsumer.testing.group_checks import check_group, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import HAND, NS, Finding, Limits, check_history
+from zkconsumer.testing.history_checks import NS, Finding, Limits, check_history
 from zkconsumer.testing.history_limits import was_troubled
+from zkconsumer.testing.simulation.beginnings import find_beginnings
 from zkconsumer.testing.simulation.group_nodes import owner_nodes, registrations, should_own
 from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.plan import Plan
@@ -247,37 +248,7 @@ class _Runner:
         ]
 
     def _begins(self) -> dict[Place, int]:
-        """Where the group began with partitions that somebody took who was not there when they came.
-
-        Without a stored offset, or with one that a hand has spoilt, he begins where `auto.offset.reset` says. Of a
-        topic's earlier life he cannot know, and goes on from its stored offset.
-        """
-        born_s = self.world.brokers.born_s
-        begins: dict[Place, int] = {}
-        stored: set[Place] = set()
-        spoilt: set[Place] = set()
-        found_none: set[tuple[str, Place]] = set()
-        there_since: dict[str, int] = {}
-        for event in self.world.history:
-            key = (event.member, event.place)
-            if event.kind == "offset_node" and event.id == HAND and event.offset < 0:
-                stored.discard(event.place)
-                spoilt.add(event.place)
-            elif event.kind == "claimed" and event.place not in stored:
-                found_none.add(key)
-            elif event.kind in ("deliver", "owner_gone"):
-                found_none.discard(key)
-            elif event.kind in ("assigned", "commit"):
-                # Without a stored offset the first position is committed before it is told.
-                since_ns = there_since.get(event.member, event.time_ns)
-                was_here = since_ns <= born_s.get(event.place, float("inf")) * NS
-                if key in found_none and (event.place in spoilt or not was_here):
-                    begins[event.place] = max(begins.get(event.place, 0), event.offset)
-                if event.kind == "assigned":
-                    there_since[event.member] = since_ns
-                    if event.place not in stored or key not in found_none:
-                        continue
-                stored.add(event.place)
+        begins = find_beginnings(self.world.history, self.world.brokers.born_s)
         for place, offset in self._java_positions().items():
             begins[place] = max(begins.get(place, 0), offset)
         return begins

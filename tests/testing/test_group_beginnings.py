@@ -1,0 +1,60 @@
+"""Where a group began: at the first position that was stored, be it that a hand took the partition away before."""
+
+from __future__ import annotations
+
+from histories import GroupStory, history_findings
+
+from zkconsumer.testing.history import Place
+from zkconsumer.testing.history_limits import HAND, Limits
+from zkconsumer.testing.simulation.beginnings import find_beginnings
+
+T0 = ("t", 0)
+OLD, NEW = {T0: 0.0}, {T0: 1.0}
+
+
+def taken_away(by: str = HAND) -> GroupStory:
+    """Three messages are there when `a` claims; its node goes before `a` has stored where it begins."""
+    return GroupStory().acked(0, 1, 2).tell("claimed", "a").tell("owner_gone", "a", by=by)
+
+
+def findings(story: GroupStory, born_s: dict[Place, float]) -> list[str]:
+    return history_findings(story, Limits(begin=find_beginnings(story.events, born_s)))
+
+
+def test_without_a_stored_offset_the_first_position_of_an_old_partition_is_the_beginning() -> None:
+    story = GroupStory().acked(0, 1, 2).tell("claimed", "a").store("a", 3)
+    assert find_beginnings(story.tell("assigned", "a", 3).deliver("a", 3).events, OLD) == {T0: 3}
+
+
+def test_a_first_position_that_is_stored_after_a_hand_took_the_partition_is_the_beginning() -> None:
+    story = taken_away().store("a", 3).acked(3).own("b", 3).deliver("b", 3)
+    assert find_beginnings(story.events, OLD) == {T0: 3}
+    assert findings(story, OLD) == []
+
+
+def test_what_comes_after_such_a_beginning_is_not_excused() -> None:
+    story = taken_away().store("a", 3).acked(3, 4).own("b", 4).deliver("b", 4)
+    assert findings(story, OLD) == ["lost", "skipped"]
+
+
+def test_a_partition_that_came_later_begins_at_its_start_whoever_took_it() -> None:
+    story = GroupStory().tell("assigned", "a", 0, place=("t", 1)).wait(2)
+    story.acked(0, 1, 2).tell("claimed", "a").tell("owner_gone", "a", by=HAND).store("a", 3)
+    assert findings(story.acked(3).own("b", 3).deliver("b", 3), NEW) == ["lost", "skipped"]
+
+
+def test_what_a_member_stores_behind_a_stored_offset_is_no_beginning() -> None:
+    story = taken_away().tell("claimed", "b").store("b", 0).store("a", 3).acked(3)
+    story.tell("owner_gone", "b", by="released").own("c", 3).deliver("c", 3)
+    assert findings(story, OLD) == ["lost", "skipped"]
+
+
+def test_a_session_that_has_ended_stores_no_beginning() -> None:
+    story = taken_away(by="ended").store("a", 3).acked(3).own("b", 3).deliver("b", 3)
+    assert find_beginnings(story.events, OLD) == {}
+
+
+def test_once_a_member_delivers_its_commits_are_no_beginnings() -> None:
+    story = taken_away().tell("claimed", "b").store("b", 0).tell("owner_gone", "b", by="released")
+    story.tell("claimed", "a").deliver("a", 0).set_by_hand(-1).store("a", 3).acked(3)
+    assert findings(story.deliver("a", 3), OLD) == ["lost", "skipped"]

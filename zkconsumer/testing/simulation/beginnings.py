@@ -1,0 +1,57 @@
+"""Where a simulated group began with partitions: what lies before was never promised to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_limits import HAND, NS
+
+__all__ = ["find_beginnings"]
+
+
+def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> dict[Place, int]:
+    """Where the group began with partitions that somebody took who was not there when they came.
+
+    Without a stored offset, or with one that a hand has spoilt, he begins where `auto.offset.reset` says. Of a topic's
+    earlier life he cannot know, and goes on from its stored offset. His first position may be stored when a hand has
+    taken the partition from him already: whoever comes then begins there.
+
+    Args:
+        history: in order.
+        born_s: when partitions came.
+    """
+    begins: dict[Place, int] = {}
+    stored: set[Place] = set()
+    spoilt: set[Place] = set()
+    found_none: set[tuple[str, Place]] = set()
+    taken_away: set[tuple[str, Place]] = set()
+    there_since: dict[str, int] = {}
+    for event in history:
+        key = (event.member, event.place)
+        if event.kind == "offset_node" and event.id == HAND and event.offset < 0:
+            stored.discard(event.place)
+            spoilt.add(event.place)
+        elif event.kind == "claimed" and event.place not in stored:
+            found_none.add(key)
+        elif event.kind == "deliver":
+            found_none.discard(key)
+            taken_away.discard(key)
+        elif event.kind == "owner_gone":
+            if key in found_none and event.id == HAND:
+                taken_away.add(key)
+            found_none.discard(key)
+        elif event.kind in ("assigned", "commit"):
+            # Without a stored offset the first position is committed before it is told.
+            since_ns = there_since.get(event.member, event.time_ns)
+            was_here = since_ns <= born_s.get(event.place, float("inf")) * NS
+            is_late = event.kind == "commit" and key in taken_away and event.place not in stored
+            if (key in found_none or is_late) and (event.place in spoilt or not was_here):
+                begins[event.place] = max(begins.get(event.place, 0), event.offset)
+            taken_away.discard(key)
+            if event.kind == "assigned":
+                there_since[event.member] = since_ns
+                if event.place not in stored or key not in found_none:
+                    continue
+            stored.add(event.place)
+    return begins
