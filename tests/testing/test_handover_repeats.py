@@ -1,11 +1,11 @@
-"""A member that deletes its owner node has waited for its last commit: no trouble explains that messages come again."""
+"""What comes again after a handover: who deletes his owner node has committed; from whom it is taken, perhaps not."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history_limits import NS, Limits, Trouble
+from zkconsumer.testing.history_limits import HAND, NS, Limits, Trouble
 from zkconsumer.testing.history_repeats import find_repeated
 
 TROUBLED = Limits(troubles=[Trouble(0, 60 * NS, "a")])
@@ -39,3 +39,27 @@ def test_a_member_that_leaves_in_trouble_may_not_come_to_commit() -> None:
 
 def test_who_commits_by_hand_may_have_had_no_answer() -> None:
     assert found(handed_over("released"), dataclasses.replace(TROUBLED, by_hand=frozenset({"a"}))) == []
+
+
+def taken_away(committed_s: float) -> list[Event]:
+    """A hand deletes the owner node while a, which commits by itself, works on offset 1; b begins with it."""
+
+    def event(seconds: float, kind: str, member: str, offset: int = -1, by: str = "") -> Event:
+        return Event(round(seconds * NS), kind, member, "t", 0, offset, by)
+
+    events = [
+        event(1.0, "claimed", "a"), event(1.1, "assigned", "a", 0),
+        event(2.0, "deliver", "a", 0), event(2.1, "done", "a", 0), event(2.2, "commit", "a", 1),
+        event(3.0, "deliver", "a", 1), event(3.1, "owner_gone", "a", by=HAND),
+        event(committed_s - 0.05, "done", "a", 1), event(committed_s, "commit", "a", 2), event(5.0, "revoked", "a"),
+        event(3.5, "claimed", "b"), event(3.6, "assigned", "b", 1), event(3.7, "deliver", "b", 1),
+    ]  # fmt: skip
+    return sorted(events, key=lambda each: each.time_ns)
+
+
+def test_a_commit_after_the_next_owner_has_claimed_comes_too_late_for_it() -> None:
+    assert found(taken_away(committed_s=4.0), Limits(by_hand=frozenset({"a"}))) == []
+
+
+def test_a_commit_before_the_next_owner_has_claimed_is_known_to_it() -> None:
+    assert found(taken_away(committed_s=3.4), Limits(by_hand=frozenset({"a"}))) == ["repeated"]

@@ -32,17 +32,21 @@ def count_allowed_repeats(events: Iterable[Event], limits: Limits | None = None)
 def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, bool]]:
     owned_by = {id(event): each for each in ownerships(events) for event in each.deliveries}
     last: dict[tuple[Place, int], Event] = {}
+    claimed_ns: dict[tuple[str, Place], int] = {}
     put_backs = PutBacks(limits)
     beginnings = _beginnings(owned_by.values())
     found = []
     for event in events:
         put_backs.see(event)
+        if event.kind == "claimed":
+            claimed_ns[event.member, event.place] = event.time_ns
         if event.kind != "deliver":
             continue
         before = last.get((event.place, event.offset))
         if before is not None:
             owned, now = owned_by[id(before)], owned_by[id(event)]
-            allowed = now is not owned and _explained(owned, before, limits)
+            next_ns = claimed_ns.get((now.member, now.place), now.start_ns)
+            allowed = now is not owned and _explained(owned, before, next_ns, limits)
             allowed &= now.member != owned.member or not _is_kept(owned, before, limits)
             # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
             allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
@@ -76,8 +80,11 @@ def _beginnings(all_owned: Iterable[Ownership]) -> dict[int, int]:
     return numbers
 
 
-def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
-    """True if the ownership of the first delivery ended without order shortly after it, or in the middle of it."""
+def _explained(owned: Ownership, before: Event, next_ns: int, limits: Limits) -> bool:
+    """True if the ownership of the first delivery ended without order shortly after it, or in the middle of it.
+
+    next_ns: when the next owner claimed; it reads the offset then, and may know nothing of commits that come later.
+    """
     ended_ns = owned.end_ns
     if ended_ns is None:
         return False
@@ -96,7 +103,8 @@ def _explained(owned: Ownership, before: Event, limits: Limits) -> bool:
         was_waited_for = owned.gone_by == "released" and owned.member not in limits.by_hand
         broken_off = not was_waited_for and was_troubled(owned.member, ended_ns, owned.gone_ns or ended_ns, limits)
     if owned.member in limits.by_hand:
-        return broken_off and all(before.offset >= commit.offset for commit in owned.commits)
+        known = [commit.offset for commit in owned.commits if commit.time_ns <= next_ns]
+        return broken_off and all(before.offset >= offset for offset in known)
     return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
 
 
