@@ -220,10 +220,10 @@ class SessionKeeper:
 
         self._ask(Exists(fence.path), looked)
 
-    def _prove_later(self) -> None:
+    def _prove_later(self, delay_s: float | None = None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(self.timeout_s / 4, self.prove)
+        self._timer = self._loop.call_later(self.timeout_s / 4 if delay_s is None else delay_s, self.prove)
 
     def prove(self) -> None:
         """Ask for my own registration, unless a question is open."""
@@ -262,6 +262,8 @@ class SessionKeeper:
         stat = reply.value
         if stat is not None and stat.ephemeral_owner == fence.session_id and stat.version == fence.version:
             self.lease.renew(stat.ephemeral_owner, reply.sent_at)
+            if self.lease.confirmed_at is not None:
+                self._prove_later(max(0.0, self.lease.confirmed_at - self._loop.clock()))
         elif self.connected:
             # Otherwise the group is read as soon as ZooKeeper answers again, and that tells it, too.
             log.warning("the registration %s is gone or not mine any more; registering again", fence.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from rebalance.lease import LEASE_FRACTION, Lease, lease_clock
+from rebalance.lease import CONFIRM_FRACTION, LEASE_FRACTION, Lease, lease_clock
 
 
 def opened(session_id: int = 1, timeout_s: float = 6.0) -> Lease:
@@ -48,6 +48,46 @@ def test_another_session_starts_without_proof_and_the_same_one_keeps_its_own() -
     assert lease.valid(103.0)
     lease.begin(2, 6.0)
     assert not lease.valid(103.0)
+
+
+def test_an_answer_asked_without_a_lease_counts_only_when_a_later_one_confirms_it() -> None:
+    lease = opened()
+    lease.renew(1, 100.0)
+    assert lease.renew(1, 105.9)
+    assert not lease.valid(105.9), "the leader may end the session before its follower reports the question"
+    assert lease.confirmed_at == 105.9 + 6.0 * CONFIRM_FRACTION
+    lease.renew(1, 107.8)
+    assert not lease.valid(107.8), "too soon after the other"
+    lease.renew(1, 107.9)
+    assert lease.until == 107.9 + 6.0 * LEASE_FRACTION
+    assert lease.confirmed_at is None
+
+
+def test_an_answer_asked_within_the_lease_needs_no_other() -> None:
+    lease = opened()
+    lease.renew(1, 100.0)
+    lease.renew(1, 103.999)
+    assert lease.until == 103.999 + 6.0 * LEASE_FRACTION
+
+
+def test_what_is_to_confirm_must_itself_be_asked_in_time() -> None:
+    lease = opened()
+    lease.renew(1, 100.0)
+    lease.renew(1, 105.0)
+    lease.renew(1, 110.0)
+    assert not lease.valid(110.0)
+    lease.renew(1, 112.0)
+    assert lease.valid(115.9)
+
+
+def test_the_first_answer_of_another_session_needs_no_other() -> None:
+    lease = opened()
+    lease.renew(1, 100.0)
+    lease.renew(1, 105.0)
+    lease.begin(2, 6.0)
+    assert lease.confirmed_at is None
+    lease.renew(2, 200.0)
+    assert lease.valid(203.9)
 
 
 def test_a_granted_time_out_that_is_shorter_counts_from_the_next_proof() -> None:

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from rebalance import machine as m
 from rebalance import znodes
 from rebalance.claims import Claims, Fence
-from rebalance.lease import LEASE_FRACTION, Lease, lease_clock
+from rebalance.lease import CONFIRM_FRACTION, LEASE_FRACTION, Lease, lease_clock
 from rebalance.ports import Member
 from rebalance.requests import Exists, Reply, Request, SessionChange
 from rebalance.session import SessionKeeper
@@ -116,6 +116,18 @@ def test_the_lease_is_renewed_again_and_again_and_never_beyond_its_share(kept: K
     wait_until(renewed, 10.0, "three renewals")
     after = len([request for request in kept.asker.sent if isinstance(request, Exists)])
     assert after - before <= 6, "a question every quarter of the session, not more"
+
+
+def test_a_lease_that_was_out_begins_again_with_a_second_answer(kept: Kept) -> None:
+    def run_out() -> None:
+        # As after a pause that the session has survived.
+        kept.lease.renewed_at = lease_clock() - 3.0 * LEASE_FRACTION
+        kept.lease.until = lease_clock()
+
+    kept.asker.on_loop(run_out)
+    out_at = kept.lease.until
+    wait_until(lambda: kept.lease.valid(lease_clock()), 15.0, "the lease")
+    assert kept.lease.until >= out_at + 3.0 * (CONFIRM_FRACTION + LEASE_FRACTION)
 
 
 def test_an_answer_that_took_its_time_counts_from_its_question(zookeeper: ZooKeeperServer, fresh_group: str) -> None:
