@@ -18,7 +18,7 @@ from rebalance.claims import Claims, Fence
 from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
 from rebalance.holdings import Holding, Holdings
-from rebalance.lease import Lease
+from rebalance.lease import LEASE_FRACTION, Lease
 from rebalance.requests import Check, Delete, GetChildren, Multi, Reply, SetData
 from rebalance.session import SessionKeeper
 from rebalance.watchers import GroupReader
@@ -249,10 +249,13 @@ def leaves_without_the_last_commit(right: Any) -> Any:
 
 
 def lease_from_receipt(right: Any) -> Any:
-    """An answer that lay in the socket for long extends the lease from now on."""
+    """An answer that lay in the socket for long extends the lease from now on, and nothing has to confirm it."""
 
     def wrong(self: SessionKeeper, fence: Fence, asked_at: float, reply: Reply) -> None:
-        right(self, fence, asked_at, reply._replace(sent_at=self._loop.clock()))
+        now = self._loop.clock()
+        right(self, fence, asked_at, reply._replace(sent_at=now))
+        if self.lease.renewed_at == now:
+            self.lease.until = now + self.timeout_s * LEASE_FRACTION
 
     return wrong
 
