@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rebalance import znodes
+from rebalance.registration import SESSIONS_MODULO
 from zkconsumer.testing.simulation.plan import GROUP, Step
 
 if TYPE_CHECKING:
@@ -98,9 +99,15 @@ def poison(world: World, step: Step) -> None:
 
 
 def name_taken(world: World, step: Step) -> None:
-    """Somebody else's registration stands under a member's name, in the place of its own: see `owner_replaced`."""
+    """Somebody else's registration stands under a member's name, in the place of its own: see `owner_replaced`.
+
+    At a version that no registration of ours has: the fence knows its member by that alone (docs/REBALANCE.md, Limits).
+    """
     path = znodes.registration_path(GROUP, f"{GROUP}_{step.target}")
     found = world.zookeeper.read(path)
-    if _replace(world, step, path, POISONS["ghost"] if found is None else found[0]):
+    data = POISONS["ghost"] if found is None else found[0]
+    if _replace(world, step, path, data):
+        for _ in range(SESSIONS_MODULO):
+            world.by_hand(lambda: world.zookeeper.set_data(path, data))
         member = world.living(step.target)
         world.trouble(step.for_s, step.target if member is None else member.name)

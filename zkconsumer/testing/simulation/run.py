@@ -143,7 +143,8 @@ class _Runner:
         """The members of ours that have written in the last seconds, with the number of writes in each of these."""
         from_second = int(self.world.schedule.now - QUIET_S)
         for each in self.world.all_living():
-            late = {second: count for second, count in each.watched.writes.items() if second > from_second}
+            # A registration alone counts nothing: the session may have ended late.
+            late = {second: count for second, count in each.watched.writes.items() if second > from_second and count}
             if late and each.spec.kind == "ours":
                 yield each, late
 
