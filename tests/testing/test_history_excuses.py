@@ -188,3 +188,10 @@ def test_a_later_node_of_a_member_is_not_that_of_an_ownership_whose_node_a_hand_
     story.own("b", 1).tell("revoked", "a").deliver("b", 1).tell("lost", "b").tell("owner_gone", "b", by="ended")
     story.tell("claimed", "a").tell("owner_gone", "a", by=HAND)
     assert "two owners" not in history_findings(story)
+
+
+def test_an_offset_may_fall_before_the_start_of_the_log_and_not_from_behind_it() -> None:
+    trimmed = GroupStory().own("a", 0).tell("log_start", offset=31).tell("offset_node", "a", 11)
+    assert "offset went back" not in history_findings(trimmed.tell("offset_node", "a", 10))
+    trimmed.tell("offset_node", "a", 32)
+    assert "offset went back" in history_findings(trimmed.tell("offset_node", "a", 30))

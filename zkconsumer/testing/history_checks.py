@@ -138,11 +138,13 @@ def _taken_turns(all_of_place: Sequence[Ownership]) -> list[Finding]:
 def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Offset nodes whose value was seen to fall, but for what a hand or a Java member did.
 
-    A value that a member found to be outside the log may be lowered to where it was reset to: it was of no use. In a
-    topic that was created anew a member that notices begins once more at its start, whatever others had stored by then.
+    A value that a member found to be outside the log may be lowered to where it was reset to, and one before the start
+    of the log to any other: it was of no use. In a topic that was created anew a member that notices begins once more
+    at its start, whatever others had stored by then.
     """
     last: dict[Place, Event] = {}
     assigned: dict[tuple[str, Place], Event] = {}
+    log_starts: dict[Place, int] = {}
     floors = Floors(limits)
     findings = []
     for event in events:
@@ -150,6 +152,8 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
         before = last.get(event.place)
         if event.kind == "assigned":
             assigned[event.member, event.place] = event
+        elif event.kind == "log_start":
+            log_starts[event.place] = event.offset
         elif event.kind == "reset" and before is not None and event.offset < before.offset:
             last[event.place] = event
         if event.kind != "offset_node":
@@ -159,6 +163,8 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
             last[event.place] = event
         is_ours = event.id != HAND and event.member not in limits.unfenced
         if before is None or event.offset >= before.offset or not is_ours:
+            continue
+        if before.offset <= log_starts.get(event.place, -1):
             continue
         begun = assigned.get((event.member, event.place))
         is_new = event.offset <= floors.of(event.place) or (begun is not None and begun.time_ns > before.time_ns)
