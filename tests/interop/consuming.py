@@ -19,6 +19,8 @@ from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, Kafka
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.waiting import Deadline, wait_until
 
+COUNT = 50
+"""Messages in each partition of the fixture `topic`."""
 PATIENCE_S = 30.0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from consuming import (
+    COUNT,
     PATIENCE_S,
     BackgroundReader,
     member,
@@ -21,17 +22,6 @@ from consuming import (
 from zkconsumer import ConnectorClosed, ConsumerConnector, ConsumerTimeout, PauseFailed, TopicPartition
 from zkconsumer.testing import EmbeddedCluster, load
 from zkconsumer.testing.waiting import Deadline, wait_until
-
-COUNT = 50
-
-
-@pytest.fixture
-def topic(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> str:
-    """Two partitions with fifty messages each."""
-    name = fresh_topic()
-    embedded_cluster.create_topic(name, partitions=2)
-    load(embedded_cluster, name, COUNT)
-    return name
 
 
 def test_a_paused_partition_stays_owned_and_committed_and_goes_on_at_the_next_message(

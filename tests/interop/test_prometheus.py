@@ -7,30 +7,19 @@ import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from consuming import PATIENCE_S, member, read, wait_stored
+from consuming import COUNT, PATIENCE_S, member, read, wait_stored
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from zkconsumer import ConsumerConnector
 from zkconsumer.prometheus import ConnectorCollector, serve
-from zkconsumer.testing import EmbeddedCluster, load
+from zkconsumer.testing import EmbeddedCluster
 
-COUNT = 50
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-@pytest.fixture
-def topic(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> str:
-    """Two partitions with fifty messages each."""
-    name = fresh_topic()
-    embedded_cluster.create_topic(name, partitions=2)
-    load(embedded_cluster, name, COUNT)
-    return name
 
 
 def parsed(text: str) -> Samples:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from consuming import PATIENCE_S, BackgroundReader, config, member, preset_offset, read, wait_owned, wait_stored
+from consuming import COUNT, PATIENCE_S, BackgroundReader, config, member, preset_offset, read, wait_owned, wait_stored
 
 from zkconsumer import (
     ConfigError,
@@ -17,19 +17,8 @@ from zkconsumer import (
     ConsumerConnector,
     MessageError,
 )
-from zkconsumer.testing import EmbeddedCluster, Fault, TcpProxy, load
+from zkconsumer.testing import EmbeddedCluster, Fault, TcpProxy
 from zkconsumer.testing.waiting import Deadline, wait_until
-
-COUNT = 50
-
-
-@pytest.fixture
-def topic(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> str:
-    """Two partitions with fifty messages each."""
-    name = fresh_topic()
-    embedded_cluster.create_topic(name, partitions=2)
-    load(embedded_cluster, name, COUNT)
-    return name
 
 
 def told_by(
