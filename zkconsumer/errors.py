@@ -4,6 +4,7 @@
     ├── ConfigError          a setting with a value that is not allowed (a ValueError)
     ├── NotSupported         a legal setting, or a cluster, that this release does not serve
     ├── ZooKeeperUnavailable no ZooKeeper within zookeeper.connection.timeout.ms
+    ├── ZooKeeperRefused     ZooKeeper refuses the credentials
     ├── ConsumerTimeout      no message within consumer.timeout.ms; iterating again goes on
     ├── MessageStreamsExist  streams were created once already
     ├── ConcurrentStreamUse  two threads read one stream at the same time
@@ -78,6 +79,23 @@ class ZooKeeperUnavailable(ZkConsumerError):
 
     def __str__(self) -> str:
         return f"no ZooKeeper server answered at {self.hosts} within {self.timeout_s:g} s"
+
+
+class ZooKeeperRefused(ZkConsumerError):
+    """ZooKeeper did not take the credentials that it was given.
+
+    Attributes:
+        hosts: The connection string.
+        reason: What it said.
+    """
+
+    def __init__(self, hosts: str, reason: str) -> None:
+        super().__init__(hosts, reason)
+        self.hosts = hosts
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.hosts})"
 
 
 class ConsumerTimeout(ZkConsumerError):

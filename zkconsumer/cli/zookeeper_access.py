@@ -5,28 +5,22 @@ Threads: the command's own; every read blocks it, with a deadline.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
 
-from rebalance.errors import NamespaceMissing
 from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
-from rebalance.zookeeper import KazooPort
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster import read_all
-from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.zookeeper_address import parse_zookeeper_address
+from zkconsumer.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
 
 __all__ = ["READ_TIMEOUT_S", "ask_all", "children", "open_zookeeper", "zookeeper_option"]
 
-READ_TIMEOUT_S = 10.0
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_SESSION_S = 10.0
-_CLOSE_S = 2.0
 
 
 def _checked_address(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -63,29 +57,11 @@ def open_zookeeper(
         NamespaceMissing: the chroot does not exist.
         CliError: the credentials were refused.
     """
-    address = parse_zookeeper_address(hosts)
-    port = KazooPort(str(address), _SESSION_S, **options)
-    decided = threading.Event()
-    changes: list[SessionChange] = []
-
-    def changed(change: SessionChange) -> None:
-        if heard is not None:
-            heard(change)
-        if change.what in ("connected", "refused"):
-            changes.append(change)
-            decided.set()
-
     try:
-        port.start(changed)
-        if not decided.wait(timeout_s):
-            raise ZooKeeperUnavailable(str(address), timeout_s)
-        if changes[0].what == "refused":
-            raise CliError(f"{changes[0].reason} ({address})", "check the zookeeper.* settings")
-        if ask_all(port, [Exists("/")]) == [None]:
-            raise NamespaceMissing(address.chroot or "/")
-        yield port
-    finally:
-        port.close(_CLOSE_S)
+        with visit_zookeeper(hosts, timeout_s, heard, **options) as port:
+            yield port
+    except ZooKeeperRefused as error:
+        raise CliError(str(error), "check the zookeeper.* settings") from error
 
 
 def children(port: ZooKeeperPort, path: str) -> list[str] | None:

@@ -1,0 +1,67 @@
+"""ZooKeeper for those who only look: connected with a deadline, asked, closed.
+
+Threads: the caller's own; connecting and reading block it, each with a deadline.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rebalance.errors import NamespaceMissing
+from rebalance.requests import Exists, SessionChange, ZooKeeperPort
+from rebalance.zookeeper import KazooPort
+from zkconsumer.cluster import read_all
+from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.zookeeper_address import parse_zookeeper_address
+
+__all__ = ["READ_TIMEOUT_S", "visit_zookeeper"]
+
+READ_TIMEOUT_S = 10.0
+"""Longest wait for the answers to reads that are on their way together."""
+_SESSION_S = 10.0
+_CLOSE_S = 2.0
+
+
+@contextmanager
+def visit_zookeeper(
+    hosts: str, timeout_s: float = 6.0, heard: Callable[[SessionChange], None] | None = None, **options: Any
+) -> Iterator[ZooKeeperPort]:
+    """A connected port inside the chroot, closed at the end of the block.
+
+    Args:
+        hosts: `host:port,host:port/chroot`.
+        timeout_s: longest wait for the connection.
+        heard: called with what becomes of the session, on the port's callback thread.
+        options: as for `KazooPort`.
+
+    Raises:
+        ZooKeeperUnavailable: no server in time.
+        ZooKeeperRefused: the credentials were refused.
+        NamespaceMissing: the chroot does not exist.
+    """
+    address = parse_zookeeper_address(hosts)
+    port = KazooPort(str(address), _SESSION_S, **options)
+    decided = threading.Event()
+    changes: list[SessionChange] = []
+
+    def changed(change: SessionChange) -> None:
+        if heard is not None:
+            heard(change)
+        if change.what in ("connected", "refused"):
+            changes.append(change)
+            decided.set()
+
+    try:
+        port.start(changed)
+        if not decided.wait(timeout_s):
+            raise ZooKeeperUnavailable(str(address), timeout_s)
+        if changes[0].what == "refused":
+            raise ZooKeeperRefused(str(address), changes[0].reason)
+        if read_all(port, [Exists("/")], READ_TIMEOUT_S) == [None]:
+            raise NamespaceMissing(address.chroot or "/")
+        yield port
+    finally:
+        port.close(_CLOSE_S)
