@@ -75,9 +75,27 @@ class Taking:
                 self._delivery.resolve(partition, policy, lambda found: self._loop.post(resolved, found))
 
         def resolved(offset: int) -> None:
+            if not self._is_current(partition, turn):
+                return
+            if not self._member.auto_commit:
+                positioned(offset)
+                return
+
+            def stored(failed: Mapping[Partition, str]) -> None:
+                self._report(failed)
+                if failed and self._is_current(partition, turn):
+                    # Somebody may have stored a lower one meanwhile, and what lies between is not to be skipped.
+                    self._offsets.load(partition, lambda found: agreed(offset if found is None else min(found, offset)),
+                                       born_zxid)
+                else:
+                    agreed(offset)
+
+            # Until it is written a successor would choose a start of its own, and skip what lies between.
+            self._offsets.commit_start(partition, offset, stored)
+
+        def agreed(offset: int) -> None:
             if self._is_current(partition, turn):
-                # Until it is written a successor would choose a start of its own, and skip what lies between.
-                self._store(partition, turn, offset, lambda: positioned(offset))
+                positioned(offset)
 
         def positioned(offset: int) -> None:
             holding.position = offset
@@ -91,18 +109,21 @@ class Taking:
         return holding is not None and holding.turn == turn
 
     def _store(self, partition: Partition, turn: int, offset: int, then: Callable[[], None]) -> None:
-        """Commit a start, with auto-commit on, and go on whether that succeeds or not."""
+        """Commit a chosen start, with auto-commit on, and go on whether that succeeds or not."""
         if not self._member.auto_commit:
             then()
             return
 
         def committed(failed: Mapping[Partition, str]) -> None:
-            for name, reason in failed.items():
-                log.warning("offset of %s-%s is not committed: %s", *name, reason)
+            self._report(failed)
             if self._is_current(partition, turn):
                 then()
 
         self._offsets.commit({partition: offset}, committed)
+
+    def _report(self, failed: Mapping[Partition, str]) -> None:
+        for name, reason in failed.items():
+            log.warning("offset of %s-%s is not committed: %s", *name, reason)
 
     # -- the listener ----------------------------------------------------------------------------------------------
 

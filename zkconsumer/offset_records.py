@@ -50,6 +50,15 @@ class OffsetRecord:
             self.void_version = None  # versions begin at 0 again when a node is made anew
         self.stored, self.version, self.mzxid = stored, version, mzxid
 
+    @property
+    def is_void(self) -> bool:
+        """Whether what is stored may be written over with less."""
+        return self.version is not None and self.version == self.void_version
+
+    def taken(self) -> None:
+        """Take note that what was last seen is what a claim goes by."""
+        self.baseline, self.baseline_version = self.stored, self.version
+
     def forget_life(self, under_way: int | None) -> None:
         """Take note that the topic was created anew: what is done, stored or on its way is of a log that is gone.
 
@@ -102,7 +111,7 @@ def start_position(record: OffsetRecord) -> tuple[int | None, bool]:
     """
     if record.done is None or record.lowered:
         return record.stored, False
-    if record.stored is None or record.version == record.void_version:
+    if record.stored is None or record.is_void:
         return record.done, False
     moved = record.version != record.baseline_version
     if moved and record.baseline is not None and record.stored < record.baseline:
@@ -131,4 +140,4 @@ def verdict(record: OffsetRecord, value: int, may_lower: bool) -> Verdict:
         return Verdict.WRITE
     if record.stored == value:
         return Verdict.SKIP
-    return Verdict.WRITE if may_lower or record.version == record.void_version else Verdict.HOLD
+    return Verdict.WRITE if may_lower or record.is_void else Verdict.HOLD

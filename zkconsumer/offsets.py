@@ -36,7 +36,6 @@ _RETRY_S = 0.2
 _LONGEST_RETRY_S = 10.0
 _SESSION_OVER = "the ZooKeeper session is over"
 
-Failed = dict[Partition, str]
 Done = Callable[[Mapping[Partition, str]], None]
 
 
@@ -120,11 +119,7 @@ class ZooKeeperOffsets:
         self._load(partition, done, born_zxid, self._fence, _RETRY_S)
 
     def _load(
-        self,
-        partition: Partition,
-        done: Callable[[int | None], None],
-        born_zxid: int,
-        fence: Fence | None,
+        self, partition: Partition, done: Callable[[int | None], None], born_zxid: int, fence: Fence | None,
         retry_s: float,
     ) -> None:
         def read(outcome: Reply) -> None:
@@ -141,7 +136,7 @@ class ZooKeeperOffsets:
             if record.is_of_an_earlier_life(born_zxid):
                 log.warning("offset %s of %s-%s was stored before the topic was created anew; beginning at its start",
                             record.stored, *partition)
-                record.baseline, record.baseline_version = record.stored, record.version
+                record.taken()
                 record.void_version = record.version
                 done(None)
                 return
@@ -152,7 +147,7 @@ class ZooKeeperOffsets:
             elif record.stored is not None and position is not None and position > record.stored:
                 log.info("offset of %s-%s: going on from %s, done here before; stored is %s",
                          *partition, position, record.stored)
-            record.baseline, record.baseline_version = record.stored, record.version
+            record.taken()
             if obeyed:
                 record.done = None
             done(position)
@@ -185,8 +180,20 @@ class ZooKeeperOffsets:
 
     def commit(self, positions: Mapping[Partition, int], done: Done, explicit: bool = False) -> None:
         """Write positions; `done(failed)` when the result of each is known. `explicit` may lower what is stored."""
-        if explicit or not self._waiting or not self._waiting[-1].join(positions, done):
-            self._waiting.append(_Batch(self, positions, done, explicit))
+        self._enqueue(_Batch(self, positions, done, explicit))
+
+    def commit_start(self, partition: Partition, offset: int, done: Done) -> None:
+        """Write where reading begins, unless somebody has stored an offset since `load` found none: that one stands.
+
+        Nothing was done before a start. Written late over a lower one it would have the next owner's work skipped.
+        """
+        batch = _Batch(self, {partition: offset}, done, explicit=False)
+        batch.starts.add(partition)
+        self._enqueue(batch)
+
+    def _enqueue(self, batch: _Batch) -> None:
+        if not self._waiting or not self._waiting[-1].join(batch):
+            self._waiting.append(batch)
         self._next()
 
     def _next(self) -> None:
@@ -212,24 +219,26 @@ class _Batch:
     def __init__(self, store: ZooKeeperOffsets, positions: Mapping[Partition, int], done: Done, explicit: bool) -> None:
         self._store = store
         self._explicit = explicit
+        self.starts: set[Partition] = set()
         self._left = dict(positions)
         self._callers = [(frozenset(positions), done)]
         self._raised: set[Partition] = set()
-        self._failed: Failed = {}
+        self._failed: dict[Partition, str] = {}
         self._tries: dict[Partition, int] = {}
         self._over = False
 
-    def join(self, positions: Mapping[Partition, int], done: Done) -> bool:
+    def join(self, later: _Batch) -> bool:
         """Whether a later call is written together with this one, which waits for its turn.
 
-        The first positions of thousands of partitions come one by one. What goes back is written by itself: one after
-        the other it would have been compared with what this one stores.
+        The starts of thousands of partitions come one by one. What goes back is written by itself, and so is another
+        start: one after the other it would have been compared with what this one stores.
         """
-        goes_back = any(self._left.get(partition, at) > at for partition, at in positions.items())
-        if self._explicit or goes_back or self._failed:
+        goes_back = any(self._left.get(partition, at) > at for partition, at in later._left.items())
+        if self._explicit or later._explicit or goes_back or self._failed or later.starts & self._left.keys():
             return False
-        self._left.update(positions)
-        self._callers.append((frozenset(positions), done))
+        self._left.update(later._left)
+        self.starts = self.starts - later._left.keys() | later.starts
+        self._callers += later._callers
         return True
 
     def start(self) -> None:
@@ -240,8 +249,7 @@ class _Batch:
             self._send()
 
     def fail_rest(self, reason: str) -> None:
-        for partition in self._left:
-            self._failed[partition] = reason
+        self._failed.update(dict.fromkeys(self._left, reason))
         self._left = {}
         self._finish()
 
@@ -296,6 +304,9 @@ class _Batch:
         for partition, value in list(self._left.items()):
             record = self._store._record(partition)
             path, data = znodes.offset_path(self._store._group, *partition), znodes.format_offset(value)
+            if partition in self.starts and record.stored not in (None, value) and not record.is_void:
+                self._settle(partition, f"{record.stored} was stored by somebody else meanwhile")
+                continue
             match verdict(record, value, self._explicit and partition not in self._raised):
                 case Verdict.SKIP:
                     self._settle(partition)
@@ -343,12 +354,11 @@ class _Batch:
         if reply.fault is Fault.SESSION_EXPIRED:
             self.fail_rest(_SESSION_OVER)
             return
-        if reply.fault is not None and not reply.fault.is_unknown:
-            self.fail_rest(reply.reason or reply.fault.value)
-            return
         if reply.fault is not None:
-            # The connection went away: whether it was applied is found out by reading.
-            self._later()
+            if reply.fault.is_unknown:
+                self._later()  # the connection went away: whether it was applied is found out by reading
+            else:
+                self.fail_rest(reply.reason or reply.fault.value)
             return
         check, *results = reply.value
         if check in (Fault.NO_NODE, Fault.BAD_VERSION):
@@ -430,7 +440,7 @@ class _Batch:
             record.written(value, landed)
             self._settle(partition)
             return
-        if record.stored is None:
+        if record.stored is None or partition in self.starts:
             return
         if record.stored < value:
             log.warning("offset of %s-%s went from %s to %s: a Java member that was suspended, a broker's OffsetCommit "

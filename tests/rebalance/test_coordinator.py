@@ -14,6 +14,7 @@ from members import History, TestMember, create_topic, owners, share_is_complete
 
 from rebalance import znodes
 from rebalance.errors import ConsumerIdInUse
+from rebalance.handover import Partition
 from rebalance.lease import lease_clock
 from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
@@ -586,18 +587,40 @@ def test_a_first_position_is_stored_before_anything_is_delivered_from_it(client:
     made = TestMember(group.connect, group.group, "a", Subscription.static({group.topic: 1}), group.history)
     group.members.append(made)
     answers: list[Callable[[], None]] = []
-    commit = made.offsets.commit
+    commit_start = made.offsets.commit_start
 
-    def held(positions: Any, done: Callable[[Any], None], explicit: bool = False) -> None:
-        commit(positions, lambda failed: answers.append(lambda: done(failed)), explicit)
+    def held(partition: Partition, offset: int, done: Callable[[Any], None]) -> None:
+        commit_start(partition, offset, lambda failed: answers.append(lambda: done(failed)))
 
-    made.offsets.commit = held  # type: ignore[method-assign]
+    made.offsets.commit_start = held  # type: ignore[method-assign]
     made.start(settle_s=None)
     wait_until(lambda: len(answers) == 2, 10.0, "both to be stored")
     assert {client.get(znodes.offset_path(group.group, group.topic, number))[0] for number in (0, 1)} == {b"0"}
     assert group.history.of() == []
     made.on_loop(lambda: [answer() for answer in answers])
     wait_for_share([made], group.topic, 2)
+
+
+@pytest.mark.parametrize(("other", "begins_at"), [(b"50", 50), (b"500", 100)])
+def test_where_a_lower_start_was_stored_meanwhile_reading_begins_there(
+    client: KazooClient, group: Group, other: bytes, begins_at: int
+) -> None:
+    create_topic(client, group.topic, 1)
+    made = TestMember(group.connect, group.group, "a", Subscription.static({group.topic: 1}), group.history)
+    group.members.append(made)
+    made.delivery.log_end = 100
+    node = znodes.offset_path(group.group, group.topic, 0)
+    resolve = made.delivery.resolve
+
+    def slowly(partition: Partition, policy: str, done: Callable[[int], None]) -> None:
+        client.create(node, other, makepath=True)
+        resolve(partition, policy, done)
+
+    made.delivery.resolve = slowly  # type: ignore[method-assign]
+    made.start(settle_s=None)
+    wait_for_share([made], group.topic, 1)
+    assert [own.offset for own in group.history.of(made.name)] == [begins_at]
+    assert client.get(node)[0] == other
 
 
 def test_a_first_position_that_cannot_be_stored_stops_no_delivery(client: KazooClient, group: Group) -> None:

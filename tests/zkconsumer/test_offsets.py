@@ -76,6 +76,12 @@ class Store:
     def commit(self, positions: Mapping[Partition, int], explicit: bool = False) -> dict[Partition, str]:
         return self.begin(positions, explicit)()
 
+    def commit_start(self, partition: Partition, offset: int) -> dict[Partition, str]:
+        failed: list[Mapping[Partition, str]] = []
+        self.loop.post(self.offsets.commit_start, partition, offset, failed.append)
+        wait_until(lambda: failed, 20.0, "word about the start")
+        return dict(failed[0])
+
     def load(self, partition: Partition, born_zxid: int = 0) -> int | None:
         found: list[int | None] = []
         done = threading.Event()
@@ -350,6 +356,93 @@ def test_a_node_that_somebody_created_first_is_compared_not_overwritten(client: 
     client.create(node(store, 0), b"90", makepath=True)
     assert store.commit({(TOPIC, 0): 6}) == {}
     assert stored(client, store) == (b"90", 0)
+
+
+# -- where reading begins ----------------------------------------------------------------------------------------------
+
+
+def test_a_start_is_stored_where_there_is_none(client: KazooClient, store: Store) -> None:
+    client.create(node(store, 1), b"garbage", makepath=True)
+    for number in range(2):
+        assert store.load((TOPIC, number)) is None
+        assert store.commit_start((TOPIC, number), 100) == {}
+        assert stored(client, store, number) == (b"100", number)
+    assert store.commit({(TOPIC, 0): 101}) == {}
+    assert stored(client, store) == (b"101", 1)
+
+
+@pytest.mark.parametrize("other", [b"50", b"500"])
+def test_a_start_is_not_written_over_one_that_somebody_has_stored_since(
+    client: KazooClient, store: Store, other: bytes
+) -> None:
+    assert store.load((TOPIC, 0)) is None
+    client.create(node(store, 0), other, makepath=True)
+    failed = store.commit_start((TOPIC, 0), 100)
+    assert failed == {(TOPIC, 0): f"{other.decode()} was stored by somebody else meanwhile"}
+    assert stored(client, store) == (other, 0)
+
+
+def test_a_start_whose_fate_is_unknown_is_not_written_over_a_lower_one_of_the_next_owner(
+    zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str
+) -> None:
+    """A hand has deleted the owner node meanwhile, and who took the partition then reads what lies between."""
+    with TcpProxy(zookeeper.connect) as proxy:
+        store = Store(proxy.address, fresh_group)
+        assert store.load((TOPIC, 0)) is None
+        assert store.load((TOPIC, 1)) is None
+        assert store.commit_start((TOPIC, 9), 0) == {}, "the parents"
+        proxy.stall("up")
+        sent = len(store.sent)
+        outcomes: list[Mapping[Partition, str]] = []
+        for number in range(2):  # one under way, one that waits for its turn
+            store.loop.post(store.offsets.commit_start, (TOPIC, number), 100, outcomes.append)
+        wait_until(lambda: len(store.sent) > sent, 10.0, "the first to be on its way")
+        for number in range(2):
+            client.create(node(store, number), b"50")
+        proxy.drop()
+        proxy.clear()
+        wait_until(lambda: len(outcomes) == 2, 20.0, "both outcomes")
+        assert [set(failed) for failed in outcomes] == [{(TOPIC, 0)}, {(TOPIC, 1)}]
+        assert [stored(client, store, number) for number in range(2)] == [(b"50", 0)] * 2
+        store.close()
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed", "not landed"])
+def test_a_start_whose_answer_was_lost_is_found_out_by_reading(
+    zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str, landed: bool
+) -> None:
+    with TcpProxy(zookeeper.connect) as proxy:
+        store = Store(proxy.address, fresh_group)
+        assert store.load((TOPIC, 0)) is None
+        assert store.commit_start((TOPIC, 9), 0) == {}, "the parents"
+        sent = len(store.sent)
+        proxy.stall("down" if landed else "up")
+        outcomes: list[Mapping[Partition, str]] = []
+        store.loop.post(store.offsets.commit_start, (TOPIC, 0), 100, outcomes.append)
+        wait_until(lambda: len(store.sent) > sent, 10.0, "it to be on its way")
+        if landed:
+            wait_until(lambda: client.exists(node(store, 0)), 10.0, "the write to land")
+        proxy.drop()
+        proxy.clear()
+        wait_until(lambda: outcomes, 20.0, "the outcome")
+        assert outcomes == [{}]
+        assert stored(client, store) == (b"100", 0), "written exactly once"
+        store.close()
+
+
+def test_a_position_that_was_reached_takes_the_place_of_a_start_that_waits(client: KazooClient, store: Store) -> None:
+    told: list[tuple[str, dict[Partition, str]]] = []
+
+    def ask() -> None:
+        store.offsets.commit({("other", 0): 1}, lambda failed: None)
+        store.offsets.commit_start((TOPIC, 0), 100, lambda failed: told.append(("start", dict(failed))))
+        store.offsets.commit({(TOPIC, 0): 120}, lambda failed: told.append(("position", dict(failed))))
+
+    client.create(node(store, 0), b"50", makepath=True)
+    store.on_loop(ask)
+    wait_until(lambda: len(told) == 2, 10.0, "both answers")
+    assert told == [("start", {}), ("position", {})]
+    assert stored(client, store)[0] == b"120"
 
 
 # -- the fence ---------------------------------------------------------------------------------------------------------
