@@ -56,6 +56,20 @@ def test_an_owner_that_left_is_named() -> None:
     assert found.problems == ("clicks-0: its owner 'g_ann-0' is no thread of a registered member on this topic",)
 
 
+def test_an_owner_node_that_names_a_member_and_no_thread_is_of_that_member() -> None:
+    """As members of kafka-node write them; a consumer id may have hyphens of its own."""
+    member = "g_6ba7b810-9dad"
+    registrations = {member: STATIC % 1, "g_bob": WILDCARD}
+    owners = {**SOUND.owners, ("clicks", "0"): (member.encode(), SESSION)}
+    found = told(registrations=registrations, owners=owners)
+    assert (found.problems, found.partitions[0].owner) == ((), member)
+    unreadable = told(registrations={**registrations, member: b""}, owners=owners)
+    assert [problem.partition(":")[0] for problem in unreadable.problems] == [member]
+    assert told(registrations={"g_bob": WILDCARD}, owners=owners).problems == (
+        f"clicks-0: its owner {member!r} is no thread of a registered member on this topic",
+    )
+
+
 def test_a_thread_beyond_the_streams_of_its_member_is_no_owner() -> None:
     owners = {**SOUND.owners, ("clicks", "0"): (b"g_ann-1", SESSION)}
     assert "g_ann-1" in told(owners=owners).problems[0]

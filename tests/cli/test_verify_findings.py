@@ -43,6 +43,12 @@ SOUND = GroupNodes(
     topics={"clicks": TOPIC},
 )
 
+NODE = "g_6ba7b810-9dad"
+BESIDE_NODE = {
+    "registrations": {NODE: static(clicks=1), "g_bob": filtered("cl.*")}, "sessions": {NODE: BOB, "g_bob": BOB},
+}  # fmt: skip
+"""A member of kafka-node and one of ours."""
+
 
 def verdict(strategies: tuple[str, ...] = STRATEGIES, least_members: int = 1, **changes: object) -> Verdict:
     return verify_group(dataclasses.replace(SOUND, **changes), strategies, least_members)  # type: ignore[arg-type]
@@ -103,6 +109,25 @@ def test_internal_topics_may_be_consumed_by_filter_or_left_out() -> None:
 def test_a_group_between_rebalances_may_be_told_apart_from_one_that_is_wrong() -> None:
     assert verdict(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")).is_passing
     assert not verdict().is_passing
+
+
+def test_members_whose_owner_nodes_carry_no_thread_number_are_fine() -> None:
+    """Members of kafka-node and other clients have one stream each; their ids may have hyphens of their own."""
+    owners = owned(NODE, NODE, "g_bob-0", "g_bob-0")
+    assert verdict(owners=owners, **BESIDE_NODE) == Verdict("g", 2, 4, "range", ())
+
+
+def test_what_is_wrong_with_an_owner_without_thread_number_is_told_as_of_any_other() -> None:
+    gone = only(verdict(owners=owned(NODE, "", "g_bob-0", "g_bob-0"), **BESIDE_NODE))
+    assert gone.sentence == f"clicks-1 is owned by nobody, and range deals it to {NODE}-0"
+    wrong = only(verdict(owners=owned(NODE, NODE, NODE, "g_bob-0"), **BESIDE_NODE))
+    assert wrong.kind == "wrong-owner"
+    assert wrong.sentence == f"clicks-2 is owned by {NODE}, and range deals it to g_bob-0"
+    unclear = verdict(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"),
+                      **{**BESIDE_NODE, "registrations": {NODE: b"", "g_bob": filtered("cl.*")}})
+    assert [finding.kind for finding in unclear.findings] == ["unreadable-registration"]
+    left = verdict(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"), registrations={"g_bob": filtered("cl.*")})
+    assert {finding.kind for finding in left.findings} == {"unregistered-owner"}
 
 
 # ---- members

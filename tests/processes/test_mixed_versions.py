@@ -6,13 +6,18 @@ members alone, are written into docs/COMPATIBILITY.md by `python tests/processes
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from mixed_courses import KAFKA_NODE, Course, courses
-from mixed_kafka_node import missing_tools
+from mixed_courses import KAFKA_NODE, KAFKA_NODE_ON, Course, courses
+from mixed_kafka_node import NodeStage, missing_tools
 from mixed_outcome import given_up_for_us, run
+from mixed_stage import open_mixed_stage
 from mixed_versions import VERSIONS
 
 from zkconsumer.testing.kafka import KafkaCluster
@@ -53,3 +58,23 @@ def test_members_of_both_kinds_agree_after_every_change(
         alone = run(cluster, course, "java")
         print(alone)
         assert given_up_for_us(mixed, alone) is None
+
+
+@pytest.mark.skipif(bool(missing_tools()), reason="kafka-node needs node and npm")
+def test_verify_and_describe_take_members_of_kafka_node_for_what_they_are(
+    cluster_of: Callable[[str], KafkaCluster]
+) -> None:
+    """Their owner nodes name the consumer and no thread."""
+    cluster = cluster_of(KAFKA_NODE_ON)
+    topic = f"n{uuid.uuid4().hex[:8]}"
+    with open_mixed_stage(cluster, "mixed", "range", {topic: 5}, {}, NodeStage) as stage:
+        for name in ("k1", "a"):
+            stage.join(name, {"topics": {topic: 1}})
+        where = [stage.group, "--zookeeper", cluster.zookeeper_connect, "--json"]
+        program = [sys.executable, "-m", "zkconsumer.cli"]
+        verified = subprocess.run([*program, "verify", *where], capture_output=True, timeout=60.0, check=False)
+        assert verified.returncode == 0, verified.stdout
+        described = subprocess.run([*program, "describe", *where], capture_output=True, timeout=60.0, check=True)
+        found = json.loads(described.stdout)
+        assert found["problems"] == []
+        assert {row["owner"] for row in found["partitions"]} == {stage.named("k1").id, f"{stage.named('a').id}-0"}

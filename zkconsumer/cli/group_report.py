@@ -10,7 +10,7 @@ Source: kafka.tools.VerifyConsumerRebalance, ConsumerOffsetChecker (0.8.2.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -119,6 +119,17 @@ class Members:
             for thread in thread_ids(member, subscription.streams_of(topic))
         }
 
+    def thread_of(self, owner: str, threads: Container[str]) -> str:
+        """The thread id that the text of an owner node stands for.
+
+        kafka-node and other clients, whose members have one stream each, write the consumer id alone.
+
+        Args:
+            threads: the thread ids on the topic; a text that is one of them stands for itself.
+        """
+        is_member = owner in self.subscriptions or owner in self.unclear
+        return f"{owner}-0" if is_member and owner not in threads else owner
+
 
 def members_of(nodes: GroupNodes) -> Members:
     """The members as their registrations tell them."""
@@ -155,7 +166,7 @@ def report(nodes: GroupNodes) -> GroupReport:
     for topic in concerned_topics(nodes):
         known = _known_partitions(nodes, topic, problems)
         threads = members.threads(topic)
-        rows.extend(_row(nodes, topic, name, known, threads, members.unclear) for name in _names(nodes, topic, known))
+        rows.extend(_row(nodes, topic, name, known, threads, members) for name in _names(nodes, topic, known))
     problems += [f"{row.topic}-{row.partition}: {problem}" for row in rows for problem in row.problems]
     lags = [row.lag for row in rows if row.lag is not None]
     return GroupReport(nodes.group, members.rows, tuple(rows), sum(lags), len(rows) - len(lags), tuple(problems))
@@ -181,14 +192,14 @@ def _names(nodes: GroupNodes, topic: str, known: Iterable[int] | None) -> list[s
 
 
 def _row(
-    nodes: GroupNodes, topic: str, name: str, known: tuple[int, ...] | None, threads: set[str], unclear: frozenset[str]
+    nodes: GroupNodes, topic: str, name: str, known: tuple[int, ...] | None, threads: set[str], members: Members
 ) -> PartitionRow:
     problems: list[str] = []
     partition = int(name) if name.isdigit() else name
     exists = known is None or partition in known
     if not exists and known:
         problems.append("the topic has no such partition")
-    owner = _owner(nodes, topic, name, threads, unclear, problems)
+    owner = _owner(nodes, topic, name, threads, members, problems)
     if owner is None and exists and threads:
         problems.append("orphaned: a member subscribes to it, and nobody owns it")
     offset = _offset(nodes, topic, name, problems)
@@ -204,13 +215,14 @@ def _row(
 
 
 def _owner(
-    nodes: GroupNodes, topic: str, name: str, threads: set[str], unclear: frozenset[str], problems: list[str]
+    nodes: GroupNodes, topic: str, name: str, threads: set[str], members: Members, problems: list[str]
 ) -> str | None:
     if (topic, name) not in nodes.owners:
         return None
     data, session = nodes.owners[topic, name]
     owner = znodes.parse_owner(data)
-    if owner not in threads and consumer_id_of(owner) not in unclear:
+    thread = members.thread_of(owner, threads)
+    if thread not in threads and consumer_id_of(thread) not in members.unclear:
         problems.append(f"its owner {owner!r} is no thread of a registered member on this topic")
     if not session:
         problems.append("its owner node is persistent: it stays until somebody deletes it by hand")

@@ -1,7 +1,8 @@
 """Whether a group is as it should be: each partition owned, by a registered thread, by the one it is dealt to.
 
 Pure: nodes in, findings out. Rules, as Kafka's own check tool breaks them (KAFKA-3952):
-- Names are compared as the group's members compare them: thread ids as text, partitions as numbers.
+- Names are compared as the group's members compare them: thread ids as text, partitions as numbers. A consumer id in
+  an owner node stands for its one thread.
 - What cannot be understood is named, and nobody else is blamed for it.
 
 Source: kafka.tools.VerifyConsumerRebalance (0.8.2.2); ZookeeperConsumerConnector (0.8.0 to 1.1.1).
@@ -43,7 +44,7 @@ class _Look:
         self.partitions, self.unreadable_topics = partitions_of(nodes)
         self.subscribed = self._subscribed()
         self.owners: dict[Place, str] = {
-            (topic, number): znodes.parse_owner(data)
+            (topic, number): self._thread_of(topic, znodes.parse_owner(data))
             for (topic, name), (data, _) in nodes.owners.items()
             if (number := partition_number(name)) in self.partitions.get(topic, ()) and number is not None
         }
@@ -70,6 +71,9 @@ class _Look:
         if topic not in self._threads_of:
             self._threads_of[topic] = self.members.threads(topic, exclude_internal_topics=False)
         return self._threads_of[topic]
+
+    def _thread_of(self, topic: str, owner: str) -> str:
+        return self.members.thread_of(owner, self._threads(topic))
 
     def _is_registered(self, topic: str, thread: str) -> bool:
         """Whether a thread id may own partitions of a topic; of a member that cannot be understood all may."""
@@ -172,37 +176,38 @@ class _Look:
     def _owner_nodes(self) -> Iterator[Finding]:
         for (topic, name), (data, session) in sorted(self.nodes.owners.items()):
             path = znodes.owner_path(self.nodes.group, topic, name)
-            thread = znodes.parse_owner(data)
+            owner = znodes.parse_owner(data)
             held = f"by session {session_text(session)}" if session else "by no session: the node is persistent"
-            found = self._owner_node(topic, name, thread, session, held)
+            found = self._owner_node(topic, name, owner, session, held)
             if found is not None:
                 kind, what, remedy = found
                 # A persistent node goes by no rebalance, unless a Java member finds its own name in it.
                 yield Finding(kind, path, f"{topic}-{name} {what}", remedy, passing=bool(session))
 
     def _owner_node(
-        self, topic: str, name: str, thread: str, session: int, held: str
+        self, topic: str, name: str, owner: str, session: int, held: str
     ) -> tuple[str, str, str] | None:
         """Kind, clause and remedy of what is wrong with one owner node."""
+        thread = self._thread_of(topic, owner)
         member = consumer_id_of(thread)
         removal = self._removal(topic, name, member, session)
         number = partition_number(name)
         if number is None:
-            return ("foreign-scheme", f"is owned by {thread!r} ({held}): no Kafka from 0.8 on names a partition so",
+            return ("foreign-scheme", f"is owned by {owner!r} ({held}): no Kafka from 0.8 on names a partition so",
                     "a client of another kind reads the topic beside this group: give it its own group")  # fmt: skip
         if topic not in self.nodes.known_topics or number not in self.partitions.get(topic, (number,)):
-            return "no-such-partition", f"is owned by {thread!r} ({held}), and there is no such partition", removal
+            return "no-such-partition", f"is owned by {owner!r} ({held}), and there is no such partition", removal
         if not session:
-            return "persistent-owner", f"is owned by {thread!r} for ever: its owner node is persistent", removal
+            return "persistent-owner", f"is owned by {owner!r} for ever: its owner node is persistent", removal
         if not self._is_registered(topic, thread):
-            return ("unregistered-owner", f"is owned by {thread!r} ({held}), which is no thread of a registered member",
+            return ("unregistered-owner", f"is owned by {owner!r} ({held}), which is no thread of a registered member",
                     removal)  # fmt: skip
         registered = self.nodes.sessions.get(member, session)
         if registered not in (0, session):
             also = session_text(registered)
-            return ("other-session", f"is owned by {thread!r} {held}, and that member is registered by session {also}",
+            return ("other-session", f"is owned by {owner!r} {held}, and that member is registered by session {also}",
                     f"two processes use the consumer id of {member}: stop one")  # fmt: skip
-        return self._not_dealt((topic, number), thread)
+        return self._not_dealt((topic, number), owner, thread)
 
     def _removal(self, topic: str, name: str, member: str, session: int) -> str:
         """What takes an owner node away that should not be there."""
@@ -212,11 +217,11 @@ class _Look:
             return f"restart {member}" if session else f"stop {member}, then {release}"
         return f"end the process that holds the session, which {release} names" if session else release
 
-    def _not_dealt(self, place: Place, thread: str) -> tuple[str, str, str] | None:
+    def _not_dealt(self, place: Place, owner: str, thread: str) -> tuple[str, str, str] | None:
         dealt = self._dealt(place)
         if self.table is None or dealt is None or self.table.deals(place, thread):
             return None
-        return ("wrong-owner", f"is owned by {thread}, and {self.table.strategy} deals it to {dealt}",
+        return ("wrong-owner", f"is owned by {owner}, and {self.table.strategy} deals it to {dealt}",
                 self._blame(consumer_id_of(thread)))  # fmt: skip
 
     # -- partitions ----------------------------------------------------------------------------------------------------
