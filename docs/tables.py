@@ -26,6 +26,7 @@ PACKAGES = (
     "zkconsumer",
     "zkconsumer/cli",
     "zkconsumer/cli/demo",
+    "zkconsumer/spark",
     "zkconsumer/testing",
     "zkconsumer/testing/embedded",
     "zkconsumer/testing/simulation",

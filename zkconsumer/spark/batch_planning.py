@@ -1,0 +1,101 @@
+"""From options to what the tasks of a batch read: looks at the cluster, once, on the driver."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.spark.bounds import resolve_bounds
+from zkconsumer.spark.cluster_offsets import ClusterOffsets
+from zkconsumer.spark.errors import TopicMissing
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.planning import PlannedRange, SplitLimits, plan_ranges
+from zkconsumer.zookeeper_options import zookeeper_options
+from zkconsumer.zookeeper_visit import visit_zookeeper
+
+__all__ = ["chosen_partitions", "plan_batch", "split_ranges"]
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 10
+
+
+def plan_batch(options: SourceOptions) -> list[PlannedRange]:
+    """Return what the tasks of a batch read.
+
+    Raises:
+        SparkSourceError, ZkConsumerError, RebalanceError: What is missing, and where.
+    """
+    config = options.config
+    timeout_s = config.zookeeper_connection_timeout_ms / 1000
+    with visit_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+        cluster = ClusterOffsets(port, config, options.patience_ms / 1000)
+        cluster.refuse_other_generations()
+        names = chosen_partitions(cluster, options)
+        if not names or options.ending is None:
+            return []
+        ends = cluster.log_ends(names)
+        with_group = "group" in (options.starting.kind, options.ending.kind)
+        stored = cluster.group_offsets(config.group_id, names) if with_group else {}
+        bounds = resolve_bounds(options.starting, options.ending, ends, stored, options.fail_on_data_loss)
+        for loss in bounds.losses:
+            log.warning("%s", loss)
+        leaders = {name: log_ends.leader for name, log_ends in ends.items()}
+        return split_ranges(cluster, bounds.starts, bounds.ends, leaders, options)
+
+
+def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[TopicPartition]:
+    """Return the partitions to read as they are now, sorted; none where no topic passes the filters.
+
+    Raises:
+        TopicMissing: A topic or partition that the options name is not there.
+        ZooKeeperSilent: No answer in time.
+    """
+    choice = options.choice
+    known = cluster.topics()
+    topics = choice.topics_of(known, options.config.exclude_internal_topics)
+    partitions = cluster.partitions(topics)
+    where = f"in ZooKeeper at {options.config.zookeeper_connect}"
+    for topic in topics:
+        if topic not in partitions and not choice.is_filter:
+            raise TopicMissing(f"there is no topic {topic!r} {where}; {_nearest(topic, known)}")
+    for topic, number in choice.partitions:
+        if number not in partitions[topic]:
+            raise TopicMissing(f"there is no partition {number} of topic {topic!r} {where}: it has "
+                               f"{len(partitions[topic])}")
+    if choice.partitions:
+        return list(choice.partitions)
+    return sorted(TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers)
+
+
+def split_ranges(
+    cluster: ClusterOffsets,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    leaders: Mapping[TopicPartition, Broker],
+    options: SourceOptions,
+) -> list[PlannedRange]:
+    """Return the ranges between starts and ends, split as the options say.
+
+    Raises:
+        OptionRefused: That would be too many tasks.
+    """
+    limits = SplitLimits(
+        options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition
+    )
+    sizes: dict[TopicPartition, float] = {}
+    if limits.max_bytes is not None:
+        middles = {name: (starts[name] + end) // 2 for name, end in ends.items() if end - starts[name] > 1}
+        sizes = cluster.message_bytes(middles, leaders)
+    return plan_ranges(starts, ends, leaders, limits, sizes)
+
+
+def _nearest(topic: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(topic, known, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not known:
+        return "there are no topics at all"
+    return f"there are {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"

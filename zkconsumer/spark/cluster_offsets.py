@@ -1,0 +1,281 @@
+"""What the driver asks before a query is planned: topics, partitions, leaders, ends of logs, offsets of a group.
+
+Rule: nothing is planned on half an answer. A partition whose leader does not answer is asked about again, until the
+deadline, and then the query fails and names it.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Final
+
+from rebalance import znodes
+from rebalance.errors import UnreadableNode
+from rebalance.requests import GetChildren, GetData, ZooKeeperPort
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError, broker_error
+from simpleconsumer.message_set import shallow_end
+from simpleconsumer.types import Broker, Buffer, FetchRequest, TopicPartition
+from zkconsumer.brokers import BrokerDirectory
+from zkconsumer.cluster import ClusterReader, read_all
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.fetch_state import LEADER_CODES
+from zkconsumer.spark import connections
+from zkconsumer.spark.bounds import LogEnds
+from zkconsumer.spark.errors import PlanningFailed, TopicMissing, shown_broker
+from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
+
+__all__ = ["ClusterOffsets", "bytes_an_offset"]
+
+log = logging.getLogger(__name__)
+
+_PARTITIONS_A_QUESTION: Final = 500
+_SAMPLE_BYTES: Final = 32 * 1024
+_SHOWN: Final = 5
+_SHORTEST_BACKOFF_S: Final = 0.02
+_LONGEST_BACKOFF_S: Final = 2.0
+_ENTRY: Final = Struct(">qi")
+_Ask = Callable[[SimpleConsumer, Broker, list[TopicPartition]], dict[TopicPartition, int]]
+"""Asks one broker about some partitions, keeps the answers, and returns the error codes of the others."""
+
+
+class ClusterOffsets:
+    """Asks ZooKeeper and the brokers.
+
+    Args:
+        port: A connected port; stays the caller's.
+        patience_s: How long leaders may be missing.
+    """
+
+    def __init__(self, port: ZooKeeperPort, config: ConsumerConfig, patience_s: float) -> None:
+        self._port = port
+        self._config = config
+        self._patience_s = patience_s
+        self._reader = ClusterReader(port, READ_TIMEOUT_S)
+        self._directory = BrokerDirectory(config, self._reader.brokers, self._reader.existing, self._reader.leaders)
+        self._backoff_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
+
+    def refuse_other_generations(self) -> None:
+        """Raise when the brokers are such as are not spoken to.
+
+        Raises:
+            GroupRefused: Kafka 0.7, or no PLAINTEXT listener.
+        """
+        self._reader.refuse_foreign_generation(self._config.group_id)
+
+    def topics(self) -> list[str]:
+        """Return the topics in ZooKeeper, sorted.
+
+        Raises:
+            ZooKeeperSilent: No answer in time.
+        """
+        [listing] = read_all(self._port, [GetChildren(znodes.TOPICS)], READ_TIMEOUT_S)
+        return [] if listing is None else sorted(listing[0])
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int, ...]]:
+        """Return the partitions of those of the topics that are there.
+
+        Raises:
+            PlanningFailed: The node of a topic cannot be read.
+            ZooKeeperSilent: No answer in time.
+        """
+        values = read_all(self._port, [GetData(znodes.topic_path(topic)) for topic in topics], READ_TIMEOUT_S)
+        found: dict[str, tuple[int, ...]] = {}
+        for topic, value in zip(topics, values, strict=True):
+            if value is not None:
+                try:
+                    found[topic] = znodes.parse_topic(topic, value[0])
+                except UnreadableNode as error:
+                    raise PlanningFailed(str(error)) from error
+        return found
+
+    def group_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has stored in ZooKeeper, where it has any.
+
+        Raises:
+            PlanningFailed: An offset node holds something else.
+            ZooKeeperSilent: No answer in time.
+        """
+        names = sorted(partitions)
+        paths = [znodes.offset_path(group, name.topic, name.partition) for name in names]
+        values = read_all(self._port, [GetData(path) for path in paths], READ_TIMEOUT_S)
+        found: dict[TopicPartition, int] = {}
+        for name, path, value in zip(names, paths, values, strict=True):
+            if value is not None:
+                try:
+                    found[name] = znodes.parse_offset(path, value[0])
+                except UnreadableNode as error:
+                    raise PlanningFailed(str(error)) from error
+        return found
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogEnds]:
+        """Return where the logs begin and end, as their leaders say.
+
+        Raises:
+            TopicMissing: A topic is gone.
+            PlanningFailed: Not all leaders answered in time, or one refused for good.
+            ZooKeeperSilent: No answer in time.
+        """
+        found: dict[TopicPartition, LogEnds] = {}
+
+        def ask(consumer: SimpleConsumer, broker: Broker, names: list[TopicPartition]) -> dict[TopicPartition, int]:
+            earliest, refused = _ends(consumer, names, EARLIEST)
+            latest, refused_later = _ends(consumer, [name for name in names if name in earliest], LATEST)
+            # The log may have been cut between the two questions; the later answer is the truth.
+            found.update({name: LogEnds(min(earliest[name], end), end, broker) for name, end in latest.items()})
+            return refused | refused_later
+
+        self._ask_leaders(partitions, ask)
+        return found
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where the logs end; half the questions of `log_ends`, and the same errors."""
+        found: dict[TopicPartition, int] = {}
+
+        def ask(consumer: SimpleConsumer, broker: Broker, names: list[TopicPartition]) -> dict[TopicPartition, int]:
+            answers, refused = _ends(consumer, names, LATEST)
+            found.update(answers)
+            return refused
+
+        self._ask_leaders(partitions, ask)
+        return found
+
+    def message_bytes(
+        self, places: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, Broker]
+    ) -> dict[TopicPartition, float]:
+        """Return about how many bytes an offset takes in the log, by a look at one place of each partition.
+
+        Args:
+            places: Where to look: partition -> an offset that its log has.
+
+        A partition that cannot be looked at is left out.
+        """
+        by_leader: defaultdict[Broker, list[FetchRequest]] = defaultdict(list)
+        for (topic, partition), offset in sorted(places.items()):
+            leader = leaders.get(TopicPartition(topic, partition))
+            if leader is not None:
+                by_leader[leader].append(FetchRequest(topic, int(partition), offset, _SAMPLE_BYTES))
+        found: dict[TopicPartition, float] = {}
+        for broker, requests in by_leader.items():
+            for first in range(0, len(requests), _PARTITIONS_A_QUESTION):
+                found.update(self._sample(broker, requests[first : first + _PARTITIONS_A_QUESTION]))
+        return found
+
+    def _sample(self, broker: Broker, requests: list[FetchRequest]) -> dict[TopicPartition, float]:
+        consumer = connections.take(broker, self._config)
+        try:
+            answers = consumer.multifetch(requests, max_wait_ms=0, min_bytes=0, version=broker.fetch_version)
+        except SimpleConsumerError as error:
+            consumer.close()
+            log.warning("the size of messages is not known of %d partitions: %s: %s", len(requests),
+                        shown_broker(broker), error)
+            return {}
+        connections.give_back(consumer, self._config)
+        sizes = {
+            TopicPartition(request.topic, request.partition): bytes_an_offset(answer.message_set, request.offset)
+            for request, answer in zip(requests, answers, strict=True)
+        }
+        return {name: size for name, size in sizes.items() if size is not None}
+
+    # -- questions to leaders ------------------------------------------------------------------------------------------
+
+    def _ask_leaders(self, partitions: Iterable[TopicPartition], ask: _Ask) -> None:
+        """Ask about each partition until its leader answers."""
+        missing: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
+        reasons: dict[TopicPartition, str] = {}
+        deadline = time.monotonic() + self._patience_s
+        backoff_s = self._backoff_s
+        while missing:
+            leaders = self._leaders(missing)
+            reasons = {name: reasons.get(name, "no broker leads it") for name in missing}
+            by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
+            for name, broker in leaders.items():
+                by_leader[broker].append(name)
+            for broker, names in by_leader.items():
+                for first in range(0, len(names), _PARTITIONS_A_QUESTION):
+                    self._ask_broker(broker, names[first : first + _PARTITIONS_A_QUESTION], ask, missing, reasons)
+            if missing and time.monotonic() + backoff_s > deadline:
+                raise PlanningFailed(f"nothing is known after {self._patience_s:g} s of {_shown(missing, reasons)}")
+            if missing:
+                time.sleep(backoff_s)
+                backoff_s = min(backoff_s * 1.5, _LONGEST_BACKOFF_S)
+
+    def _leaders(self, missing: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
+        topics = sorted({name.topic for name in missing})
+        gone = set(topics) - set(self._reader.existing(topics))
+        if gone:
+            raise TopicMissing(f"topic {min(gone)!r} is not in ZooKeeper at {self._config.zookeeper_connect} any more")
+        return self._directory.leaders(missing)
+
+    def _ask_broker(
+        self,
+        broker: Broker,
+        names: list[TopicPartition],
+        ask: _Ask,
+        missing: dict[TopicPartition, int | None],
+        reasons: dict[TopicPartition, str],
+    ) -> None:
+        consumer = connections.take(broker, self._config)
+        try:
+            refused = ask(consumer, broker, names)
+        except SimpleConsumerError as error:
+            consumer.close()
+            reasons.update(dict.fromkeys(names, f"{shown_broker(broker)}: {error}"))
+            return
+        connections.give_back(consumer, self._config)
+        for name in names:
+            code = refused.get(name)
+            if code is None:
+                del missing[name]
+                continue
+            reasons[name] = f"{shown_broker(broker)}: {BrokerError(code, name.topic, name.partition)}"
+            missing[name] = broker.id if code in LEADER_CODES else None
+            if not broker_error(code).retriable and code != -1:
+                raise PlanningFailed(reasons[name])
+
+
+def bytes_an_offset(message_set: Buffer, offset: int) -> float | None:
+    """Return how many bytes of the set an offset takes, None when that cannot be seen.
+
+    A set without a whole entry tells by the head of its first one.
+
+    Args:
+        offset: What was asked for; a wrapper that holds it begins before.
+    """
+    try:
+        size_bytes, behind, _ = shallow_end(message_set)
+    except BrokenFraming:
+        return None
+    if behind is None:
+        if len(message_set) < _ENTRY.size:
+            return None
+        last, message_bytes = _ENTRY.unpack_from(message_set)
+        size_bytes, behind = message_bytes + _ENTRY.size, last + 1
+    return size_bytes / (behind - offset) if behind > offset else None
+
+
+def _ends(
+    consumer: SimpleConsumer, names: list[TopicPartition], time_ms: int
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return one end of the logs, and the error codes of those that have no answer."""
+    found: dict[TopicPartition, int] = {}
+    refused: dict[TopicPartition, int] = {}
+    answers = consumer.multi_offsets_before(names, time_ms) if names else []
+    for name, (code, offsets) in zip(names, answers, strict=True):
+        if code == 0 and offsets:
+            found[name] = offsets[0]
+        else:
+            refused[name] = code or -1
+    return found, refused
+
+
+def _shown(missing: Collection[TopicPartition], reasons: Mapping[TopicPartition, str]) -> str:
+    names = sorted(missing)
+    shown = "; ".join(f"{name.topic}/{name.partition} ({reasons[name]})" for name in names[:_SHOWN])
+    return shown + (f"; and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

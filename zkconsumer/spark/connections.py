@@ -1,0 +1,63 @@
+"""Connections to brokers that outlive a task: one worker process of Spark reads many ranges of the same brokers.
+
+Rule: a connection is here only while nobody uses it, and comes back only after an answer that was read to its end.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.types import Broker
+from zkconsumer.config import ConsumerConfig
+
+__all__ = ["MOST_KEPT", "close_all", "give_back", "take"]
+
+MOST_KEPT: Final = 32
+"""Most idle connections of one process; the one that was idle longest goes first."""
+
+_Key = tuple[str, int, str, int, int]
+_lock = threading.Lock()
+_idle: OrderedDict[tuple[_Key, int], SimpleConsumer] = OrderedDict()
+_numbers = iter(range(2**63))
+
+
+def take(broker: Broker, config: ConsumerConfig) -> SimpleConsumer:
+    """Return a connection that is the caller's until `give_back`, or until the caller closes it."""
+    key = _key(broker.host, broker.port, config)
+    with _lock:
+        for found in reversed(_idle):
+            if found[0] == key:
+                return _idle.pop(found)
+    return SimpleConsumer(
+        broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id, config.socket_receive_buffer_bytes
+    )
+
+
+def give_back(consumer: SimpleConsumer, config: ConsumerConfig) -> None:
+    """Keep a connection on which nothing is under way."""
+    key = _key(consumer.host, consumer.port, config)
+    surplus = None
+    with _lock:
+        _idle[key, next(_numbers)] = consumer
+        if len(_idle) > MOST_KEPT:
+            surplus = _idle.popitem(last=False)[1]
+    if surplus is not None:
+        surplus.close()
+
+
+def close_all() -> None:
+    """Close all that is idle."""
+    with _lock:
+        idle = list(_idle.values())
+        _idle.clear()
+    for consumer in idle:
+        consumer.close()
+
+
+def _key(host: str, port: int, config: ConsumerConfig) -> _Key:
+    return host.strip("[]"), port, config.client_id, config.socket_timeout_ms, config.socket_receive_buffer_bytes

@@ -1,0 +1,318 @@
+"""What a task fetches: one range of one partition, from whoever leads it, until its end or until there is no hope.
+
+Rules, and which failure each prevents:
+- The position moves by message sets, by a range that the leader confirmed, and by nothing else: a leader that moves or
+  comes back costs time and no message.
+- Every wait belongs to one patience, which begins anew with each message set: a task never hangs.
+- "Out of range", and an end that is not reached, are believed only when they last: a broker that has just become leader
+  says so of good positions. What lies before the begin of the log is gone, and believed at once.
+- A message that does not fit is asked for with its own size.
+
+What an answer means is decided in `zkconsumer.fetch_state`.
+
+Threads: one runs it; `interrupt` from any other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.errors import BrokerError, MessageTooLarge, SimpleConsumerError, broker_error
+from simpleconsumer.types import Broker, Buffer, FetchedPartition, FetchRequest
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.fetch_state import BROKEN_TRIES, LEADER_CODES, Outcome, Verdict, judge
+from zkconsumer.spark import connections
+from zkconsumer.spark.errors import DataLoss, PartitionUnreadable, shown_broker
+from zkconsumer.spark.leaders import LeaderSearch
+from zkconsumer.spark.planning import PlannedRange
+
+__all__ = ["DOUBT_S", "FetchedSet", "Interrupted", "LostOffsets", "RangeFetcher", "UnfetchableMessage"]
+
+DOUBT_S: Final = 10.0
+"""How long a log that seems to end too early may still grow again, before that is believed."""
+_SHORTEST_BACKOFF_S: Final = 0.02
+_LONGEST_BACKOFF_S: Final = 2.0
+_EMPTY_TRIES: Final = 3
+_OUT_OF_RANGE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedSet:
+    """Messages: a set of whole entries, or all that came when its framing is broken.
+
+    Attributes:
+        start: First offset that was asked for; a wrapper may begin before it.
+    """
+
+    message_set: Buffer
+    start: int
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True)
+class UnfetchableMessage:
+    """A message that is larger than any fetch may be."""
+
+    error: MessageTooLarge
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True)
+class LostOffsets:
+    """Offsets that are left out, as the log does not have them."""
+
+    loss: DataLoss
+
+
+Fetched = FetchedSet | UnfetchableMessage | LostOffsets
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: nobody wants the rest
+    """`interrupt` was called."""
+
+
+class RangeFetcher:
+    """Fetches one range; `fetch()` gives what comes, once.
+
+    Args:
+        search: Finds the leader when the one of the plan does not serve.
+        patience_s: How long nothing may come.
+        max_bytes: Largest fetch.
+        fail_on_data_loss: Raise `DataLoss`, rather than leave out and tell.
+        doubt_s: See `DOUBT_S`.
+    """
+
+    def __init__(
+        self,
+        wanted: PlannedRange,
+        config: ConsumerConfig,
+        search: LeaderSearch,
+        *,
+        patience_s: float,
+        max_bytes: int,
+        fail_on_data_loss: bool,
+        doubt_s: float = DOUBT_S,
+    ) -> None:
+        self._wanted = wanted
+        self._config = config
+        self._search = search
+        self._patience_s = patience_s
+        self._max_bytes = max_bytes
+        self._fail_on_data_loss = fail_on_data_loss
+        self._doubt_s = min(doubt_s, patience_s / 2)
+        self._position = wanted.start
+        self._size_bytes = config.fetch_message_max_bytes
+        self._broker = wanted.leader
+        self._denied_by: int | None = None
+        self._consumer: SimpleConsumer | None = None
+        self._interrupted = threading.Event()
+        self._shortest_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
+        self._progress_at = time.monotonic()
+        self._doubted_at: float | None = None
+        self._failures = self._empty = self._broken = 0
+
+    def fetch(self) -> Generator[Fetched, None, None]:
+        """Yield what the range holds, in order; its end may come with messages behind the range.
+
+        Raises:
+            DataLoss: Offsets are not in the log, and that must not be.
+            PartitionUnreadable: Nothing came for as long as patience lasts, or the broker refused for good.
+            Interrupted: `interrupt` was called.
+        """
+        self._progress_at = time.monotonic()
+        try:
+            while self._position < self._wanted.end:
+                if self._interrupted.is_set():
+                    raise Interrupted
+                yield from self._step()
+            self._keep_connection()
+        finally:
+            self._drop_connection()
+
+    def interrupt(self) -> None:
+        """End `fetch` soon, in the middle of a request if there is one."""
+        self._interrupted.set()
+        consumer = self._consumer
+        if consumer is not None:
+            consumer.close()
+
+    # -- one request ---------------------------------------------------------------------------------------------------
+
+    def _step(self) -> Iterator[Fetched]:
+        if self._broker is None:
+            yield from self._find_leader()
+            return
+        broker, asked_bytes = self._broker, self._size_bytes
+        request = FetchRequest(self._wanted.topic, self._wanted.partition, self._position, asked_bytes)
+        try:
+            [answer] = self._connection(broker).multifetch(
+                [request], max_wait_ms=min(self._config.fetch_wait_max_ms, self._config.socket_timeout_ms - 1),
+                min_bytes=1, version=broker.fetch_version,
+            )  # fmt: skip
+        except SimpleConsumerError as error:
+            self._lose_broker(str(error), None)
+            return
+        yield from self._take(answer, broker, judge(answer, asked_bytes, self._max_bytes))
+
+    def _take(self, answer: FetchedPartition, broker: Broker, verdict: Verdict) -> Iterator[Fetched]:
+        match verdict.outcome:
+            case Outcome.CHUNK if verdict.next_offset <= self._position:
+                self._pause(f"only messages below {verdict.next_offset} came")
+            case Outcome.CHUNK:
+                fetched = FetchedSet(answer.message_set[: verdict.valid_bytes], self._position, broker)
+                # Where messages are large the next one is likely to be so, too.
+                self._moved_on(verdict.next_offset, verdict.valid_bytes)
+                yield fetched
+            case Outcome.NOTHING:
+                yield from self._nothing(answer)
+            case Outcome.GROW:
+                self._size_bytes = max(self._size_bytes, verdict.size_bytes)
+            case Outcome.TOO_LARGE:
+                yield self._too_large(broker, verdict)
+            case Outcome.BROKEN:
+                yield from self._broken_set(answer, broker, verdict.reason)
+            case Outcome.CHECK_RANGE:
+                yield from self._check_range(verdict.reason)
+            case Outcome.FIND_LEADER:
+                self._lose_broker(verdict.reason, broker.id)
+            case _:
+                if not broker_error(answer.error_code).retriable and answer.error_code != -1:
+                    raise self._unreadable(verdict.reason)
+                self._pause(verdict.reason)
+
+    def _moved_on(self, next_offset: int, size_bytes: int = 0) -> None:
+        self._position = next_offset
+        self._size_bytes = min(max(self._config.fetch_message_max_bytes, size_bytes), self._max_bytes)
+        self._progress_at = time.monotonic()
+        self._doubted_at = None
+        self._failures = self._empty = self._broken = 0
+
+    def _too_large(self, broker: Broker, verdict: Verdict) -> UnfetchableMessage:
+        topic, partition = self._wanted.topic, self._wanted.partition
+        offset = max(verdict.offset, self._position)
+        self._moved_on(offset + 1)
+        return UnfetchableMessage(MessageTooLarge(topic, partition, offset, offset + 1, verdict.reason), broker)
+
+    def _nothing(self, answer: FetchedPartition) -> Iterator[Fetched]:
+        """An empty answer: compaction took the rest, or the leader does not have it yet, or any more."""
+        if answer.high_watermark >= self._wanted.end:
+            self._empty += 1
+            if self._empty >= _EMPTY_TRIES:
+                self._moved_on(self._wanted.end)
+                return
+            self._pause(f"no messages came, and the log ends at {answer.high_watermark}")
+            return
+        yield from self._check_range(f"no messages came, and the log ends at {answer.high_watermark}")
+
+    def _broken_set(self, answer: FetchedPartition, broker: Broker, reason: str) -> Iterator[Fetched]:
+        """Fetch again, as it may have been passing; at last hand on what can be read of it."""
+        self._broken += 1
+        if self._broken <= BROKEN_TRIES:
+            self._pause(f"broken message set: {reason}")
+            return
+        yield FetchedSet(answer.message_set, self._position, broker)
+        raise self._unreadable(f"broken message set: {reason}; nothing behind it can be found")
+
+    # -- ranges --------------------------------------------------------------------------------------------------------
+
+    def _check_range(self, reason: str) -> Iterator[Fetched]:
+        """Ask the leader for the range of its log, and leave out what it does not have."""
+        if self._broker is None:
+            return
+        try:
+            earliest = self._end_of_log(self._broker, EARLIEST)
+            latest = self._end_of_log(self._broker, LATEST)
+        except BrokerError as error:
+            self._lose_broker(str(error), self._broker.id if error.code in LEADER_CODES else None)
+            return
+        except SimpleConsumerError as error:
+            self._lose_broker(str(error), None)
+            return
+        has = f"the log has {earliest} to {latest} on {shown_broker(self._broker)}"
+        if self._position < earliest:
+            yield from self._lose(min(earliest, self._wanted.end), has)
+        elif latest < self._wanted.end and self._lasts() and self._position >= latest:
+            yield from self._lose(self._wanted.end, has)
+        else:
+            self._pause(f"{reason}; {has}")
+
+    def _end_of_log(self, broker: Broker, time_ms: int) -> int:
+        offsets = self._connection(broker).get_offsets_before(self._wanted.topic, self._wanted.partition, time_ms)
+        if not offsets:
+            raise BrokerError(-1, self._wanted.topic, self._wanted.partition)
+        return offsets[0]
+
+    def _lasts(self) -> bool:
+        """Return whether the log has seemed too short for so long that it is."""
+        now = time.monotonic()
+        if self._doubted_at is None:
+            self._doubted_at = now
+        return now - self._doubted_at >= self._doubt_s
+
+    def _lose(self, behind: int, reason: str) -> Iterator[Fetched]:
+        loss = DataLoss(self._wanted.topic, self._wanted.partition, self._position, behind, reason)
+        if self._fail_on_data_loss:
+            raise loss
+        self._moved_on(behind)
+        yield LostOffsets(loss)
+
+    # -- leaders and connections ---------------------------------------------------------------------------------------
+
+    def _find_leader(self) -> Iterator[Fetched]:
+        found = self._search(self._wanted.name, self._denied_by)
+        if found.is_gone:
+            yield from self._lose(self._wanted.end, found.reason)
+        elif found.broker is None:
+            self._pause(found.reason)
+        else:
+            self._broker = found.broker
+
+    def _lose_broker(self, reason: str, denied_by: int | None) -> None:
+        """Look for the leader after a pause."""
+        if denied_by is None:
+            self._drop_connection()
+        else:
+            self._keep_connection()
+        self._pause(reason)
+        self._broker, self._denied_by = None, denied_by
+
+    def _connection(self, broker: Broker) -> SimpleConsumer:
+        if self._consumer is None:
+            self._consumer = connections.take(broker, self._config)
+        if self._interrupted.is_set():  # it was called while there was no connection to close
+            raise Interrupted
+        return self._consumer
+
+    def _keep_connection(self) -> None:
+        if self._consumer is not None and not self._interrupted.is_set():
+            connections.give_back(self._consumer, self._config)
+            self._consumer = None
+
+    def _drop_connection(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    # -- patience ------------------------------------------------------------------------------------------------------
+
+    def _pause(self, reason: str) -> None:
+        """Wait before the next try, the longer the more went wrong in a row.
+
+        Raises:
+            PartitionUnreadable: Patience is over.
+            Interrupted: Nobody wants the rest.
+        """
+        pause_s = min(self._shortest_s * 1.5 ** min(self._failures, 20), _LONGEST_BACKOFF_S)
+        self._failures += 1
+        if time.monotonic() + pause_s > self._progress_at + self._patience_s:
+            raise self._unreadable(f"no message came for {self._patience_s:g} s: {reason}")
+        if self._interrupted.wait(pause_s):
+            raise Interrupted
+
+    def _unreadable(self, reason: str) -> PartitionUnreadable:
+        return PartitionUnreadable(self._wanted.topic, self._wanted.partition, self._position, self._broker, reason)

@@ -1,0 +1,61 @@
+"""Who leads a partition, for tasks that lost their broker: looked up in ZooKeeper and asked of the brokers.
+
+ZooKeeper comes first, as a broker that is asked about a topic that was deleted would make it anew.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rebalance.errors import RebalanceError
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.brokers import BrokerDirectory
+from zkconsumer.cluster import ClusterReader
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.zookeeper_options import zookeeper_options
+from zkconsumer.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
+
+__all__ = ["FoundLeader", "LeaderSearch", "search_in_zookeeper"]
+
+
+class FoundLeader:
+    """What a search came to.
+
+    Attributes:
+        broker: The leader, None when it was not found.
+        is_gone: The topic is not in ZooKeeper any more.
+        reason: Why it was not found, a clause.
+    """
+
+    __slots__ = ("broker", "is_gone", "reason")
+
+    def __init__(self, broker: Broker | None = None, *, is_gone: bool = False, reason: str = "") -> None:
+        self.broker = broker
+        self.is_gone = is_gone
+        self.reason = reason
+
+
+LeaderSearch = Callable[[TopicPartition, int | None], FoundLeader]
+"""Called with a partition and the broker id that denied leading it."""
+
+
+def search_in_zookeeper(config: ConsumerConfig) -> LeaderSearch:
+    """Return a search that visits ZooKeeper each time: it is needed seldom, and a session for each task is too many."""
+
+    def search(name: TopicPartition, denied_by: int | None) -> FoundLeader:
+        timeout_s = config.zookeeper_connection_timeout_ms / 1000
+        try:
+            with visit_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+                reader = ClusterReader(port, READ_TIMEOUT_S)
+                if not reader.topic_exists(name.topic):
+                    return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not in ZooKeeper any more")
+                directory = BrokerDirectory(config, reader.brokers, reader.existing, reader.leaders)
+                broker = directory.leaders({name: denied_by}).get(name)
+                return FoundLeader(broker, reason="" if broker else "no broker that is registered leads it")
+        except (ZkConsumerError, RebalanceError) as error:
+            return FoundLeader(reason=f"its leader cannot be looked up: {error}")
+
+    return search

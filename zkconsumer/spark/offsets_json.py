@@ -1,0 +1,126 @@
+"""Offsets and partitions as JSON, in the shape of Spark's own Kafka source: `{"clicks": {"0": 42, "1": -2}}`.
+
+Pure. Written with topics and partitions in order, always: Spark compares the offsets of a stream as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rebalance.errors import InvalidName
+from rebalance.subscription import check_topic
+from simpleconsumer.types import TopicPartition
+
+__all__ = ["EARLIEST_OFFSET", "LATEST_OFFSET", "nested_offsets", "parse_assignment", "parse_offsets", "read_offsets"]
+
+EARLIEST_OFFSET: Final = -2
+"""In place of an offset: the first that is there."""
+LATEST_OFFSET: Final = -1
+"""In place of an offset: behind the last that is there."""
+_MAX_OFFSET: Final = 2**63 - 1
+_MAX_PARTITION: Final = 2**31 - 1
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """Return the offset of each partition; -2 and -1 stand for both ends of the log.
+
+    >>> parse_offsets('{"clicks": {"0": 42, "1": -2}}') == {("clicks", 0): 42, ("clicks", 1): -2}
+    True
+
+    Raises:
+        ValueError: Not JSON, or not of that shape; a clause that names the value.
+    """
+    return read_offsets(_object(text, '{"topic": {"0": 42}}'))
+
+
+def read_offsets(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Return the same of JSON that is parsed already.
+
+    Raises:
+        ValueError: Not of that shape; a clause that names the value.
+    """
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in topics.items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"topic {topic!r} has {_shown(partitions)}, not an object of partitions")
+        for text, offset in partitions.items():
+            name = TopicPartition(_topic(topic), _number(topic, text))
+            if name in found:
+                raise ValueError(f"partition {name.partition} of {topic!r} stands there twice")
+            if not _is_integer(offset) or not EARLIEST_OFFSET <= offset <= _MAX_OFFSET:
+                raise ValueError(f"{topic}/{text} has {_shown(offset)}: an offset, -1 (latest) or -2 (earliest) is due")
+            found[name] = offset
+    return found
+
+
+def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
+    """Return the partitions of `{"clicks": [0, 1]}`, in order.
+
+    Raises:
+        ValueError: Not JSON, or not of that shape; a clause that names the value.
+    """
+    found: set[TopicPartition] = set()
+    for topic, partitions in _object(text, '{"topic": [0, 1]}').items():
+        if not isinstance(partitions, list) or not partitions:
+            raise ValueError(f"topic {topic!r} has {_shown(partitions)}, not a list of partitions")
+        for number in partitions:
+            if not _is_integer(number) or not 0 <= number <= _MAX_PARTITION:
+                raise ValueError(f"topic {topic!r} has partition {_shown(number)}, not a number from 0")
+            found.add(TopicPartition(_topic(topic), number))
+    return tuple(sorted(found))
+
+
+def nested_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Return the offsets as nested objects, topics as text and partitions as numbers in order.
+
+    >>> nested_offsets({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
+    {'a': {'0': 3}, 'b': {'9': 2, '10': 1}}
+    """
+    nested: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(offsets):
+        nested.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
+    return nested
+
+
+def _object(text: str, example: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats)
+    except RecursionError:
+        raise ValueError(f"{_shown(text)} is nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{_shown(text)} is not JSON ({error}); it looks like {example}") from None
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"{_shown(text)} names no topic; it looks like {example}")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands there twice")
+    return found
+
+
+def _topic(name: str) -> str:
+    try:
+        return check_topic(name)
+    except InvalidName as error:
+        raise ValueError(str(error)) from None
+
+
+def _number(topic: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _MAX_PARTITION:
+        raise ValueError(f"topic {topic!r} has partition {_shown(text)}, not a number from 0")
+    return int(text)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

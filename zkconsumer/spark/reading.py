@@ -1,0 +1,190 @@
+"""What a task reads: one range as Arrow record batches in the columns of the query.
+
+Runs in Spark's Python workers. Memory is bounded by three fetches: the one that is decoded, the one that waits, the one
+on its way. What goes wrong is told with topic, partition, offset and broker, as Spark hands on nothing but the text.
+
+Threads: one reads; a thread of its own fetches one step ahead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from simpleconsumer.columns import decode_columns
+from simpleconsumer.errors import DecodeError, MessageError
+from simpleconsumer.types import Broker
+from zkconsumer.spark.ahead import Ahead
+from zkconsumer.spark.errors import PartitionUnreadable
+from zkconsumer.spark.fetching import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
+from zkconsumer.spark.leaders import search_in_zookeeper
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.planning import PlannedRange
+
+__all__ = ["ARROW_TYPES", "Rows", "read_range"]
+
+log = logging.getLogger(__name__)
+
+ARROW_TYPES: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "error": pa.string(),
+}
+"""The types that Spark's own `to_arrow_schema` gives the columns."""
+_DECODED: Final = {
+    "key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp_ms", "timestampType": "timestamp_type",
+}  # fmt: skip
+_MICROSECONDS: Final = pa.scalar(1000, pa.int64())
+_LARGEST_MS: Final = (2**63 - 1) // 1000
+
+
+def read_range(wanted: PlannedRange, columns: tuple[str, ...], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range, in order.
+
+    Raises:
+        DataLoss, PartitionUnreadable: See `RangeFetcher`; and of a message that cannot be delivered, unless
+            `onMessageError` says otherwise.
+    """
+    fetcher = RangeFetcher(
+        wanted, options.config, search_in_zookeeper(options.config),
+        patience_s=options.patience_ms / 1000, max_bytes=options.max_message_bytes,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )  # fmt: skip
+    rows = Rows(wanted, columns, options)
+    ahead: Ahead[Fetched] = Ahead(fetcher.fetch(), fetcher.interrupt, f"fetch-{wanted.topic}-{wanted.partition}")
+    try:
+        for fetched in ahead:
+            yield from rows.of(fetched)
+            del fetched
+    finally:
+        ahead.close()
+        rows.tell()
+
+
+@dataclass
+class _Counts:
+    skipped: int = 0
+    lost: int = 0
+
+
+class Rows:
+    """Turns what is fetched of one range into record batches."""
+
+    def __init__(self, wanted: PlannedRange, columns: tuple[str, ...], options: SourceOptions) -> None:
+        self._wanted = wanted
+        self._columns = columns
+        self._options = options
+        self._schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
+        # One column at least, for the number of rows.
+        self._decoded = tuple(_DECODED[name] for name in columns if name in _DECODED) or ("offset",)
+        self._constants: dict[str, Any] = {}
+        self._counts = _Counts()
+
+    def of(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one thing that was fetched."""
+        if isinstance(fetched, LostOffsets):
+            self._counts.lost += fetched.loss.behind - fetched.loss.first
+            log.warning("%s", fetched.loss)
+        elif isinstance(fetched, UnfetchableMessage):
+            yield from self._bad_message(fetched.error, fetched.broker)
+        else:
+            yield from self._decode(fetched)
+
+    def tell(self) -> None:
+        """Log how much was left out."""
+        if self._counts.lost or self._counts.skipped:
+            log.warning(
+                "%s/%d, offsets %d to %d: %d offsets that are not in the log were left out, %d messages that cannot "
+                "be read were skipped", self._wanted.topic, self._wanted.partition, self._wanted.start,
+                self._wanted.end - 1, self._counts.lost, self._counts.skipped,
+            )  # fmt: skip
+
+    def _decode(self, fetched: FetchedSet) -> Iterator[pa.RecordBatch]:
+        resume: object = None
+        while True:
+            try:
+                for batch in decode_columns(
+                    fetched.message_set, self._wanted.topic, self._wanted.partition, fetched.start,
+                    end_offset=self._wanted.end, columns=self._decoded,
+                    max_decoded_bytes=self._options.config.decoded_max_bytes, resume=resume,
+                ):  # fmt: skip
+                    yield self._spark_batch(batch)
+            except MessageError as error:
+                if error.offset >= self._wanted.end:  # the range behind this one tells of it
+                    return
+                resume = error.resume
+                bad = error
+            except DecodeError as error:
+                offset = fetched.start
+                reason = f"{type(error).__name__}: {error}"
+                raise PartitionUnreadable(
+                    self._wanted.topic, self._wanted.partition, offset, fetched.broker, reason
+                ) from error
+            else:
+                return
+            yield from self._bad_message(bad, fetched.broker)
+
+    def _spark_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with the columns of the query."""
+        arrays = [self._column(name, batch) for name in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, name: str, batch: pa.RecordBatch) -> Any:
+        if name == "timestamp":
+            return _timestamps(batch.column("timestamp_ms"))
+        if name in _DECODED:
+            return batch.column(_DECODED[name])
+        return self._constant(name, batch.num_rows)
+
+    def _constant(self, name: str, count: int) -> Any:
+        """Return a column that has one value, cut from a longer one that is made once."""
+        found = self._constants.get(name)
+        if found is None or len(found) < count:
+            value = {"topic": self._wanted.topic, "partition": self._wanted.partition, "error": None}[name]
+            found = self._constants[name] = pa.repeat(pa.scalar(value, ARROW_TYPES[name]), max(count, 1024))
+        return found.slice(0, count)
+
+    def _bad_message(self, error: MessageError, broker: Broker) -> Iterator[pa.RecordBatch]:
+        """Do what `onMessageError` says about one message that cannot be read."""
+        told = PartitionUnreadable(
+            self._wanted.topic, self._wanted.partition, error.offset, broker, f"{type(error).__name__}: {error.reason}"
+        )
+        match self._options.on_message_error:
+            case "raise":
+                raise told from error
+            case "skip":
+                self._counts.skipped += 1
+                log.warning("skipped: %s", told)
+            case _:
+                yield self._error_row(error.offset, str(told))
+
+    def _error_row(self, offset: int, text: str) -> pa.RecordBatch:
+        values: dict[str, object] = {
+            "topic": self._wanted.topic, "partition": self._wanted.partition, "offset": offset, "timestampType": -1,
+            "error": text,
+        }  # fmt: skip
+        arrays = [pa.array([values.get(name)], ARROW_TYPES[name]) for name in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _timestamps(milliseconds: Any) -> Any:
+    """Return milliseconds as Spark's timestamps, in microseconds; null where the message has none.
+
+    A made-up time that does not fit is null, too: it must not cost the partition.
+    """
+    if milliseconds.null_count == len(milliseconds):
+        return pa.nulls(len(milliseconds), ARROW_TYPES["timestamp"])
+    import pyarrow.compute as pc
+
+    within = pc.and_(pc.less_equal(milliseconds, _LARGEST_MS), pc.greater_equal(milliseconds, -_LARGEST_MS))
+    kept = milliseconds if pc.all(within).as_py() is not False else pc.if_else(within, milliseconds, None)
+    return pc.multiply(kept, _MICROSECONDS).cast(pa.timestamp("us")).cast(ARROW_TYPES["timestamp"])

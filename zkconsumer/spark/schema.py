@@ -1,0 +1,85 @@
+"""The columns of the source, and which of them a query asked for.
+
+Pure. Names and types are those of Spark's own Kafka source, so that a job moves between the two by its `format` alone.
+All columns can be null, as they can there. The column `error` is ours, and exists with `onMessageError=row` only.
+
+Source: docs of Spark 4, "Structured Streaming + Kafka Integration Guide".
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from zkconsumer.spark.errors import ColumnsRefused
+
+__all__ = ["COLUMNS", "ERROR_COLUMN", "Column", "chosen_columns", "schema_text"]
+
+
+class Column(NamedTuple):
+    """A column: its name and its type, as Spark's DDL writes it."""
+
+    name: str
+    type: str
+
+
+COLUMNS: Final = (
+    Column("key", "binary"),
+    Column("value", "binary"),
+    Column("topic", "string"),
+    Column("partition", "int"),
+    Column("offset", "bigint"),
+    Column("timestamp", "timestamp"),
+    Column("timestampType", "int"),
+)
+ERROR_COLUMN: Final = Column("error", "string")
+"""Why the message at that offset cannot be delivered; null for a good one."""
+
+
+def schema_text(with_errors: bool = False) -> str:
+    """Return all columns as DDL.
+
+    >>> schema_text()
+    'key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int'
+    """
+    return ", ".join(f"{column.name} {column.type}" for column in _columns(with_errors))
+
+
+def chosen_columns(fields: Sequence[tuple[str, str, bool]], with_errors: bool = False) -> tuple[str, ...]:
+    """Return the names of the columns that a schema asks for, in its order.
+
+    Args:
+        fields: Name, type as `DataType.simpleString()` gives it, and whether it may be null.
+        with_errors: The column `error` exists.
+
+    Raises:
+        ColumnsRefused: None, an unknown one, one of another type, the same twice, or one that must not be null.
+    """
+    known = {column.name: column.type for column in _columns(with_errors)}
+    if not fields:
+        raise ColumnsRefused(f"the schema names no column; there are {schema_text(with_errors)}")
+    for number, (name, kind, can_be_null) in enumerate(fields):
+        if name not in known:
+            raise ColumnsRefused(f"there is no column {name!r} ({_hint(name, known)})")
+        if kind != known[name]:
+            raise ColumnsRefused(f"column {name!r} is {known[name]}, not {kind}; cast it behind load()")
+        if not can_be_null:
+            raise ColumnsRefused(f"column {name!r} can be null: leave NOT NULL out of the schema")
+        if name in (earlier for earlier, _, _ in fields[:number]):
+            raise ColumnsRefused(f"column {name!r} is named twice")
+    return tuple(name for name, _, _ in fields)
+
+
+def _columns(with_errors: bool) -> tuple[Column, ...]:
+    return (*COLUMNS, ERROR_COLUMN) if with_errors else COLUMNS
+
+
+def _hint(name: str, known: dict[str, str]) -> str:
+    if name == ERROR_COLUMN.name:
+        return "it exists with onMessageError=row only"
+    if name == "headers":
+        return "messages of this age have no headers"
+    same = [each for each in known if each.lower() == name.lower()]
+    near = same or difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"

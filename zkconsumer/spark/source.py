@@ -1,0 +1,95 @@
+"""`format("zkconsumer")`: what Spark knows of this package.
+
+These classes travel to other processes by pickle, so they hold options and nothing else. What needs pyarrow is imported
+where it is used: a worker without it must still be able to say so.
+
+Source: pyspark.sql.datasource (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from zkconsumer.spark.options import SourceOptions, batch_options, check_names, stream_options
+from zkconsumer.spark.requirements import check_packages
+from zkconsumer.spark.schema import chosen_columns, schema_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+__all__ = ["ZkBatchReader", "ZkConsumerSource"]
+
+
+class ZkConsumerSource(DataSource):
+    """Topics of a cluster as a table, or as a stream; docs/SPARK.md shows the options.
+
+    `spark.read.format("zkconsumer")` finds it by itself where the package is installed; elsewhere
+    `spark.dataSource.register(ZkConsumerSource)` makes it known.
+
+    Raises:
+        OptionRefused: An option that nobody knows.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        check_names(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the word for `format`."""
+        return "zkconsumer"
+
+    def schema(self) -> str:
+        """Return all columns."""
+        check_packages()
+        return schema_text(self._with_errors())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a batch."""
+        check_packages()
+        options = batch_options(self.options)
+        return ZkBatchReader(options, self._columns(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what reads a stream."""
+        check_packages()
+        from zkconsumer.spark.stream_reader import ZkStreamReader
+
+        return ZkStreamReader(stream_options(self.options), self._columns(schema))
+
+    def _columns(self, schema: StructType) -> tuple[str, ...]:
+        fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
+        return chosen_columns(fields, self._with_errors())
+
+    def _with_errors(self) -> bool:
+        return str(self.options.get("onMessageError", "")).strip().lower() == "row"
+
+
+class ZkBatchReader(DataSourceReader):
+    """Plans on the driver, reads on the executors.
+
+    What `partitions` learns travels in the partitions: Spark has pickled this object before it calls that.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Return what each task reads."""
+        from zkconsumer.spark.batch_planning import plan_batch
+
+        return [InputPartition(each) for each in plan_batch(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        if partition.value is None:  # Spark makes such a one up where there is nothing to read
+            return
+        from zkconsumer.spark.reading import read_range
+
+        yield from read_range(partition.value, self._columns, self._options)
