@@ -1,0 +1,49 @@
+"""How much of what is there a micro-batch may take: `maxOffsetsPerTrigger`, dealt out by lag. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simpleconsumer.types import TopicPartition
+
+__all__ = ["admit"]
+
+
+def admit(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int | None
+) -> dict[TopicPartition, int]:
+    """Where the next batch ends in each partition of `positions`.
+
+    Each partition that has something gets one offset, and of the rest a share in proportion to its lag; where there
+    are more such partitions than offsets, the largest lags come first, so that nobody waits for ever.
+
+    >>> a, b = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
+    >>> list(admit({a: 0, b: 50}, {a: 900, b: 150}, 100).values())
+    [90, 60]
+
+    Args:
+        positions: where reading goes on.
+        ends: where it could end; a partition that is missing, or ends before its position, has nothing.
+        max_offsets: at most so many in all; `None` takes everything.
+    """
+    lags = {name: ends.get(name, at) - at for name, at in positions.items()}
+    waiting = {name: lag for name, lag in lags.items() if lag > 0}
+    if max_offsets is None or sum(waiting.values()) <= max_offsets:
+        shares = waiting
+    else:
+        shares = _shares(waiting, max_offsets)
+    return {name: at + shares.get(name, 0) for name, at in positions.items()}
+
+
+def _shares(lags: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartition, int]:
+    """Shares that sum up to the budget, which is smaller than all lags together."""
+    by_lag = sorted(lags, key=lambda name: (-lags[name], name.topic, int(name.partition)))
+    if budget <= len(by_lag):
+        return dict.fromkeys(by_lag[:budget], 1)
+    rest = budget - len(by_lag)
+    behind = sum(lags.values()) - len(by_lag)
+    shares = {name: 1 + rest * (lags[name] - 1) // behind for name in by_lag}
+    # Rounding down left less than one for each partition: the largest lags have room for it.
+    for name in by_lag[: budget - sum(shares.values())]:
+        shares[name] += 1
+    return shares

@@ -1,0 +1,191 @@
+"""Offsets of a stream in `/consumers/[group]/offsets`, for the monitors and members that look there.
+
+Rules, and what each prevents:
+- Each node is written at the version at which it was read, and never set to less: a commit of somebody else is not put
+  back. What was stored before the topic was created anew, or is no number, is of no use and is written over.
+- Nothing is written while the group has members, unless that was asked for: they would read on from their own
+  positions, and two that commit one offset make it mean nothing.
+
+Threads: any but the port's callback thread; each call blocks its caller, with a deadline.
+
+Source: docs/SEMANTICS.md, "Fenced commits"; node format as kafka.utils.ZkUtils, 0.8.2.2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+from rebalance import znodes
+from rebalance.errors import UnreadableNode
+from rebalance.requests import Create, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
+from rebalance.zookeeper import call
+from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster import read_all
+from zkconsumer.spark.errors import SparkSourceError
+
+__all__ = ["GroupHasMembers", "GroupOffsets", "OffsetsNotStored"]
+
+_WRITES: Final = 200
+"""Operations in one multi; ZooKeeper's default limit of a request is 1 MB."""
+_ROUNDS: Final = 5
+_SHOWN: Final = 5
+_Write = Create | SetData
+
+
+class GroupHasMembers(SparkSourceError):  # noqa: N818 - like its siblings, it says what happened
+    """Somebody is in the group whose offsets were to be written.
+
+    Attributes:
+        members: their consumer ids.
+    """
+
+    def __init__(self, group: str, members: Sequence[str]) -> None:
+        super().__init__(group, members)
+        self.group = group
+        self.members = list(members)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.members[:_SHOWN]) + (", ..." if len(self.members) > _SHOWN else "")
+        verb = "consumer is" if len(self.members) == 1 else "consumers are"
+        return (f"the offsets of group {self.group!r} are not written: {len(self.members)} {verb} in it ({shown}); "
+                "stop them, take another group.id, or set commitToLiveGroup to true")
+
+
+class OffsetsNotStored(SparkSourceError):  # noqa: N818
+    """ZooKeeper did not take offsets.
+
+    Attributes:
+        partitions: those that may not be stored.
+    """
+
+    def __init__(self, group: str, partitions: Sequence[TopicPartition], reason: str) -> None:
+        super().__init__(group, partitions, reason)
+        self.group = group
+        self.partitions = list(partitions)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        names = [f"{topic}-{number}" for topic, number in self.partitions[:_SHOWN]]
+        more = ", ..." if len(self.partitions) > _SHOWN else ""
+        return f"offsets of group {self.group!r} are not stored for {', '.join(names)}{more}: {self.reason}"
+
+
+class GroupOffsets:
+    """The offset nodes of one group.
+
+    Args:
+        port: a connected ZooKeeper port.
+        group: whose `/offsets`.
+        is_live_allowed: whether to write although the group has members.
+        timeout_s: for each call.
+    """
+
+    def __init__(self, port: ZooKeeperPort, group: str, is_live_allowed: bool = False, timeout_s: float = 10.0) -> None:
+        self._port = port
+        self._group = group
+        self._is_live_allowed = is_live_allowed
+        self._timeout_s = timeout_s
+        self._parents: set[str] = set()
+
+    def refuse_members(self) -> None:
+        """Raise when somebody is in the group and that was not allowed.
+
+        Raises:
+            GroupHasMembers: names them.
+            ZooKeeperSilent: ZooKeeper does not answer.
+        """
+        self._check_members(read_all(self._port, [GetChildren(znodes.ids_path(self._group))], self._timeout_s)[0])
+
+    def _check_members(self, listing: tuple[list[str], object] | None) -> None:
+        members = [] if listing is None else sorted(listing[0])
+        if members and not self._is_live_allowed:
+            raise GroupHasMembers(self._group, members)
+
+    def commit(self, offsets: Mapping[TopicPartition, int], births: Mapping[str, int]) -> int:
+        """Store offsets that are higher than those that are stored; return how many were written.
+
+        Args:
+            births: topic -> the transaction that created it; what was stored before then may be written over.
+
+        Raises:
+            GroupHasMembers: nothing was written.
+            OffsetsNotStored: some may not have been written.
+            ZooKeeperSilent: ZooKeeper does not answer.
+        """
+        ends_at = time.monotonic() + self._timeout_s
+        written, reason = 0, "others write them all the time"
+        left = dict(offsets)
+        for _ in range(_ROUNDS):
+            writes = self._needed(left, births, ends_at)
+            if not writes:
+                return written
+            self._make_parents(writes, ends_at)
+            names = list(writes)
+            for first in range(0, len(names), _WRITES):
+                batch = names[first : first + _WRITES]
+                reply = call(self._port, Multi(tuple(writes[name] for name in batch)), _until(ends_at))
+                if reply.fault is not None:
+                    if not reply.fault.is_unknown:
+                        raise OffsetsNotStored(self._group, names[first:], reply.reason or reply.fault.value)
+                    reason = reply.reason
+                    break
+                self._refuse_rights(batch, reply.value)
+                if not any(isinstance(result, Fault) for result in reply.value):
+                    written += len(batch)
+            self._parents.clear()  # it may be they that are gone
+            left = {name: left[name] for name in names}
+        raise OffsetsNotStored(self._group, list(left), reason)
+
+    def _refuse_rights(self, names: Sequence[TopicPartition], results: Sequence[Any]) -> None:
+        """Raise for what another round would not better."""
+        passing = (Fault.BAD_VERSION, Fault.NO_NODE, Fault.NODE_EXISTS, Fault.ROLLED_BACK)
+        refused = [result for result in results if isinstance(result, Fault) and result not in passing]
+        if refused:
+            raise OffsetsNotStored(self._group, names, refused[0].value)
+
+    def _needed(
+        self, offsets: Mapping[TopicPartition, int], births: Mapping[str, int], ends_at: float
+    ) -> dict[TopicPartition, _Write]:
+        """The writes that bring the nodes up to the offsets."""
+        paths = {name: znodes.offset_path(self._group, *name) for name in offsets}
+        ids = GetChildren(znodes.ids_path(self._group))
+        members, *values = read_all(self._port, [ids, *map(GetData, paths.values())], _until(ends_at))
+        self._check_members(members)
+        writes: dict[TopicPartition, _Write] = {}
+        for (name, path), value in zip(paths.items(), values, strict=True):
+            data = znodes.format_offset(offsets[name])
+            if value is None:
+                writes[name] = Create(path, data)
+            elif _is_to_be_written(path, value, offsets[name], births.get(name.topic, 0)):
+                writes[name] = SetData(path, data, value[1].version)
+        return writes
+
+    def _make_parents(self, writes: Mapping[TopicPartition, _Write], ends_at: float) -> None:
+        topics = {name.topic for name, write in writes.items() if isinstance(write, Create)} - self._parents
+        if not topics:
+            return
+        folders: dict[str, None] = {}
+        for topic in sorted(topics):
+            parts = znodes.offsets_path(self._group, topic).split("/")[1:]
+            folders.update(dict.fromkeys("/" + path for path in accumulate(parts, "{}/{}".format)))
+        for folder in folders:
+            reply = call(self._port, Create(folder), _until(ends_at))
+            if reply.fault not in (None, Fault.NODE_EXISTS):
+                raise OffsetsNotStored(self._group, list(writes), f"{folder} cannot be created: {reply.reason}")
+        self._parents |= topics
+
+
+def _is_to_be_written(path: str, value: tuple[bytes, Any], offset: int, born_zxid: int) -> bool:
+    data, stat = value
+    try:
+        stored = znodes.parse_offset(path, data)
+    except UnreadableNode:
+        return True
+    return stored < offset or (stored != offset and stat.mzxid < born_zxid)
+
+
+def _until(ends_at: float) -> float:
+    return max(0.01, ends_at - time.monotonic())

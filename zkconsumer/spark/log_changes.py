@@ -1,0 +1,195 @@
+"""What became of the logs since the last micro-batch, and where the next one may go. Pure.
+
+Rules, and what each prevents:
+- A partition that is new takes one step that only writes down its beginning: what is read afterwards has both of its
+  ends in the checkpoint, so that a batch that is done again reads the same, whatever was deleted meanwhile.
+- A log that ends before the position goes on at its end, one that begins behind it at its begin, and the topic that was
+  created anew at its beginning; each of them is a loss, which the caller refuses or counts.
+- A partition that is gone keeps its position: a topic that comes back is noticed by its birth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.stream_offsets import StreamOffsets
+
+__all__ = ["Logs", "Loss", "Step", "next_step", "overtaken", "shrunk", "worth_asking"]
+
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What is known of the logs at one moment.
+
+    Attributes:
+        partitions: those that the query reads and that exist.
+        ends: the ends of those whose leaders answered.
+        births: topic -> the transaction that created it.
+    """
+
+    partitions: frozenset[TopicPartition]
+    ends: Mapping[TopicPartition, int]
+    births: Mapping[str, int]
+
+    def is_reborn(self, topic: str, start: StreamOffsets) -> bool:
+        """Whether the topic is another one of the same name."""
+        return topic in self.births and self.births[topic] != start.births.get(topic, self.births[topic])
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Messages that the query should have read and cannot.
+
+    Attributes:
+        begin: offset of the first one.
+        end: offset behind the last one; `None` when nobody knows.
+        reason: what happened, a clause.
+    """
+
+    partition: TopicPartition
+    begin: int
+    end: int | None
+    reason: str
+
+    @property
+    def messages(self) -> int:
+        """How many they are at most; 0 when nobody knows."""
+        return 0 if self.end is None else self.end - self.begin
+
+    def __str__(self) -> str:
+        upto = "on" if self.end is None else f"to {self.end}"
+        return f"{self.partition.topic}-{self.partition.partition} from offset {self.begin} {upto}: {self.reason}"
+
+
+@dataclass
+class Step:
+    """Where the next micro-batch may go.
+
+    Attributes:
+        positions: where reading goes on.
+        ends: the furthest it may go.
+        losses: what was lost.
+        begun: partitions that are new.
+    """
+
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    begun: list[TopicPartition] = field(default_factory=list)
+
+    def _stay(self, name: TopicPartition, at: int) -> None:
+        self.positions[name] = self.ends[name] = at
+
+
+def shrunk(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
+    """The partitions whose logs seem to end before the position; a leader that was just chosen may not know better."""
+    return [name for name, end in logs.ends.items()
+            if end < start.offsets.get(name, _UNKNOWN) and not logs.is_reborn(name.topic, start)]
+
+
+def worth_asking(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
+    """The partitions whose begin `next_step` needs: new ones, those of topics created anew, those with news."""
+    return sorted(name for name in logs.partitions
+                  if name not in start.offsets or logs.is_reborn(name.topic, start)
+                  or logs.ends.get(name, _UNKNOWN) > start.offsets[name])
+
+
+def next_step(
+    start: StreamOffsets,
+    logs: Logs,
+    begins: Mapping[TopicPartition, int],
+    target: Mapping[TopicPartition, int] | None = None,
+    reads: Callable[[TopicPartition], bool] = lambda name: True,
+) -> Step:
+    """What may be read next.
+
+    Args:
+        start: where the stream stands.
+        begins: begins of the logs of `worth_asking`, without those whose leader did not answer.
+        target: the ends that must not be passed; other partitions are left alone.
+        reads: whether the query would read a partition if it existed: a topic that was taken from the subscription is
+            no loss.
+    """
+    step = Step()
+    for name in sorted(start.offsets.keys() | logs.partitions):
+        at = start.offsets.get(name)
+        if at is None:
+            _begin(step, name, start, begins, target)
+        elif logs.is_reborn(name.topic, start):
+            step.losses.append(Loss(name, at, None, "its topic was deleted and created anew"))
+            if name in logs.partitions:
+                step._stay(name, begins.get(name, 0))
+        elif name in logs.partitions:
+            _go_on(step, name, at, logs.ends.get(name), begins.get(name), target)
+        else:
+            if reads(name):
+                step.losses.append(Loss(name, at, None, "it does not exist any more"))
+            step._stay(name, at)
+    return step
+
+
+def _begin(
+    step: Step, name: TopicPartition, start: StreamOffsets, begins: Mapping[TopicPartition, int],
+    target: Mapping[TopicPartition, int] | None,
+) -> None:
+    """Write down where a new partition begins, once that is known."""
+    if name not in begins or (target is not None and name not in target):
+        return
+    begin = begins[name]
+    if begin > 0 and any(known.topic == name.topic for known in start.offsets):
+        step.losses.append(Loss(name, 0, begin, "deleted before this query knew of the partition"))
+    step._stay(name, begin)
+    step.begun.append(name)
+
+
+def _go_on(
+    step: Step, name: TopicPartition, at: int, end: int | None, begin: int | None,
+    target: Mapping[TopicPartition, int] | None,
+) -> None:
+    if end is not None and end < at:
+        step.losses.append(Loss(name, end, at, "its log was cut and ends there now"))
+        step._stay(name, end)
+        return
+    if target is not None:
+        # A leader that does not answer now may do so when it is read: what is fixed is read, or it is an error.
+        goal = target.get(name, at)
+        end = goal if end is None else min(goal, end)
+    if begin is not None and begin > at:
+        step.losses.append(Loss(name, at, begin, "deleted before it was read"))
+        at = begin
+    step.positions[name] = at
+    step.ends[name] = at if end is None else max(at, end)
+
+
+def overtaken(
+    start: StreamOffsets, end: StreamOffsets, logs: Logs, begins: Mapping[TopicPartition, int]
+) -> tuple[dict[TopicPartition, tuple[int, int]], list[Loss]]:
+    """The ranges of a batch that was planned, perhaps long ago, as far as they still exist, and what is lost of them.
+
+    Args:
+        begins: begins of their logs, without those whose leader did not answer.
+    """
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
+    losses: list[Loss] = []
+    for name, until in end.offsets.items():
+        at = start.offsets.get(name, until)
+        if at >= until or start.births.get(name.topic) != end.births.get(name.topic):
+            continue
+        if name not in logs.partitions:
+            losses.append(Loss(name, at, until, "it does not exist any more"))
+            continue
+        if logs.is_reborn(name.topic, end):
+            losses.append(Loss(name, at, until, "its topic was deleted and created anew"))
+            continue
+        first, last = max(at, begins.get(name, at)), min(until, logs.ends.get(name, until))
+        if first > at:
+            losses.append(Loss(name, at, min(first, until), "deleted before it was read"))
+        if last < until:
+            losses.append(Loss(name, max(at, last), until, "its log was cut and ends before"))
+        if first < last:
+            ranges[name] = (first, last)
+    return ranges, losses
