@@ -12,12 +12,22 @@ from typing import Final
 
 from zkconsumer.spark.errors import RequirementMissing
 
-__all__ = ["LEAST_JAVA", "LEAST_VERSIONS", "check_java", "check_packages", "java_version"]
+__all__ = ["LEAST_JAVA", "LEAST_VERSIONS", "check_java", "check_packages", "check_requirements", "java_version"]
 
 LEAST_VERSIONS: Final = {"pyspark": (4, 0), "pyarrow": (17, 0), "numpy": (1, 26)}
 LEAST_JAVA: Final = 17
 _INSTALL: Final = "pip install 'zkconsumer[spark]' brings it"
 _JAVA_ANSWER_S: Final = 30.0
+
+
+def check_requirements() -> None:
+    """Refuse to go on without Java and the packages.
+
+    Raises:
+        RequirementMissing: The first that is missing or too old, with what to do.
+    """
+    check_packages()
+    check_java()
 
 
 def check_packages(*names: str) -> None:

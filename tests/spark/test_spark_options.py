@@ -1,0 +1,144 @@
+"""What options of the Spark source are taken, and how wrong ones are refused."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.errors import OptionRefused
+from zkconsumer.spark.option_table import OPTIONS, find_option
+from zkconsumer.spark.options import SourceOptions, batch_options, stream_options
+
+PLACE = {"zookeeper.connect": "zk1:2181/kafka"}
+
+
+def options(**given: str) -> SourceOptions:
+    """The options of a batch, with `_` for `.` where a name has one."""
+    return batch_options({**PLACE, **given})
+
+
+def refusal(**given: str) -> str:
+    with pytest.raises(OptionRefused) as caught:
+        options(**given)
+    return str(caught.value)
+
+
+def test_names_are_found_in_any_case() -> None:
+    found = batch_options({"ZooKeeper.Connect": "zk1/kafka", "SUBSCRIBE": "clicks , views", "failondataloss": "False"})
+    assert found.choice.topics == ("clicks", "views")
+    assert found.fail_on_data_loss is False
+    assert found.config.zookeeper_connect == "zk1/kafka"
+
+
+def test_without_options_a_batch_reads_all_that_is_there() -> None:
+    found = options(subscribe="clicks")
+    assert (found.starting.kind, found.ending.kind if found.ending else None) == ("earliest", "latest")
+    assert (found.min_partitions, found.max_records_per_partition) == (None, None)
+    assert found.max_bytes_per_partition == 512 * 1024 * 1024
+    assert found.fail_on_data_loss
+    assert found.on_message_error == "raise"
+
+
+def test_a_stream_begins_at_latest_and_has_no_end() -> None:
+    found = stream_options({**PLACE, "subscribe": "clicks", "maxOffsetsPerTrigger": "1000"})
+    assert (found.starting.kind, found.ending, found.max_offsets_per_trigger) == ("latest", None, 1000)
+    assert found.max_bytes_per_partition is None
+
+
+def test_options_travel_to_the_executors() -> None:
+    found = options(subscribePattern="clicks-.*", blacklist="clicks-test", minPartitions="8")
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ("statingOffsets", "did you mean startingOffsets?"),
+        ("startingoffset", "did you mean startingOffsets?"),
+        ("zookeper.connect", "did you mean zookeeper.connect?"),
+        ("kafka.bootstrap.servers", "give zookeeper.connect"),
+        ("includeHeaders", "no headers"),
+        ("path", "option subscribe"),
+        ("zzz", "there are subscribe"),
+    ],
+)
+def test_an_unknown_option_is_refused_by_name(given: str, means: str) -> None:
+    text = refusal(subscribe="clicks", **{given: "1"})
+    assert given in text
+    assert means in text
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ({}, "what is to be read"),
+        ({"subscribe": "a", "assign": '{"a": [0]}'}, "subscribe is set, too"),
+        ({"subscribe": "a", "blacklist": "b"}, "subscribe is set, too"),
+        ({"subscribe": "a,,b"}, "option subscribe: topic ''"),
+        ({"subscribe": "a b"}, "option subscribe: topic 'a b'"),
+        ({"subscribePattern": "a("}, "option subscribePattern"),
+        ({"assign": "[1]"}, "it looks like"),
+        ({"assign": '{"a": [-1]}'}, "has partition -1"),
+        ({"subscribe": "a", "startingOffsets": "latest"}, "would be empty"),
+        ({"subscribe": "a", "endingOffsets": "earliest"}, "would be empty"),
+        ({"subscribe": "a", "startingOffsets": '{"a": {"0": -1}}'}, "a/0 is -1 (latest)"),
+        ({"subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "a/0 is -2 (earliest)"),
+        ({"subscribe": "a", "startingOffsets": "newest"}, "'newest' is none of"),
+        ({"subscribe": "a", "startingOffsets": "group"}, "needs option group.id"),
+        ({"subscribe": "a", "startingOffsets": '{"b": {"0": 1}}'}, "topic 'b' is not subscribed to"),
+        ({"assign": '{"a": [0]}', "startingOffsets": '{"a": {"1": 1}}'}, "a/1 is not among the assigned"),
+        ({"subscribe": "a", "minPartitions": "0"}, "not a whole number from 1"),
+        ({"subscribe": "a", "maxBytesPerPartition": "many"}, "like 1048576 or 512m"),
+        ({"subscribe": "a", "failOnDataLoss": "maybe"}, "neither true nor false"),
+        ({"subscribe": "a", "onMessageError": "stop"}, "none of raise, skip, row"),
+        ({"subscribe": "a", "maxMessageBytes": "2g"}, "the largest answer taken"),
+        ({"subscribe": "a", "maxMessageBytes": "1k"}, "option fetch.message.max.bytes"),
+        ({"subscribe": "a", "socket.timeout.ms": "soon"}, "option socket.timeout.ms: is 'soon'"),
+        ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "it is for a stream only"),
+        ({"subscribe": "a", "zookeeper.connect": "zk1:port"}, "option zookeeper.connect"),
+    ],
+)
+def test_a_wrong_or_contradictory_option_is_refused(given: dict[str, str], means: str) -> None:
+    assert means in refusal(**given)
+
+
+def test_zookeeper_is_needed() -> None:
+    with pytest.raises(OptionRefused, match=r"option zookeeper\.connect: is not set"):
+        batch_options({"subscribe": "clicks"})
+
+
+def test_a_stream_refuses_an_end() -> None:
+    with pytest.raises(OptionRefused, match="endingOffsets: it is for a batch only"):
+        stream_options({**PLACE, "subscribe": "a", "endingOffsets": "latest"})
+
+
+def test_a_white_list_without_what_a_black_list_matches() -> None:
+    choice = options(subscribePattern="clicks-.*,views", blacklist=".*-test").choice
+    known = ["clicks-eu", "clicks-test", "views", "orders", "__consumer_offsets"]
+    assert choice.topics_of(known, exclude_internal_topics=True) == ["clicks-eu", "views"]
+    assert options(blacklist="clicks.*").choice.topics_of(known, exclude_internal_topics=True) == ["orders", "views"]
+
+
+def test_sizes_may_have_units() -> None:
+    assert options(subscribe="a", maxBytesPerPartition="64m").max_bytes_per_partition == 64 * 1024 * 1024
+    assert options(subscribe="a", maxBytesPerPartition="1KB").max_bytes_per_partition == 1024
+    assert options(subscribe="a", maxBytesPerPartition="off").max_bytes_per_partition is None
+
+
+def test_offsets_by_json_and_of_the_group() -> None:
+    found = options(
+        subscribe="a", startingOffsets='{"a": {"0": 42, "1": -2}}', endingOffsets="group", **{"group.id": "billing"}
+    )
+    assert found.starting.each == {TopicPartition("a", 0): 42, TopicPartition("a", 1): -2}
+    assert found.ending is not None
+    assert (found.ending.kind, found.config.group_id) == ("group", "billing")
+
+
+def test_each_option_is_documented_once() -> None:
+    names = [option.name.lower() for option in OPTIONS]
+    assert len(names) == len(set(names))
+    for option in OPTIONS:
+        assert find_option(option.name.upper()) is option
+        assert option.meaning.endswith(".")
