@@ -90,7 +90,7 @@ class SourceOptions:
         on_message_error: `raise`, `skip` or `row`.
         max_message_bytes: Largest fetch.
         patience_ms: How long nothing may come forward before the query fails.
-        max_offsets_per_trigger, commits_offsets, commits_to_live_group: Of a stream only.
+        max_offsets_per_trigger, commit_offsets, commit_to_live_group: Of a stream only.
     """
 
     config: ConsumerConfig
@@ -106,8 +106,8 @@ class SourceOptions:
     max_message_bytes: int
     patience_ms: int
     max_offsets_per_trigger: int | None
-    commits_offsets: bool
-    commits_to_live_group: bool
+    commit_offsets: bool
+    commit_to_live_group: bool
 
 
 def check_names(options: Mapping[str, str]) -> None:
@@ -197,8 +197,8 @@ def _options(
         max_message_bytes=largest,
         patience_ms=_get(given, "kafkaConsumer.pollTimeoutMs", _count(_INT32_MAX), 120_000),
         max_offsets_per_trigger=_get(given, "maxOffsetsPerTrigger", _count(_INT64_MAX), None),
-        commits_offsets=ending is None and _commits_offsets(given, has_group),
-        commits_to_live_group=_get(given, "commitToLiveGroup", _boolean, False),
+        commit_to_live_group=_get(given, "commitToLiveGroup", _boolean, False),
+        commit_offsets=ending is None and _commits_offsets(given, has_group),
     )
 
 
