@@ -28,6 +28,7 @@ PATIENT = {
 }
 LONG = int(RATE_PER_S * 2.5 * SESSION_S)  # messages of two and a half sessions
 _LOOK_S = 0.2
+_LONGEST_RETENTION_S = 90
 _EARLY_NS = int(1.5 * NS)
 
 
@@ -135,14 +136,26 @@ def retention(stage: Stage) -> None:
     """The logs lose their beginnings faster than the applications read."""
     stage.mark()
     with _log_starts(stage):
-        stage.load.grow(int(12 * RATE_PER_S))
+        # A broker begins to delete half a minute after its own start.
+        for _ in range(_LONGEST_RETENTION_S):
+            stage.load.grow(int(RATE_PER_S))
+            if _gone_unread(stage):
+                break
+        else:
+            raise AssertionError(f"retention did not overtake the readers within {_LONGEST_RETENTION_S} s")
+        stage.load.grow(int(4 * RATE_PER_S))
         stage.load.stop()
         stage.assert_kept()
         stage.settle(60.0)
+    stage.notes.append(f"{_gone_unread(stage)} were gone from the logs")
+
+
+def _gone_unread(stage: Stage) -> int:
+    """How many messages the logs do not have any more that nobody has read."""
     begins = {place: event.offset for place, event in stage.log_starts().items()}
-    gone = {(event.place, event.offset) for event in stage.load.acked if event.offset < begins.get(event.place, 0)}
+    acked = [(event.place, event.offset) for event in list(stage.load.acked)]
     read = {(event.place, event.offset) for event in stage.history() if event.kind == "deliver"}
-    stage.notes.append(f"{len(gone - read)} were gone from the logs")
+    return len({(place, offset) for place, offset in acked if offset < begins.get(place, 0)} - read)
 
 
 @contextmanager
