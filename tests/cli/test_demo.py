@@ -117,6 +117,26 @@ def test_whatever_ends_it_early_leaves_no_process_and_no_file(number: int, tmp_p
     wait_until(lambda: not list(tmp_path.iterdir()), 20, "no file left", state=lambda: list(tmp_path.rglob("*")))
 
 
+@pytest.mark.parametrize("room_kib", [4, 64, 256])
+def test_a_disk_without_room_is_all_that_is_said(room_kib: int, tmp_path: Path) -> None:
+    """Too little to start with, for the brokers, for what the members write down."""
+    demo = command(["demo", "--plain"])
+    in_a_namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c",
+                      f'mount -t tmpfs -o size={room_kib + 4}k tmpfs "$0" && exec "$@"', str(tmp_path)]
+    try:
+        subprocess.run([*in_a_namespace, "true"], check=True, capture_output=True, timeout=30)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here")
+    ended = subprocess.run([*in_a_namespace, *demo], env={**os.environ, "TMPDIR": str(tmp_path)},
+                           capture_output=True, text=True, timeout=LIMIT_S, check=False)  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"zkconsumer: the temporary files of ZooKeeper, brokers and members have no room in {tmp_path} "
+        "(No space left on device); make room there, or name another folder by TMPDIR\n"
+    )
+    assert "lost" not in ended.stdout
+
+
 def test_an_unknown_version_is_refused_in_a_sentence() -> None:
     ended = run("demo", "--kafka", "0.8.7")
     assert ended.returncode == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.scratch import scratch_folder
+from zkconsumer.cli.scratch import refuse_if_full, scratch_folder
 from zkconsumer.testing.waiting import wait_until
 
 PROGRAM = """
@@ -73,3 +73,27 @@ def test_where_no_folder_can_be_made_the_remedy_is_said(
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "file"))
     with pytest.raises(CliError, match=r"no temporary folder can be made in .*: Not a directory; TMPDIR says where"):
         scratch_folder("test-").__enter__()
+
+
+def test_a_folder_that_has_room_is_not_refused(temporary: Path) -> None:
+    refuse_if_full(temporary)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_in_which_nothing_can_be_written_is_refused_with_the_remedy(temporary: Path) -> None:
+    """A limit on the size of files stands for a disk without room."""
+    program = """
+import resource, sys
+from pathlib import Path
+from zkconsumer.cli.scratch import refuse_if_full
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+refuse_if_full(Path(sys.argv[1]))
+"""
+    folder = temporary / "scratch"
+    folder.mkdir()
+    ended = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1] == (
+        "zkconsumer.cli.failures.CliError: the temporary files of ZooKeeper, brokers and members have no room in "
+        f"{temporary} (File too large); make room there, or name another folder by TMPDIR"
+    )

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from zkconsumer.cli.failures import CliError
 
-__all__ = ["scratch_folder"]
+__all__ = ["refuse_if_full", "scratch_folder"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SWEEPER = Path(__file__).with_name("sweeper.py")
 _SWEEPING_S = 15.0
+_PROBE_BYTES = 1024 * 1024
 
 
 @contextmanager
@@ -47,6 +48,24 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
         sweeper.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             sweeper.wait(_SWEEPING_S)
+
+
+def refuse_if_full(folder: Path) -> None:
+    """Look, after something has failed, whether a scratch folder has no room: then whatever else is said misleads.
+
+    Raises:
+        CliError: not one MiB more can be written.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(os.urandom(_PROBE_BYTES))  # nothing that a file system could compress
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        raise CliError(
+            f"the temporary files of ZooKeeper, brokers and members have no room in {folder.parent} "
+            f"({error.strerror or error})", "make room there, or name another folder by TMPDIR"
+        ) from error
 
 
 def _make(prefix: str) -> tuple[Path, subprocess.Popen[bytes]]:

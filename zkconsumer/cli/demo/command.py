@@ -11,7 +11,7 @@ import click
 
 from zkconsumer.cli.demo.output import say, warn
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.scratch import scratch_folder
+from zkconsumer.cli.scratch import refuse_if_full, scratch_folder
 from zkconsumer.cli.signals import Interrupted, LeaveSignals
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def demo(
     display = _display(plain, capture)
     with LeaveSignals():
         try:
-            with scratch_folder("zkconsumer-demo-"):
-                telling, verdict, problem = _run(rate, kafka, inject, steady_s, display)
+            with scratch_folder("zkconsumer-demo-") as folder:
+                telling, verdict, problem = _run(rate, kafka, inject, steady_s, display, folder)
         except Interrupted:
             warn("interrupted; everything is stopped")
             raise click.exceptions.Exit(130) from None
@@ -89,12 +89,15 @@ def _display(plain: bool, capture: Path | None) -> Display:
 
 
 def _run(
-    rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, display: Display
+    rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, display: Display, folder: Path
 ) -> tuple[Telling, Verdict, str]:
     """All that was told, the verdict, and what kept it from going on to its end; empty: nothing.
 
+    Args:
+        folder: where everything writes.
+
     Raises:
-        CliError: the cluster cannot be started.
+        CliError: the cluster cannot be started, or there is no room in `folder`.
     """
     from zkconsumer.cli.demo.stage import AUTO_COMMIT_S, PARTITIONS, TOPIC, Stage, StageError
     from zkconsumer.cli.demo.story import Story, length_s
@@ -103,18 +106,35 @@ def _run(
 
     telling = Telling(display, length_s(steady_s), rate)
     problem = ""
-    with display.open(), _cluster(kafka, telling) as cluster, Stage(cluster, rate, telling, _LIMIT_S) as stage:
+    with (
+        display.open(), _cluster(kafka, telling, folder) as cluster, _no_room_is_said(folder),
+        Stage(cluster, rate, telling, _LIMIT_S) as stage, _no_room_is_said(folder),
+    ):  # fmt: skip
         telling.say(f"{rate} messages a second are written to the {PARTITIONS} partitions of {TOPIC!r}")
         try:
             Story(stage, telling, steady_s, inject).play()
         except StageError as error:
             problem = str(error)
         verdict = judge(stage.history(), AUTO_COMMIT_S)
+        if problem or verdict.failed:
+            refuse_if_full(folder)
     return telling, verdict, problem
 
 
 @contextmanager
-def _cluster(kafka: str | None, telling: Telling) -> Iterator[KafkaCluster | EmbeddedCluster]:
+def _no_room_is_said(folder: Path) -> Iterator[None]:
+    """What fails while there is no room in `folder` fails for that reason; look before files are removed."""
+    from zkconsumer.testing.errors import KitError
+
+    try:
+        yield
+    except (OSError, KitError):
+        refuse_if_full(folder)
+        raise
+
+
+@contextmanager
+def _cluster(kafka: str | None, telling: Telling, folder: Path) -> Iterator[KafkaCluster | EmbeddedCluster]:
     from zkconsumer.cli.demo.stage import PARTITIONS, TOPIC
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
     from zkconsumer.testing.errors import KitError
@@ -123,12 +143,14 @@ def _cluster(kafka: str | None, telling: Telling) -> Iterator[KafkaCluster | Emb
     telling.say(f"starting ZooKeeper and {_BROKERS} {f'brokers of Kafka {kafka}' if kafka else 'embedded brokers'}")
     made: KafkaCluster | EmbeddedCluster
     try:
-        made = KafkaCluster(kafka, _BROKERS) if kafka else EmbeddedCluster(_BROKERS)
+        with _no_room_is_said(folder):
+            made = KafkaCluster(kafka, _BROKERS) if kafka else EmbeddedCluster(_BROKERS)
     except (KitError, ValueError) as error:
         raise CliError(f"the cluster cannot be started: {error}") from error
     try:
         try:
-            made.start_all().create_topic(TOPIC, PARTITIONS)
+            with _no_room_is_said(folder):
+                made.start_all().create_topic(TOPIC, PARTITIONS)
         except KitError as error:
             raise CliError(f"the cluster cannot be started: {error}") from error
         telling.see(cluster=f"ZooKeeper {made.zookeeper_connect}, {_BROKERS} brokers")
