@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from zkconsumer.spark.errors import RequirementMissing
+from zkconsumer.spark.requirements import check_java
+from zkconsumer.testing.errors import JavaMissing
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -27,6 +31,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores that knows `format("zkconsumer")` as an installation by pip does; do not stop it."""
     from pyspark.sql import SparkSession
 
+    try:
+        check_java()
+    except RequirementMissing as error:
+        raise JavaMissing(str(error)) from error  # skipped, unless real servers are required
     before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYTHONPATH")}
     # Workers must find the packages, and `pyspark_zkconsumer` among the top-level modules, which an editable
     # installation does not show to them.

@@ -10,7 +10,7 @@ import pytest
 
 from zkconsumer.spark import requirements
 from zkconsumer.spark.errors import RequirementMissing
-from zkconsumer.spark.requirements import check_java, check_packages, check_requirements, java_version
+from zkconsumer.spark.requirements import check_java, check_packages, java_version
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,7 @@ def fake_java(folder: Path, script: str) -> Path:
 
 
 def test_what_is_installed_here_is_enough() -> None:
-    check_requirements()
+    check_packages()
 
 
 def test_a_package_that_is_too_old_is_named_with_the_command_that_brings_a_newer_one(
@@ -67,7 +67,7 @@ def test_a_java_home_that_will_not_do(
 
 def test_a_java_home_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    with pytest.raises(RequirementMissing, match="JAVA_HOME is .*nowhere"):
+    with pytest.raises(RequirementMissing, match=r"JAVA_HOME is .*nowhere"):
         check_java()
 
 
