@@ -51,14 +51,16 @@ MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 2
 """How deep wrappers may stand in wrappers. Kafka's own producers never nest; readers up to 0.8.2 allow it."""
 
-_SMALLEST_OF_MAGIC = (14, 22)
-_LOG_APPEND_TIME = 8
+SMALLEST_OF_MAGIC: Final = (14, 22)
+LOG_APPEND_TIME: Final = 8
+REACHED: Final = -(2**70)
+"""Start offset below all offsets, those that damaged wrappers make up too: for when the first message was found."""
 _ENTRY = Struct(">qi")
 _MESSAGE = Struct(">IBB")
 _INT64 = Struct(">q")
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """One entry, read the slow way. `offset` is as found, not yet absolute."""
 
     offset: int
@@ -81,7 +83,7 @@ class _Fault(Exception):  # noqa: N818 - not an error yet: the caller adds the p
         self.reason = reason
 
 
-class _Resume:
+class Resume:
     """Where to go on: the open levels, the outermost without its buffer (the caller hands that in again)."""
 
     def __init__(self, levels: list[Level]) -> None:
@@ -110,7 +112,8 @@ def decode_messages(
     are errors there. Keys and values are `bytes`, copied out of the buffer.
 
     Args:
-        start_offset: First offset to yield. Offsets never fall within a log, so only the beginning is searched.
+        start_offset: First offset to yield. Offsets never fall within a log, so only the beginning is searched: behind
+            the first message (or error) from there on, and with `resume`, all count.
         max_decoded_bytes: Most bytes that one wrapper may inflate to, counting the wrappers inside of it.
         resume: `MessageError.resume` of an earlier call with the same arguments: go on behind that message.
 
@@ -120,54 +123,70 @@ def decode_messages(
 
     Threads: Any number at once, each with its own generator.
     """
-    levels = _begin(buffer, max_decoded_bytes, resume)
+    levels = begin(buffer, max_decoded_bytes, resume)
+    if resume is not None:
+        start_offset = REACHED
     while levels:
         level = levels[-1]
         family = family_at(level)
         if family is not None:
             before = level.position
-            first_offset = _INT64.unpack_from(level.buffer, before)[0] + level.base
             run = family.run(level, topic, partition)
-            yield from run if first_offset >= start_offset else _from_offset(run, start_offset)
+            if _INT64.unpack_from(level.buffer, before)[0] + level.base < start_offset:
+                for message in run:
+                    if message.offset >= start_offset:
+                        start_offset = REACHED
+                        yield message
+                        break
+            else:
+                start_offset = REACHED
+            yield from run
             if level.position != before:
                 continue
         # The slow way, one entry: wrappers, null values, large ones, the last of a set, and whatever is wrong.
         try:
-            entry = _read_entry(level)
-            if entry is None:
-                levels.pop()
-            elif entry.attributes & CODEC_MASK:
-                level.position = entry.end
-                levels.append(_open_wrapper(levels, entry))
-            else:
-                level.position = entry.end
-                if entry.offset + level.base >= start_offset:
-                    yield _message(level, entry, topic, partition)
-        except _Fault as fault:
-            error = _place(fault, levels, topic, partition)
+            entry = next_entry(levels, topic, partition)
+        except MessageError as error:
             if error.offset >= start_offset:
-                raise error from fault.__cause__
+                raise
+            continue
+        if entry is not None and entry.offset + level.base >= start_offset:
+            start_offset = REACHED
+            yield _message(level, entry, topic, partition)
 
 
-def _begin(buffer: Buffer, max_decoded_bytes: int, resume: object) -> list[Level]:
+def next_entry(levels: list[Level], topic: str, partition: int | str) -> Entry | None:
+    """Read one entry of the innermost level, exactly; None when it was a wrapper, now open, or the end of the level.
+
+    Raises:
+        MessageError, BrokenFraming: As `decode_messages` does, whatever the offset; the levels are behind the message.
+    """
+    level = levels[-1]
+    try:
+        entry = _read_entry(level)
+        if entry is None:
+            levels.pop()
+            return None
+        level.position = entry.end
+        if entry.attributes & CODEC_MASK:
+            levels.append(_open_wrapper(levels, entry))
+            return None
+        return entry
+    except _Fault as fault:
+        raise _place(fault, levels, topic, partition) from fault.__cause__
+
+
+def begin(buffer: Buffer, max_decoded_bytes: int, resume: object) -> list[Level]:
+    """Return the levels with which decoding begins, or goes on."""
     buffer = plain(buffer)
     if resume is None:
         return [Level(buffer, max_decoded_bytes)]
-    if not isinstance(resume, _Resume):
+    if not isinstance(resume, Resume):
         raise TypeError(f"resume must come from a MessageError, not {type(resume).__name__}")
     return resume.levels(buffer)
 
 
-def _from_offset(run: Iterator[Message], start_offset: int) -> Iterator[Message]:
-    """Yield the messages of a run from an offset on; once it is reached, the others are not looked at."""
-    for message in run:
-        if message.offset >= start_offset:
-            yield message
-            break
-    yield from run
-
-
-def _read_entry(level: Level) -> _Entry | None:
+def _read_entry(level: Level) -> Entry | None:
     """Return the entry at the level's position, checked; None at the end of the set.
 
     Raises:
@@ -180,12 +199,12 @@ def _read_entry(level: Level) -> _Entry | None:
         return None
     offset, size, end = bounds
     crc, magic, attributes = _MESSAGE.unpack_from(buffer, position + ENTRY_OVERHEAD)
-    if magic >= len(_SMALLEST_OF_MAGIC):
+    if magic >= len(SMALLEST_OF_MAGIC):
         raise _Fault(CorruptMessage, offset, end, f"magic {magic} is not known (0 and 1 are)")
     computed = crc32(memoryview(buffer)[position + 16 : end])
     if computed != crc:
         raise _Fault(CrcMismatch, offset, end, f"the CRC is {computed:#010x}, the message says {crc:#010x}")
-    if size < _SMALLEST_OF_MAGIC[magic]:
+    if size < SMALLEST_OF_MAGIC[magic]:
         raise _Fault(CorruptMessage, offset, end, f"{size} bytes are too few for magic {magic}")
     if level.magic is not None and level.magic != magic:
         raise _Fault(CorruptMessage, offset, end, f"magic {magic} in a wrapper of magic {level.magic}")
@@ -198,7 +217,7 @@ def _read_entry(level: Level) -> _Entry | None:
     value, position = _read_field(buffer, position, end, offset, "value")
     if position != end:
         raise _Fault(CorruptMessage, offset, end, f"{end - position} bytes behind the value")
-    return _Entry(offset, magic, attributes, timestamp_ms, key, value, end)
+    return Entry(offset, magic, attributes, timestamp_ms, key, value, end)
 
 
 def _bounds(level: Level) -> tuple[int, int, int] | None:
@@ -240,7 +259,7 @@ def _read_field(buffer: Buffer, position: int, end: int, offset: int, what: str)
     return bytes(buffer[position : position + length]), position + length
 
 
-def _open_wrapper(levels: list[Level], wrapper: _Entry) -> Level:
+def _open_wrapper(levels: list[Level], wrapper: Entry) -> Level:
     """Return the inside of a wrapper as a new level."""
     level = levels[-1]
     if len(levels) > MAX_DEPTH:
@@ -259,12 +278,12 @@ def _open_wrapper(levels: list[Level], wrapper: _Entry) -> Level:
     inside.timestamp_ms = level.timestamp_ms
     if wrapper.magic == 1:
         inside.base = inside.wrapper_offset - _last_offset(inside, wrapper)
-        if wrapper.attributes & _LOG_APPEND_TIME and inside.timestamp_ms is None:
+        if wrapper.attributes & LOG_APPEND_TIME and inside.timestamp_ms is None:
             inside.timestamp_ms = wrapper.timestamp_ms
     return inside
 
 
-def _inflate(levels: list[Level], wrapper: _Entry, codec: int, value: bytes) -> bytes:
+def _inflate(levels: list[Level], wrapper: Entry, codec: int, value: bytes) -> bytes:
     """Return the inflated value, within the budget of the outermost wrapper."""
     charged = levels[min(1, len(levels) - 1)]
     try:
@@ -279,7 +298,7 @@ def _inflate(levels: list[Level], wrapper: _Entry, codec: int, value: bytes) -> 
     return data
 
 
-def _last_offset(inside: Level, wrapper: _Entry) -> int:
+def _last_offset(inside: Level, wrapper: Entry) -> int:
     """Return the relative offset of the last message inside, on which those of all others depend."""
     try:
         valid_bytes, next_offset, _ = shallow_end(inside.buffer)
@@ -291,7 +310,7 @@ def _last_offset(inside: Level, wrapper: _Entry) -> int:
     return (next_offset or 1) - 1
 
 
-def _message(level: Level, entry: _Entry, topic: str, partition: int | str) -> Message:
+def _message(level: Level, entry: Entry, topic: str, partition: int | str) -> Message:
     offset = entry.offset + level.base
     timestamp_ms = entry.timestamp_ms if level.timestamp_ms is None else level.timestamp_ms
     if timestamp_ms == NO_TIMESTAMP:
@@ -305,5 +324,5 @@ def _place(fault: _Fault, levels: list[Level], topic: str, partition: int | str)
     level.position = fault.end
     offset = fault.offset + level.base
     error = fault.kind(topic, partition, offset, offset + 1, fault.reason)
-    error.resume = _Resume(levels)
+    error.resume = Resume(levels)
     return error

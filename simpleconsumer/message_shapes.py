@@ -191,7 +191,7 @@ class _Keyless1(Family):
                 offset += base
                 if append_time is not None:
                     timestamp = append_time
-                elif timestamp == -1:
+                if timestamp == -1:
                     timestamp = None
                 yield Message(topic, partition, offset, offset + 1, None, value, timestamp)
                 position = end
@@ -235,7 +235,7 @@ class _Keyed1(Family):
                 offset += base
                 if append_time is not None:
                     timestamp = append_time
-                elif timestamp == -1:
+                if timestamp == -1:
                     timestamp = None
                 yield Message(topic, partition, offset, offset + 1, key, value, timestamp)
                 position = end

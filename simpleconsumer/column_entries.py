@@ -1,0 +1,233 @@
+"""Many plain messages at once: heads, lengths and checksums as arrays.
+
+`read_entries` accepts a stretch of entries in which everything is in order, or refuses it; it never says what is wrong,
+because `message_set` does, exactly and one by one. So whatever is accepted here must be what that would yield.
+
+All checksums are compared by one call. What separates two bodies is a head of 16 bytes: offset, size, CRC. In a copy
+of the stretch each head is written over by the CRC that the message before claims and twelve constant bytes. A body
+with its right CRC behind it drives the checksum's register to a state that is the same for all bodies, and the constant
+bytes drive that back to where every checksum begins. So the checksum of all in one is that of the last body alone if
+all are right. One message that is wrong is noticed exactly as its own comparison would; that several make up for
+each other has the odds of any checksum, one to four thousand million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from isal.isal_zlib import crc32
+from numpy.typing import NDArray
+
+from simpleconsumer.message_set import LOG_APPEND_TIME, SMALLEST_OF_MAGIC
+from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level
+from simpleconsumer.types import Buffer
+
+__all__ = ["APPEND_TIME", "CREATE_TIME", "NO_TIME", "Entries", "Part", "read_entries", "wrappers_among"]
+
+NO_TIME: Final = -1
+CREATE_TIME: Final = 0
+APPEND_TIME: Final = 1
+
+_HEAD_BYTES = 16
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+Ints = NDArray[np.int64]
+
+
+def _closing_bytes() -> bytes:
+    """Return the twelve bytes behind a body's right CRC that bring the checksum to where it began."""
+    # Any body does, as the state behind it and its CRC is always the same. Eight bytes are free; the last four cancel
+    # the register and put the one there whose effect is known: the 4 bytes whose own CRC is 0.
+    state = crc32(bytes(8), crc32(crc32(b"any").to_bytes(4, "little"), crc32(b"any")))
+    register = state ^ 0xFFFFFFFF
+    known = int.from_bytes(b"\x9d\x0a\xd9\x6d", "little") ^ 0xFFFFFFFF
+    return bytes(8) + (register ^ known).to_bytes(4, "little")
+
+
+_GAP = np.dtype([("crc", "<u4"), ("closing", "V12")])
+_CLOSING: Final = _closing_bytes()
+
+
+class Part(NamedTuple):
+    """Entries of one level within a stretch: from which byte of the stretch on, and the bytes themselves."""
+
+    start: int
+    level: Level
+    data: Buffer
+
+
+class Entries(NamedTuple):
+    """The messages of a stretch, by position in it.
+
+    Attributes:
+        offset: As the broker means it, not relative to a wrapper.
+        key_length, value_length: -1 for null.
+        timestamp_ms: -1 for none.
+        timestamp_type: NO_TIME, CREATE_TIME or APPEND_TIME.
+        step: Bytes of each entry, if all have one size and all keys one length; else 0.
+    """
+
+    offset: Ints
+    key_start: Ints
+    key_length: Ints
+    value_start: Ints
+    value_length: Ints
+    timestamp_ms: Ints
+    timestamp_type: NDArray[np.int32]
+    step: int
+
+
+def wrappers_among(buffer: Buffer, positions: Ints) -> Ints:
+    """Return the indexes of entries whose attributes name a codec; none if some entry is too small to have any."""
+    starts = positions[:-1]
+    if not len(starts) or int(np.diff(positions).min()) < ENTRY_OVERHEAD + SMALLEST_OF_MAGIC[0]:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.frombuffer(buffer, np.uint8)[starts + 17] & CODEC_MASK)
+
+
+def read_entries(stretch: NDArray[np.uint8], positions: Ints, parts: Sequence[Part]) -> Entries | None:
+    """Return what stands in a stretch of whole entries; None if anything in it is not a plain and right message.
+
+    Args:
+        stretch: Ours to write on: the heads of entries are lost, their bodies stay.
+        positions: As `entry_positions` has them: one more than there are entries.
+        parts: In their order; the first begins at byte 0.
+    """
+    starts, ends = positions[:-1], positions[1:]
+    sizes = ends - starts
+    smallest = int(sizes.min())
+    if smallest < ENTRY_OVERHEAD + SMALLEST_OF_MAGIC[0]:
+        return None
+    counts = _counts(positions, parts)
+    if counts is None:
+        return None
+    fields = _Fields(stretch, starts, smallest if smallest == int(sizes.max()) else 0)
+    magic, attributes = fields.at(16, np.uint8), fields.at(17, np.uint8)
+    newest = int(magic.max())
+    if newest > 1 or (attributes & CODEC_MASK).any() or not _magic_fits(magic, parts, counts):
+        return None
+    is_mixed = newest != int(magic.min())
+    if newest == 1 and (sizes < ENTRY_OVERHEAD + SMALLEST_OF_MAGIC[1])[magic == 1].any():
+        return None
+    offset = _offsets(fields.at(0, ">i8"), parts, counts)
+    if offset is None:
+        return None
+    crc = fields.at(12, ">u4").astype(np.uint32)
+    timestamp_ms, timestamp_type = _timestamps(fields, magic, attributes, parts, counts)
+    ahead: Any = 18 + 8 * magic.astype(np.int64) if is_mixed else 18 + 8 * newest
+    lengths = _lengths(fields, ahead, starts, ends)
+    if lengths is None or not _checksums_match(stretch, starts, int(ends[-1]), crc, fields.step):
+        return None
+    key_start, key_length, value_start, value_length, is_regular = lengths
+    step = fields.step if is_regular and not is_mixed else 0
+    return Entries(offset, key_start, key_length, value_start, value_length, timestamp_ms, timestamp_type, step)
+
+
+class _Fields:
+    """Reads one field of all entries; `step` is the size of all of them, if it is one."""
+
+    def __init__(self, stretch: NDArray[np.uint8], starts: Ints, step: int) -> None:
+        self.stretch = stretch
+        self.starts = starts
+        self.step = step
+
+    def at(self, delta: Any, kind: Any) -> NDArray[Any]:
+        """Return the field `delta` bytes behind the start of each entry; it must end within its entry."""
+        if self.step and isinstance(delta, int):
+            return np.ndarray((len(self.starts),), kind, self.stretch, delta, (self.step,))
+        room = len(self.stretch) - np.dtype(kind).itemsize + 1
+        anywhere: NDArray[Any] = np.ndarray((room,), kind, self.stretch, 0, (1,))
+        found: NDArray[Any] = anywhere[self.starts + delta]
+        return found
+
+
+def _counts(positions: Ints, parts: Sequence[Part]) -> Ints | None:
+    """Return how many entries each part has; None if an entry reaches from one part into the next."""
+    if len(parts) == 1:
+        return np.array([len(positions) - 1])
+    starts = np.array([part.start for part in parts])
+    first = np.searchsorted(positions, starts)
+    if (positions[first] != starts).any():
+        return None
+    return np.diff(first, append=len(positions) - 1)
+
+
+def _magic_fits(magic: NDArray[np.uint8], parts: Sequence[Part], counts: Ints) -> bool:
+    wanted = [255 if part.level.magic is None else part.level.magic for part in parts]
+    if len(parts) == 1:
+        return wanted[0] == 255 or bool((magic == wanted[0]).all())
+    each = np.repeat(wanted, counts)
+    return bool(((each == magic) | (each == 255)).all())
+
+
+def _offsets(found: NDArray[np.int64], parts: Sequence[Part], counts: Ints) -> Ints | None:
+    """Return absolute offsets; None if a made-up wrapper leads out of 64 bits."""
+    bases = [part.level.base for part in parts]
+    offset = found.astype(np.int64)
+    if not any(bases):
+        return offset
+    lowest, highest = int(offset.min()), int(offset.max())
+    if lowest + min(bases) < _INT64_MIN or highest + max(bases) > _INT64_MAX:
+        return None
+    if any(not _INT64_MIN <= base <= _INT64_MAX for base in bases):
+        return None
+    return offset + (bases[0] if len(bases) == 1 else np.repeat(np.array(bases, np.int64), counts))
+
+
+def _timestamps(
+    fields: _Fields, magic: NDArray[np.uint8], attributes: NDArray[np.uint8], parts: Sequence[Part], counts: Ints
+) -> tuple[Ints, NDArray[np.int32]]:
+    """Return timestamps and their types; a wrapper with LogAppendTime speaks for all that it holds."""
+    if not magic.any():
+        return np.full(len(magic), NO_TIMESTAMP), np.full(len(magic), NO_TIME, np.int32)
+    timestamp_ms = np.where(magic == 1, fields.at(18, ">i8").astype(np.int64), NO_TIMESTAMP)
+    is_appended = (attributes & LOG_APPEND_TIME) != 0
+    given = [part.level.timestamp_ms for part in parts]
+    if any(stamp is not None for stamp in given):
+        is_given = np.repeat([stamp is not None for stamp in given], counts)
+        stamps = np.repeat(np.array([NO_TIMESTAMP if stamp is None else stamp for stamp in given], np.int64), counts)
+        timestamp_ms = np.where(is_given, stamps, timestamp_ms)
+        is_appended |= is_given
+    kind = np.where(timestamp_ms == NO_TIMESTAMP, NO_TIME, np.where(is_appended, APPEND_TIME, CREATE_TIME))
+    return timestamp_ms, kind.astype(np.int32)
+
+
+def _lengths(fields: _Fields, ahead: Any, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints, Ints, bool] | None:
+    """Return where keys and values begin, their lengths, and whether all keys have one; None if they do not fit.
+
+    Args:
+        ahead: Bytes before the length of the key.
+    """
+    key_length = fields.at(ahead, ">i4").astype(np.int64)
+    shortest, longest = int(key_length.min()), int(key_length.max())
+    if shortest < -1:
+        return None
+    key_start = starts + (ahead + 4)
+    key_end = key_start if longest <= 0 else key_start + np.maximum(key_length, 0)
+    if (key_end > ends - 4).any():
+        return None
+    is_regular = shortest == longest and isinstance(ahead, int)
+    behind_key = ahead + 4 + max(shortest, 0) if is_regular else key_end - starts
+    value_length = fields.at(behind_key, ">i4").astype(np.int64)
+    value_start = key_end + 4
+    if int(value_length.min()) < -1 or (value_start + np.maximum(value_length, 0) != ends).any():
+        return None
+    # Null and empty take the same room.
+    is_regular = is_regular and int(value_length.min()) == int(value_length.max())
+    return key_start, key_length, value_start, value_length, is_regular
+
+
+def _checksums_match(stretch: NDArray[np.uint8], starts: Ints, end: int, crc: NDArray[np.uint32], step: int) -> bool:
+    """Compare all checksums in one call; see above."""
+    gaps = np.empty(len(starts) - 1, _GAP)
+    gaps["crc"] = crc[:-1]
+    gaps["closing"] = np.void(_CLOSING)
+    if step:
+        heads: NDArray[Any] = np.ndarray((len(gaps),), "V16", stretch, step, (step,))
+        heads[:] = gaps.view("V16")
+    elif len(gaps):
+        anywhere: NDArray[Any] = np.ndarray((len(stretch) - _HEAD_BYTES + 1,), "V16", stretch, 0, (1,))
+        anywhere[starts[1:]] = gaps.view("V16")
+    return bool(crc32(stretch[_HEAD_BYTES:end]) == int(crc[-1]))

@@ -1,0 +1,234 @@
+"""Record batches against `decode_messages`: the same messages, the same errors at the same places, on any bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import golden_frames
+import pytest
+from decoding import MEBIBYTE, entries
+from golden_frames import VERSIONS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simpleconsumer import columns
+from simpleconsumer.columns import decode_columns
+from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.message_set import decode_messages
+from simpleconsumer.types import Buffer
+
+Row = tuple[bytes | None, bytes | None, int, int | None]
+Found = Row | tuple[type, str]
+
+FIRST = ("key", "value", "offset", "timestamp_ms")
+
+
+@contextmanager
+def arrays_from(entries: int) -> Iterator[None]:
+    """Read stretches as arrays from so many entries on, so that small examples get there too."""
+    before = columns._WORTH_ARRAYS
+    columns._WORTH_ARRAYS = entries
+    try:
+        yield
+    finally:
+        columns._WORTH_ARRAYS = before
+
+
+def found_by_messages(data: Buffer, start: int, end: int | None, limit: int = MEBIBYTE) -> list[Found]:
+    """Return all messages and errors in their order, going on behind each error."""
+    if end is not None and start >= end:
+        return []
+    found: list[Found] = []
+    resume = None
+    while True:
+        try:
+            for m in decode_messages(data, "t", 0, start, max_decoded_bytes=limit, resume=resume):
+                if end is not None and m.offset >= end:
+                    return found
+                if not -(2**63) <= m.offset < 2**63:
+                    reason = "no 64 bits hold this offset"
+                    found.append((columns.CorruptMessage, f"t/0 at {m.offset}: {reason}"))
+                    continue
+                found.append((m.key, m.value, m.offset, m.timestamp_ms))
+                if end is not None and m.offset >= end - 1:
+                    return found
+            return found
+        except MessageError as error:
+            found.append((type(error), str(error)))
+            resume = error.resume
+        except BrokenFraming as error:
+            return [*found, (type(error), str(error))]
+
+
+def found_by_columns(
+    data: Buffer, start: int, end: int | None, batch_bytes: int = MEBIBYTE, limit: int = MEBIBYTE
+) -> list[Found]:
+    found: list[Found] = []
+    resume = None
+    while True:
+        try:
+            for batch in decode_columns(
+                data, "t", 0, start, end_offset=end, columns=FIRST, max_batch_bytes=batch_bytes,
+                max_decoded_bytes=limit, resume=resume,
+            ):  # fmt: skip
+                batch.validate(full=True)
+                assert batch.num_rows
+                found += rows_of(batch)
+            return found
+        except MessageError as error:
+            found.append((type(error), str(error)))
+            resume = error.resume
+        except BrokenFraming as error:
+            return [*found, (type(error), str(error))]
+
+
+def rows_of(batch: Any) -> list[Any]:
+    return list(zip(*[column.to_pylist() for column in batch.columns], strict=True))
+
+
+fields = st.none() | st.binary(max_size=12) | st.sampled_from([0, 5, 5, 100]).map(bytes)
+stamps = st.integers(-1, 2**62) | st.just(-1)
+messages = st.tuples(st.sampled_from([0, 0, 1]), st.sampled_from([0, 8, 16]), stamps, fields, fields)
+codecs = st.sampled_from(["gzip", "snappy", "lz4"])
+Set = tuple[list[Any], str | None, int, int | None]
+
+
+@st.composite
+def sets(draw: st.DrawFn) -> bytes:
+    """Return a set of plain messages, of one look or of many, and wrappers between them, some with wrappers inside."""
+    data, offset = b"", draw(st.integers(0, 100))
+    for _ in range(draw(st.integers(1, 6))):
+        kind = draw(st.sampled_from(["mixed", "equal", "wrapper", "wrapper", "nested"]))
+        magic = draw(st.sampled_from([0, 1]))
+        if kind == "mixed":
+            rows = draw(st.lists(messages, max_size=10))
+            data += b"".join(
+                encode_message(offset + n, key, value, magic, attributes, timestamp_ms=stamp)
+                for n, (magic, attributes, stamp, key, value) in enumerate(rows)
+            )
+            offset += len(rows) + draw(st.integers(0, 3))
+            continue
+        row, count = draw(messages), draw(st.integers(1, 120 if kind == "equal" else 12))
+        first = 0 if magic and kind != "equal" else offset
+        inside = encode_message_set([row[3:]] * count, magic=magic, timestamp_ms=row[2], first_offset=first)
+        offset += count
+        if kind == "nested":
+            inside = encode_wrapper(inside, draw(codecs), magic, count - 1 if magic else offset - 1)
+        if kind != "equal":
+            inside = encode_wrapper(
+                inside, draw(codecs), magic, offset - 1, log_append_time_ms=draw(st.none() | stamps) if magic else None
+            )
+        data += inside
+    return data
+
+
+@st.composite
+def damaged_sets(draw: st.DrawFn) -> bytes:
+    """Return a set in which some bytes are wrong, an end is cut off, or a size is made up."""
+    data = bytearray(draw(sets()))
+    heads = [start for start, _, _ in entries(data)]
+    for _ in range(draw(st.integers(0, 4))):
+        if not data:
+            break
+        kind, at = draw(st.sampled_from(["flip", "flip", "cut", "size", "offset"])), draw(st.integers(0, len(data) - 1))
+        if kind == "cut":
+            del data[at:]
+            continue
+        starts = [start for start in heads if start + 12 <= len(data)]
+        if kind == "flip" or not starts:
+            data[at] ^= draw(st.sampled_from([1, 0x80, 0xFF]))
+            continue
+        start = draw(st.sampled_from(starts))
+        if kind == "size":
+            size = draw(st.sampled_from([-1, 0, 13, 14, 21, 22, 40, 2**31 - 1]) | st.integers(-(2**31), 2**31 - 1))
+            data[start + 8 : start + 12] = size.to_bytes(4, "big", signed=True)
+        else:
+            data[start : start + 8] = draw(st.integers(-(2**63), 2**63 - 1)).to_bytes(8, "big", signed=True)
+    return bytes(data)
+
+
+starts = st.integers(-5, 150) | st.sampled_from([0, 2**63 - 1, -(2**63)])
+ends = st.none() | st.integers(0, 250)
+batch_sizes = st.sampled_from([MEBIBYTE, 1, 100, 700, 5000])
+buffers = st.sampled_from([bytes, bytearray, memoryview])
+
+
+@given(data=sets(), start=starts, end=ends, batch_bytes=batch_sizes, worth=st.sampled_from([1, 32]), kind=buffers)
+@settings(deadline=None)
+def test_right_sets_give_the_same_messages(
+    data: bytes, start: int, end: int | None, batch_bytes: int, worth: int, kind: type[Buffer]
+) -> None:
+    with arrays_from(worth):
+        assert found_by_columns(kind(data), start, end, batch_bytes) == found_by_messages(data, start, end)
+
+
+@given(data=damaged_sets(), start=starts, end=ends, batch_bytes=batch_sizes, worth=st.sampled_from([1, 32]))
+@settings(deadline=None, max_examples=300)
+def test_damaged_sets_give_the_same_messages_and_the_same_errors_at_the_same_places(
+    data: bytes, start: int, end: int | None, batch_bytes: int, worth: int
+) -> None:
+    with arrays_from(worth):
+        assert found_by_columns(data, start, end, batch_bytes) == found_by_messages(data, start, end)
+
+
+@given(
+    inside=damaged_sets(), codec=codecs, magic=st.sampled_from([0, 1]), worth=st.sampled_from([1, 32]),
+    limit=st.integers(0, 3000),
+)  # fmt: skip
+@settings(deadline=None)
+def test_damaged_sets_in_a_wrapper_with_a_right_checksum_too(
+    inside: bytes, codec: str, magic: int, worth: int, limit: int
+) -> None:
+    after = encode_message_set([b"after"] * 40, magic=magic, first_offset=1000)
+    data = encode_wrapper(inside, codec, magic, 999) * 2 + after
+    with arrays_from(worth):
+        assert found_by_columns(data, 0, None, 500, limit) == found_by_messages(data, 0, None, limit)
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_give_the_same(data: bytes) -> None:
+    with arrays_from(1):
+        assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
+
+
+@given(data=damaged_sets(), start=starts)
+@settings(deadline=None)
+def test_one_goes_on_where_the_other_stopped(data: bytes, start: int) -> None:
+    with arrays_from(1):
+        for first, then in ((decode_messages, decode_columns), (decode_columns, decode_messages)):
+            try:
+                list(first(data, "t", 0, start))
+            except MessageError as error:
+                offsets = []
+                try:
+                    for found in then(data, "t", 0, start, resume=error.resume):
+                        offsets += [found.offset] if then is decode_messages else found.column("offset").to_pylist()
+                except (MessageError, BrokenFraming):
+                    pass
+                expected = []
+                try:
+                    for message in decode_messages(data, "t", 0, start, resume=error.resume):
+                        expected.append(message.offset)
+                except (MessageError, BrokenFraming):
+                    pass
+                if all(-(2**63) <= offset < 2**63 for offset in expected):
+                    assert offsets == expected
+            except BrokenFraming:
+                pass
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_sets_give_the_same_whole_cut_anywhere_and_with_any_byte_wrong(version: str) -> None:
+    with arrays_from(1):
+        for fetch in [fetch for fetch in golden_frames.fetches() if fetch.version == version]:
+            data = bytes(fetch.decode().message_set)
+            assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
+            for length in range(0, len(data), 3):
+                assert found_by_columns(data[:length], 0, None) == found_by_messages(data[:length], 0, None)
+            for position in range(0, len(data), 2):
+                damaged = bytearray(data)
+                damaged[position] ^= (0xFF, 0x01, 0x80)[position // 2 % 3]
+                assert found_by_columns(damaged, 0, None) == found_by_messages(damaged, 0, None)
