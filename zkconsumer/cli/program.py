@@ -24,6 +24,7 @@ from zkconsumer.cli.groups import groups
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.release import release
+from zkconsumer.cli.spark_zip import spark_zip
 from zkconsumer.cli.standard_streams import prepare_streams
 from zkconsumer.cli.topics import topics
 from zkconsumer.cli.verify import verify
@@ -89,6 +90,7 @@ program.add_command(offsets)
 program.add_command(topics)
 program.add_command(cluster)
 program.add_command(demo)
+program.add_command(spark_zip)
 program.add_command(completion)
 
 

@@ -1,0 +1,71 @@
+"""The archive for executors that do not have this package: `--py-files` of Spark, or `spark.sparkContext.addPyFile`.
+
+It holds this package and those it needs that are pure Python. Compiled ones cannot be imported from an archive; they
+have to be installed where the executors run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from zkconsumer.spark.errors import RequirementMissing
+
+__all__ = ["COMPILED", "write_archive"]
+
+COMPILED: Final = ("pyarrow", "numpy", "isal", "lz4", "cramjam")
+"""What executors need installed beside the archive."""
+_OURS: Final = ("simpleconsumer", "rebalance", "zkconsumer", "pyspark_zkconsumer")
+_PURE: Final = ("kazoo", "snappy")
+_LEFT_OUT: Final = ("zkconsumer/testing/", "kazoo/tests/", "kazoo/testing/")
+_ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)
+"""Of every file, so that equal contents make equal archives."""
+
+
+def write_archive(target: Path) -> int:
+    """Write the archive, all of it or nothing, and return its size in bytes.
+
+    Raises:
+        ValueError: The name does not end with `.zip`: Spark puts nothing else of ours on the path.
+        RequirementMissing: A package cannot be found.
+        OSError: The file cannot be written.
+    """
+    if target.suffix.lower() != ".zip":
+        raise ValueError(f"{target} does not end with .zip, and Spark would not put it on the path of its executors")
+    files = dict(sorted(file for name in (*_OURS, *_PURE) for file in _files(name)))
+    handle, unfinished = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, path in files.items():
+                entry = zipfile.ZipInfo(name, _ANY_TIME)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, path.read_bytes())
+        Path(unfinished).chmod(0o644)
+        os.replace(unfinished, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished)
+        raise
+    return target.stat().st_size
+
+
+def _files(name: str) -> Iterator[tuple[str, Path]]:
+    """Yield the Python files of a top-level package or module, by their names in the archive."""
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        raise RequirementMissing(f"{name} cannot be found; pip install 'zkconsumer[spark]' brings it")
+    if not found.submodule_search_locations:
+        yield f"{name}.py", Path(found.origin)
+        return
+    folder = Path(found.origin).parent
+    for path in folder.rglob("*.py"):
+        inside = f"{name}/{path.relative_to(folder).as_posix()}"
+        if not inside.startswith(_LEFT_OUT):
+            yield inside, path
