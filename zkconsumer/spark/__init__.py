@@ -20,11 +20,17 @@ if TYPE_CHECKING:
         SparkSourceError,
         TopicMissing,
     )
+    from zkconsumer.spark.group_offsets import GroupHasMembers, OffsetsNotStored
+    from zkconsumer.spark.progress import commit_offsets, follow
     from zkconsumer.spark.source import ZkConsumerSource
+    from zkconsumer.spark.stream_driver import MessagesLost
 
 __all__ = [
     "ColumnsRefused",
     "DataLoss",
+    "GroupHasMembers",
+    "MessagesLost",
+    "OffsetsNotStored",
     "OptionRefused",
     "PartitionUnreadable",
     "PlanningFailed",
@@ -32,9 +38,18 @@ __all__ = [
     "SparkSourceError",
     "TopicMissing",
     "ZkConsumerSource",
+    "commit_offsets",
+    "follow",
 ]
 
-_MODULES = dict.fromkeys(__all__, "zkconsumer.spark.errors") | {"ZkConsumerSource": "zkconsumer.spark.source"}
+_MODULES = dict.fromkeys(__all__, "zkconsumer.spark.errors") | {
+    "GroupHasMembers": "zkconsumer.spark.group_offsets",
+    "MessagesLost": "zkconsumer.spark.stream_driver",
+    "OffsetsNotStored": "zkconsumer.spark.group_offsets",
+    "ZkConsumerSource": "zkconsumer.spark.source",
+    "commit_offsets": "zkconsumer.spark.progress",
+    "follow": "zkconsumer.spark.progress",
+}
 
 
 def __getattr__(name: str) -> Any:

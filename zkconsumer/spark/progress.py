@@ -1,0 +1,167 @@
+"""The last offsets of a run, for the group: `commit_offsets(query)` by hand, `follow(spark)` by itself.
+
+A running stream stores the end of a batch in ZooKeeper when Spark asks it where the next one may end, and that comes
+before `awaitTermination()` returns. Spark does not ask again after `query.stop()`, with `trigger(once=True)`, or when
+the process is killed: these two store what such a run had finished.
+
+Source: Spark 4.3, org.apache.spark.sql.execution.streaming.runtime.StreamExecution (analyzedPlan,
+resolvedCheckpointRoot).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.checkpoint import newest_finished
+from zkconsumer.spark.errors import SparkSourceError
+from zkconsumer.spark.group_offsets import GroupOffsets
+from zkconsumer.spark.options import stream_options
+from zkconsumer.spark.stream_offsets import parse_stream_offsets
+from zkconsumer.zookeeper_options import zookeeper_options
+from zkconsumer.zookeeper_visit import visit_zookeeper
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["commit_offsets", "follow"]
+
+log = logging.getLogger(__name__)
+
+FORMAT: Final = "zkconsumer"
+Options = Mapping[str, str]
+
+
+def commit_offsets(query: StreamingQuery, options: Options | None = None) -> dict[TopicPartition, int]:
+    """Store the ends of the last finished batch of a query for its group; return them.
+
+    Offsets that are stored already, or lower than what is stored, are left. Sources without `group.id` are passed over.
+
+    Args:
+        query: running, stopped or failed.
+        options: those of the source. They are found by themselves but in Spark Connect, where a query with one source
+            can be committed with them.
+
+    Raises:
+        SparkSourceError: the group has members, ZooKeeper does not take the offsets, or the query has no such source.
+        ZkConsumerError, RebalanceError: ZooKeeper cannot be reached.
+    """
+    sources: list[Options | None] = [options] if options is not None else _sources(query)
+    if not any(sources):
+        raise SparkSourceError(f"query {query.id} reads from no source {FORMAT!r}")
+    return _store(sources, _ends(query, len(sources)))
+
+
+def follow(spark: SparkSession) -> StreamingQueryListener:
+    """Store the offsets of every query of this session when it ends; return the listener, already added.
+
+    It works a moment after the end of the query, beside it: a program that ends then should call `commit_offsets`.
+    What goes wrong is logged. `spark.streams.removeListener(listener)` ends it.
+    """
+    listener = _Follower(spark)
+    spark.streams.addListener(listener)
+    return listener
+
+
+class _Follower(StreamingQueryListener):
+    """Remembers the newest progress of each run, and stores it when the run ends.
+
+    Threads: Spark's listener bus, one event after the other; what starts a query waits for `onQueryStarted`.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._sources: dict[str, list[Options | None]] = {}
+        self._ends: dict[str, list[str | None]] = {}
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        self._look(str(event.runId), str(event.id))
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        progress = event.progress
+        run = str(progress.runId)
+        if run not in self._sources:  # it was started before this listener
+            self._look(run, str(progress.id))
+        self._ends[run] = [source.endOffset for source in progress.sources]
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        run = str(event.runId)
+        sources, ends = self._sources.pop(run, []), self._ends.pop(run, None)
+        if ends is None or not any(sources):
+            return
+        try:
+            _store(sources, ends)
+        except Exception as error:  # noqa: BLE001 - the offsets are in the checkpoint, and other listeners wait
+            log.warning("the last offsets of query %s are not stored for its group: %s", event.id, error)
+
+    def _look(self, run: str, query_id: str) -> None:
+        try:
+            query = self._spark.streams.get(query_id)
+            self._sources[run] = [] if query is None else _sources(query)
+        except Exception as error:  # noqa: BLE001 - a query must not fail to start by its listener
+            log.warning("the sources of query %s cannot be seen, its last offsets are not stored: %s", query_id, error)
+            self._sources[run] = []
+
+
+def _sources(query: StreamingQuery) -> list[Options | None]:
+    """The options of each source in Spark's order, `None` for those of others."""
+    leaves = _execution(query).analyzedPlan().collectLeaves()
+    seen: list[Any] = []
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        # A frame that is used twice is read once.
+        if leaf.isStreaming() and not any(leaf.equals(other) for other in seen):
+            seen.append(leaf)
+    return [_options(leaf) for leaf in seen]
+
+
+def _options(leaf: Any) -> Options | None:
+    if leaf.getClass().getSimpleName() != "StreamingRelationV2" or leaf.sourceName().lower() != FORMAT:
+        return None
+    return dict(leaf.extraOptions().asCaseSensitiveMap())
+
+
+def _ends(query: StreamingQuery, count: int) -> list[str | None]:
+    """The ends of the newest finished batch, one for each source."""
+    progress = query.lastProgress
+    if progress is not None:
+        ends: list[str | None] = [source.endOffset for source in progress.sources]
+    else:
+        finished = newest_finished(_execution(query).resolvedCheckpointRoot())
+        ends = [None] * count if finished is None else finished.ends
+    if len(ends) != count:
+        raise SparkSourceError(f"query {query.id} tells of {len(ends)} sources and has {count}; which is which is not "
+                               "known")
+    return ends
+
+
+def _execution(query: StreamingQuery) -> Any:
+    """The query on the side of the JVM."""
+    wrapper = getattr(query, "_jsq", None)
+    if wrapper is None:
+        raise SparkSourceError("the options of this query's source cannot be seen through Spark Connect: give them, as "
+                               "commit_offsets(query, options)")
+    return wrapper.streamingQuery()
+
+
+def _store(sources: list[Options | None], ends: list[str | None]) -> dict[TopicPartition, int]:
+    stored: dict[TopicPartition, int] = {}
+    for given, end in zip(sources, ends, strict=True):
+        options = None if given is None else stream_options(given)
+        if options is None or not options.commit_offsets or end in (None, "null"):
+            continue
+        config, wanted = options.config, parse_stream_offsets(end)
+        timeout_s = config.zookeeper_connection_timeout_ms / 1000
+        with visit_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+            group = GroupOffsets(port, config.group_id, options.commit_to_live_group)
+            group.commit(wanted.offsets, wanted.births)
+        stored.update(wanted.offsets)
+    return stored

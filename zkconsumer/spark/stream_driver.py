@@ -1,0 +1,256 @@
+"""The driver's side of a stream: where it begins, where each micro-batch ends, what of it is stored for the group.
+
+Lives in one process for as long as the query runs, and starts anew from the checkpoint in the next.
+
+Rules, and what each prevents:
+- The first batch is empty: Spark writes down the end of a batch and not its start, so only the end of an empty one
+  keeps a start. A restart before it is there asks for the start anew, and nothing was read yet (`latest` would skip).
+- Where Spark says that the next batch starts, all before is durable: that is what is stored for the group, never more.
+- An end is looked at again before it is believed to be lower than the position: a leader that was just chosen names an
+  end that it has not caught up with.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.admission import admit
+from zkconsumer.spark.batch_planning import chosen_partitions, split_ranges
+from zkconsumer.spark.bounds import resolve_bounds
+from zkconsumer.spark.cluster_offsets import ClusterOffsets
+from zkconsumer.spark.errors import SparkSourceError
+from zkconsumer.spark.group_offsets import GroupOffsets
+from zkconsumer.spark.log_changes import Logs, Loss, Step, next_step, overtaken, shrunk, worth_asking
+from zkconsumer.spark.options import OffsetSpec, SourceOptions
+from zkconsumer.spark.planning import PlannedRange
+from zkconsumer.spark.stream_logs import ENDS_S, StreamLogs
+from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.zookeeper_options import zookeeper_options
+from zkconsumer.zookeeper_visit import visit_zookeeper
+
+__all__ = ["SHRUNK_S", "MessagesLost", "StreamDriver"]
+
+log = logging.getLogger(__name__)
+
+SHRUNK_S: Final = 5.0
+"""How long a log must seem to end before the position until that is believed."""
+_PAUSE_S: Final = 0.2
+_RETRY_S: Final = 5.0
+"""Between two tries to store the same offsets."""
+_SHOWN: Final = 5
+
+
+class MessagesLost(SparkSourceError):  # noqa: N818 - it says what happened
+    """Messages that the stream should have read are gone, and `failOnDataLoss` is true.
+
+    Attributes:
+        losses: what and why.
+    """
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        super().__init__(losses)
+        self.losses = list(losses)
+
+    def __str__(self) -> str:
+        shown = "; ".join(map(str, self.losses[:_SHOWN]))
+        more = f"; and {len(self.losses) - _SHOWN} more" if len(self.losses) > _SHOWN else ""
+        return f"messages are lost: {shown}{more}; with failOnDataLoss=false the stream goes on behind them"
+
+
+class StreamDriver:
+    """What the methods of Spark's stream reader do.
+
+    Args:
+        options: of a stream.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._logs = StreamLogs(options)
+        self._stack = ExitStack()
+        self._cluster: ClusterOffsets | None = None
+        self._group: GroupOffsets | None = None
+        self._initial: StreamOffsets | None = None
+        self._is_pinning = False
+        self._target: dict[TopicPartition, int] | None = None
+        self._told: set[Loss] = set()
+        self._skipped = 0
+        self._stored: StreamOffsets | None = None
+        self._refused: StreamOffsets | None = None
+        self._retry_at = 0.0
+        self._idle: StreamOffsets | None = None
+        self._idle_until = 0.0
+
+    def open(self) -> ClusterOffsets:
+        """Connect, unless that is done; all other calls do it first.
+
+        Raises:
+            GroupHasMembers: the offsets of a group with members were to be written.
+            ZkConsumerError, RebalanceError: ZooKeeper cannot be reached, or the cluster is of another generation.
+        """
+        if self._cluster is not None:
+            return self._cluster
+        config = self._options.config
+        with ExitStack() as opening:
+            timeout_s = config.zookeeper_connection_timeout_ms / 1000
+            port = opening.enter_context(
+                visit_zookeeper(config.zookeeper_connect, timeout_s, self._logs.heard, **zookeeper_options(config))
+            )
+            cluster = ClusterOffsets(port, config, self._options.patience_ms / 1000)
+            cluster.refuse_other_generations()
+            if self._options.commit_offsets:
+                self._group = GroupOffsets(port, config.group_id, self._options.commit_to_live_group)
+                self._group.refuse_members()
+            self._logs.use(port)
+            self._stack = opening.pop_all()
+        self._cluster = cluster
+        return cluster
+
+    def close(self) -> None:
+        """Disconnect. Spark does not call it: it ends the process."""
+        self._logs.close()
+        self._stack.close()
+
+    # -- what Spark asks -----------------------------------------------------------------------------------------------
+
+    def fix_target(self) -> None:
+        """Read no further than the logs reach now.
+
+        Raises:
+            PlanningFailed: not all leaders answered in time.
+        """
+        cluster = self.open()
+        self._target = cluster.latest(self._logs.look(new_topics=True).partitions)
+
+    def initial_offsets(self) -> StreamOffsets:
+        """Where a query without a checkpoint begins; the same in each call.
+
+        Raises:
+            TopicMissing: a topic or partition that is named is not there.
+            DataLoss: an offset that was asked for is not in the log.
+            PlanningFailed: not all leaders answered in time.
+        """
+        cluster = self.open()
+        if self._initial is None:
+            self._initial = self._resolve_start(cluster)
+        self._is_pinning = True
+        return self._initial
+
+    def next_offsets(self, start: StreamOffsets, max_offsets: int | None) -> StreamOffsets:
+        """Where the batch that begins at `start` ends: there if there is nothing to read.
+
+        Raises:
+            MessagesLost: unless `failOnDataLoss` is false.
+            ZooKeeperSilent: ZooKeeper did not answer, and never has.
+        """
+        self.open()
+        if self._is_pinning:
+            return start
+        self.store(start)
+        if start == self._idle and time.monotonic() < self._idle_until:
+            return start
+        step, births = self._step(start)
+        self._account_for(step.losses)
+        for name in step.begun:
+            log.info("%s-%s is new and is read from offset %d on", *name, step.positions[name])
+        end = StreamOffsets(admit(step.positions, step.ends, max_offsets), births)
+        if end == start:
+            self._idle, self._idle_until = start, time.monotonic() + ENDS_S
+        return end
+
+    def newest_offsets(self) -> StreamOffsets:
+        """Where the logs end, as last seen: for the lag in the progress."""
+        self.open()
+        logs = self._logs.look()
+        return StreamOffsets(self._logs.last_ends(), logs.births)
+
+    def plan(self, start: StreamOffsets, end: StreamOffsets) -> list[PlannedRange]:
+        """What the tasks of a batch read: the same for the same offsets, however often it is asked.
+
+        Raises:
+            MessagesLost: some of it is gone, unless `failOnDataLoss` is false.
+        """
+        cluster = self.open()
+        self._is_pinning = False
+        wanted = [name for name, until in end.offsets.items() if start.offsets.get(name, until) < until]
+        if not wanted:
+            return []
+        ranges, losses = overtaken(start, end, self._settled(end), self._logs.begins(wanted))
+        self._account_for(losses)
+        starts = {name: first for name, (first, _) in ranges.items()}
+        ends = {name: last for name, (_, last) in ranges.items()}
+        return split_ranges(cluster, starts, ends, self._logs.leaders, self._options)
+
+    def store(self, offsets: StreamOffsets) -> None:
+        """Store offsets for the group, if there is one to store them for; what goes wrong is logged and tried again."""
+        if self._group is None or offsets == self._stored:
+            return
+        if offsets == self._refused and time.monotonic() < self._retry_at:
+            return
+        try:
+            if not self._logs.is_connected:
+                raise SparkSourceError("ZooKeeper is not connected")
+            self._group.commit(offsets.offsets, offsets.births)
+        except Exception as error:  # noqa: BLE001 - an error here would end the query, and the checkpoint has them
+            if offsets != self._refused:
+                log.warning("offsets are kept in the checkpoint and not stored for the group yet: %s", error)
+            self._refused, self._retry_at = offsets, time.monotonic() + _RETRY_S
+        else:
+            self._stored = offsets
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _resolve_start(self, cluster: ClusterOffsets) -> StreamOffsets:
+        options = self._options
+        logs = self._logs.look(new_topics=True)
+        ends = cluster.log_ends(chosen_partitions(cluster, options))
+        is_group = options.starting.kind == "group"
+        stored = cluster.group_offsets(options.config.group_id, ends) if is_group else {}
+        everything = OffsetSpec("latest", "endingOffsets")
+        bounds = resolve_bounds(options.starting, everything, ends, stored, options.fail_on_data_loss)
+        for loss in bounds.losses:
+            log.warning("left out: %s", loss)
+        return StreamOffsets(bounds.starts, logs.births)
+
+    def _step(self, start: StreamOffsets) -> tuple[Step, dict[str, int]]:
+        """What may be read next, and the births that go with it."""
+        logs = self._logs.look()
+        asked = worth_asking(start, logs)
+        begins: dict[TopicPartition, int] = {}
+        if asked or shrunk(start, logs):
+            logs = self._settled(start)
+            begins = self._logs.begins(worth_asking(start, logs))
+        step = next_step(start, logs, begins, self._target, self._logs.reads)
+        births = {**start.births, **logs.births}
+        return step, {topic: births[topic] for topic in {name.topic for name in step.ends} if topic in births}
+
+    def _settled(self, offsets: StreamOffsets) -> Logs:
+        """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long."""
+        deadline = time.monotonic() + SHRUNK_S
+        logs = self._logs.look(new_topics=True)
+        while shrunk(offsets, logs) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+            logs = self._logs.look(new_ends=True, new_topics=True)
+        return logs
+
+    def _account_for(self, losses: Sequence[Loss]) -> None:
+        """Refuse what is lost, or count it and say so, once.
+
+        Raises:
+            MessagesLost: `failOnDataLoss` is true.
+        """
+        if losses and self._options.fail_on_data_loss:
+            raise MessagesLost(losses)
+        for loss in losses:
+            if loss not in self._told:
+                self._told.add(loss)
+                self._skipped += loss.messages
+                log.warning("left out, as failOnDataLoss is false: %s; %d offsets in this run so far", loss,
+                            self._skipped)

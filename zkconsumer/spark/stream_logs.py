@@ -1,0 +1,247 @@
+"""What a running stream sees of its topics: which partitions there are, who leads them, where their logs end.
+
+An idle query asks some sixty times a second. Ends are asked of the brokers five times a second at most, on connections
+that stay open, and topics of ZooKeeper every few seconds; leaders only when one refuses or falls silent. Before news
+are read the topics are looked at once more, so that nothing is read of a topic that was created anew in between.
+
+A broker or a ZooKeeper that is away stops nothing but its own part: partitions without a leader have no end, and
+without ZooKeeper the topics are taken to be what they were.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rebalance import znodes
+from rebalance.errors import RebalanceError, UnreadableNode
+from rebalance.requests import GetChildren, GetData, SessionChange, ZooKeeperPort
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.brokers import BrokerDirectory
+from zkconsumer.cluster import ClusterReader, ZooKeeperSilent, read_all
+from zkconsumer.spark.errors import shown_broker
+from zkconsumer.spark.log_changes import Logs
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
+
+__all__ = ["StreamLogs"]
+
+log = logging.getLogger(__name__)
+
+ENDS_S: Final = 0.2
+"""How long the ends of the logs are taken to be what they were."""
+TOPICS_S: Final = 5.0
+"""How long the topics are taken to be what they were, while there is nothing to read."""
+_BROKER_S: Final = 5.0
+"""Longest wait for one broker: the others wait with it."""
+_LEADERS_S: Final = 1.0
+"""Shortest time between two searches for missing leaders."""
+_PARTITIONS_A_QUESTION: Final = 500
+_LONG_AGO: Final = float("-inf")
+
+
+class StreamLogs:
+    """Topics, leaders and ends of logs, asked as seldom as they can be.
+
+    Attributes:
+        leaders: leader of each partition as far as they are known.
+        is_connected: whether ZooKeeper can be asked.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._config = options.config
+        self._port: ZooKeeperPort | None = None
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._births: dict[str, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._answered: frozenset[TopicPartition] = frozenset()
+        self._topics_at = self._ends_at = self._leaders_at = _LONG_AGO
+        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._consumers: dict[Broker, SimpleConsumer] = {}
+        self.leaders: dict[TopicPartition, Broker] = {}
+        self.is_connected = True
+
+    def use(self, port: ZooKeeperPort) -> None:
+        """Ask through this port from now on."""
+        self._port = port
+        reader = ClusterReader(port, READ_TIMEOUT_S)
+        self._directory = BrokerDirectory(self._config, reader.brokers, reader.existing, reader.leaders)
+
+    def heard(self, change: SessionChange) -> None:
+        """Take note of what became of the session; on the port's callback thread."""
+        self.is_connected = change.what == "connected"
+
+    def look(self, *, new_ends: bool = False, new_topics: bool = False) -> Logs:
+        """What is there.
+
+        Args:
+            new_ends, new_topics: not what is remembered.
+
+        Raises:
+            ZooKeeperSilent: ZooKeeper did not answer, and never has.
+        """
+        now = time.monotonic()
+        if new_topics or now - self._topics_at > TOPICS_S:
+            self._look_at_topics()
+        if new_ends or now - self._ends_at > ENDS_S:
+            known = {name: self._ends[name] for name in self._partitions & self._ends.keys()}
+            answers = self._ask(self._partitions, LATEST)
+            self._ends = known | answers
+            self._answered = frozenset(answers)
+            self._ends_at = time.monotonic()
+        ends = {name: self._ends[name] for name in self._answered & self._partitions}
+        return Logs(self._partitions, ends, dict(self._births))
+
+    def last_ends(self) -> dict[TopicPartition, int]:
+        """The ends as last seen, also of partitions that have no leader now."""
+        return dict(self._ends)
+
+    def begins(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where logs begin, without those whose leader did not answer."""
+        return self._ask(partitions, EARLIEST)
+
+    def reads(self, name: TopicPartition) -> bool:
+        """Whether the query would read a partition if it existed."""
+        choice = self._options.choice
+        if choice.partitions:
+            return name in choice.partitions
+        return name.topic in choice.topics_of([name.topic], self._config.exclude_internal_topics)
+
+    def close(self) -> None:
+        """Close the connections to brokers."""
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers.clear()
+
+    # -- ZooKeeper -----------------------------------------------------------------------------------------------------
+
+    def _look_at_topics(self) -> None:
+        try:
+            if self.is_connected:
+                self._read_topics()
+                self._topics_at = time.monotonic()
+            else:
+                raise ZooKeeperSilent("ZooKeeper is not connected")
+        except ZooKeeperSilent as error:
+            if self._topics_at == _LONG_AGO:
+                raise
+            log.warning("topics are taken to be what they were %.0f s ago: %s", time.monotonic() - self._topics_at,
+                        error)  # fmt: skip
+
+    def _read_topics(self) -> None:
+        assert self._port is not None
+        choice = self._options.choice
+        listing: list[str] = []
+        if choice.is_filter:
+            [found] = read_all(self._port, [GetChildren(znodes.TOPICS)], READ_TIMEOUT_S)
+            listing = [] if found is None else found[0]
+        topics = choice.topics_of(listing, self._config.exclude_internal_topics)
+        values = read_all(self._port, [GetData(znodes.topic_path(topic)) for topic in topics], READ_TIMEOUT_S)
+        partitions: list[TopicPartition] = []
+        births: dict[str, int] = {}
+        for topic, value in zip(topics, values, strict=True):
+            if value is None:
+                continue
+            try:
+                numbers = znodes.parse_topic(topic, value[0])
+            except UnreadableNode as error:
+                # What was read before is not to be taken for gone.
+                raise ZooKeeperSilent(str(error)) from error
+            births[topic] = value[1].czxid
+            partitions += [TopicPartition(topic, number) for number in numbers]
+        reborn = {topic for topic, birth in births.items() if self._births.get(topic, birth) != birth}
+        for name in [name for name in self.leaders if name.topic in reborn]:
+            del self.leaders[name]
+        if reborn:
+            self._ends_at = _LONG_AGO
+        self._partitions = frozenset(name for name in partitions if self.reads(name))
+        self._births = births
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+
+    def _ask(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """One end of the logs of those partitions whose leaders answer."""
+        found = self._ask_known(partitions, time_ms)
+        missing = [name for name in partitions if name not in found]
+        if missing and time.monotonic() - self._leaders_at > _LEADERS_S:
+            self._leaders_at = time.monotonic()
+            self._find_leaders(missing)
+            found.update(self._ask_known(missing, time_ms))
+        for name in partitions:
+            if name in found:
+                self._troubles.pop(name, None)
+            else:
+                self._complain(name)
+        return found
+
+    def _find_leaders(self, missing: Iterable[TopicPartition]) -> None:
+        if not self.is_connected:
+            return
+        try:
+            self.leaders.update(self._directory.leaders(dict.fromkeys(missing)))
+        except RebalanceError as error:
+            log.warning("leaders cannot be looked for: %s", error)
+
+    def _ask_known(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
+        for name in sorted(partitions):
+            leader = self.leaders.get(name)
+            if leader is not None:
+                by_leader[leader].append(name)
+        found: dict[TopicPartition, int] = {}
+        for broker, names in by_leader.items():
+            for first in range(0, len(names), _PARTITIONS_A_QUESTION):
+                found.update(self._ask_broker(broker, names[first : first + _PARTITIONS_A_QUESTION], time_ms))
+        return found
+
+    def _ask_broker(self, broker: Broker, names: list[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        consumer = self._consumers.get(broker)
+        if consumer is None:
+            timeout_s = min(self._config.socket_timeout_ms / 1000, _BROKER_S)
+            consumer = SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id)
+            self._consumers[broker] = consumer
+        try:
+            answers = consumer.multi_offsets_before(names, time_ms)
+        except SimpleConsumerError as error:
+            self._consumers.pop(broker).close()
+            for name in names:
+                self._lose(name, f"{shown_broker(broker)}: {error}")
+            return {}
+        found: dict[TopicPartition, int] = {}
+        for name, (code, offsets) in zip(names, answers, strict=True):
+            if code == 0 and offsets:
+                found[name] = offsets[0]
+            elif code:
+                self._lose(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
+            else:
+                self._lose(name, f"{shown_broker(broker)} names no offset")
+        return found
+
+    def _lose(self, name: TopicPartition, reason: str) -> None:
+        del self.leaders[name]
+        if name not in self._troubles:
+            self._troubles[name] = _Trouble(reason)
+
+    def _complain(self, name: TopicPartition) -> None:
+        """Say once what is wrong with a partition, until it was well again."""
+        trouble = self._troubles.setdefault(name, _Trouble("no broker leads it"))
+        if not trouble.is_told:
+            trouble.is_told = True
+            log.warning("%s-%s cannot be asked about its log: %s", *name, trouble.reason)
+
+
+@dataclass
+class _Trouble:
+    """Why a partition does not answer, and whether that was said."""
+
+    reason: str
+    is_told: bool = False

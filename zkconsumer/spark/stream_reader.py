@@ -1,0 +1,101 @@
+"""`spark.readStream.format("zkconsumer")`: Spark's calls, handed to `StreamDriver` or, on executors, to `read_range`.
+
+Spark makes this object several times over: once for all calls of a run but `read`, in a process that lives as long as
+the query, and once more to be pickled for the tasks. So nothing is opened before the first call.
+
+Source: pyspark.sql.datasource.DataSourceStreamReader (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyspark
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from zkconsumer.spark.errors import RequirementMissing
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.stream_driver import StreamDriver
+from zkconsumer.spark.stream_offsets import parse_stream_offsets
+
+try:
+    from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError as error:
+    raise RequirementMissing(
+        f"a stream needs pyspark 4.2 or newer, not {pyspark.__version__}, which cannot limit its batches; a batch does "
+        "without"
+    ) from error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ZkStreamReader"]
+
+log = logging.getLogger(__name__)
+
+_EVERYTHING: Final = 2**63 - 1
+
+
+class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans on the driver, reads on the executors."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._opened: StreamDriver | None = None
+
+    @property
+    def _driver(self) -> StreamDriver:
+        if self._opened is None:
+            self._opened = StreamDriver(self._options)
+        return self._opened
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return `maxOffsetsPerTrigger`, or no limit."""
+        self._driver.open()  # what is wrong with the group or the cluster is said before anything else
+        return ReadMaxRows(self._options.max_offsets_per_trigger or _EVERYTHING)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take note of where the logs end: the run reads up to there."""
+        self._driver.fix_target()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where a query without a checkpoint begins."""
+        return self._driver.initial_offsets().to_json()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the batch that begins at `start` ends."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._driver.next_offsets(parse_stream_offsets(start), most).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Return where the logs end now."""
+        return self._driver.newest_offsets().to_json() or None
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """Return what each task of a batch reads."""
+        ranges = self._driver.plan(parse_stream_offsets(start), parse_stream_offsets(end))
+        return [InputPartition(each) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        if partition.value is None:  # Spark makes such a one up where there is nothing to read
+            return
+        from zkconsumer.spark.reading import read_range
+
+        yield from read_range(partition.value, self._columns, self._options)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Store the offsets of a finished batch for the group; never raises, an error would end the query."""
+        try:
+            self._driver.open()
+            self._driver.store(parse_stream_offsets(end))
+        except Exception as error:  # noqa: BLE001 - see above
+            log.warning("offsets are not stored for the group: %s", error)
+
+    def stop(self) -> None:
+        """Disconnect, in the few cases in which Spark says so."""
+        if self._opened is not None:
+            self._opened.close()
