@@ -23,6 +23,7 @@ from rebalance.lenient_json import escape_as_java, parse_lenient
 CONSUMERS = "/consumers"
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
 
@@ -88,6 +89,11 @@ def topic_path(topic: str) -> str:
 def partition_state_path(topic: str, partition: int) -> str:
     """Return the path of a partition's leader and in-sync replicas."""
     return _join(TOPICS, topic, "partitions", partition, "state")
+
+
+def topic_config_path(topic: str) -> str:
+    """Return the path of the settings of a topic that differ from those of its brokers."""
+    return _join(TOPIC_CONFIGS, topic)
 
 
 def _join(parent: str, *components: str | int) -> str:
@@ -306,6 +312,16 @@ def _partitions(topic: str, data: bytes | None) -> dict[str, object]:
         if not _PARTITION.fullmatch(name):
             raise UnreadableNode(path, f"partition {name!r} is no number", data)
     return partitions
+
+
+def parse_topic_config(path: str, data: bytes | None) -> dict[str, str]:
+    """Return the settings of a topic by name; none for a node that holds none.
+
+    Raises:
+        UnreadableNode: No JSON object.
+    """
+    settings = _json_object(path, data).get("config")
+    return {str(name): str(value) for name, value in settings.items()} if isinstance(settings, dict) else {}
 
 
 def parse_partition_state(path: str, data: bytes | None) -> PartitionState:

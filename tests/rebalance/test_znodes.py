@@ -488,3 +488,22 @@ def test_partition_states_of_every_version(data: bytes, state: PartitionState) -
 def test_a_state_without_leader_is_unreadable(data: bytes | None) -> None:
     with pytest.raises(UnreadableNode, match="/s"):
         znodes.parse_partition_state("/s", data)
+
+
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        (b'{"version":1,"config":{"cleanup.policy":"compact","segment.bytes":"1024"}}',
+         {"cleanup.policy": "compact", "segment.bytes": "1024"}),
+        (b'{"version":1,"config":{}}', {}),
+        (b'{"version":1}', {}),
+        (b'{"version":1,"config":[]}', {}),
+    ],
+)  # fmt: skip
+def test_the_settings_of_a_topic_are_those_that_differ_from_its_brokers(data: bytes, settings: dict[str, str]) -> None:
+    assert znodes.parse_topic_config(znodes.topic_config_path("t"), data) == settings
+
+
+def test_settings_of_a_topic_that_are_no_json_are_refused_by_their_path() -> None:
+    with pytest.raises(UnreadableNode, match="/config/topics/t"):
+        znodes.parse_topic_config(znodes.topic_config_path("t"), b"compact")

@@ -21,6 +21,7 @@ from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
 from zkconsumer.cli.failures import CliError, sentence_of
 from zkconsumer.cli.groups import groups
+from zkconsumer.cli.load import load
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.release import release
@@ -88,6 +89,7 @@ program.add_command(release)
 program.add_command(groups)
 program.add_command(offsets)
 program.add_command(topics)
+program.add_command(load)
 program.add_command(cluster)
 program.add_command(demo)
 program.add_command(spark_zip)

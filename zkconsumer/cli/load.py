@@ -1,0 +1,175 @@
+"""`zkconsumer load`: topics to files, each message once; a Spark job with the offsets beside the data.
+
+Source: docs/SPARK.md, "Loading into files"; what Camus did for Hadoop.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.tables import count_of, print_problem, print_table
+from zkconsumer.cli.zookeeper_access import zookeeper_option
+
+if TYPE_CHECKING:
+    from zkconsumer.spark.load.job import LoadReport
+
+__all__ = ["load"]
+
+_EPILOG = """\
+\b
+Files lie under topic=NAME/date=2014-03-01/ (and hour=00/), by the time of each message, or of the run where messages
+carry none. `_zkconsumer/runs` says what each run brought and where the next one begins: a run that is killed at any
+moment is as if it had not been, or is finished by the next one. Messages that cannot be decoded lie under `_bad`, with
+place and reason.
+
+\b
+Examples:
+  zkconsumer load --zookeeper zk1:2181/kafka --topics clicks,views --to /data/lake
+  zkconsumer load --zookeeper zk1:2181 --filter 'web\\..*' --to hdfs://nn/lake --partition-by hour
+  zkconsumer load --zookeeper zk1:2181 --topics clicks --to /data/json --format json --text --group lake
+"""
+
+
+@click.command(epilog=_EPILOG)
+@zookeeper_option()
+@click.option("--topics", metavar="NAMES", help="Topics, with commas between.")
+@click.option("--filter", "white_list", metavar="REGEX", help="All topics whose whole name matches.")
+@click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or what to leave out of --filter.")
+@click.option("--to", "folder", metavar="FOLDER", required=True, help="Path or URL (hdfs://, s3a://) of the folder.")
+@click.option("--format", "file_format", type=click.Choice(["parquet", "json"]), default="parquet", show_default=True)
+@click.option("--partition-by", type=click.Choice(["none", "date", "hour"]), default="date", show_default=True,
+              help="Directories below the topic's, in UTC.")
+@click.option("--text", is_flag=True, help="Keys and values are UTF-8 text; others count as undecodable.")
+@click.option("--compression", metavar="NAME", help="Of the files, such as zstd; the format's default if left out.")
+@click.option("--start", type=click.Choice(["earliest", "latest", "group"]), default="earliest", show_default=True,
+              help="Where to begin with partitions that were never loaded here; group: its stored offsets.")
+@click.option("--group", metavar="GROUP", help="Store the offsets in this group, too, for those who watch it.")
+@click.option("--on-data-loss", type=click.Choice(["fail", "skip"]), default="fail", show_default=True,
+              help="When what was left to be read is not in the logs any more.")
+@click.option("--gaps", type=click.Choice(["compacted", "allow"]), default="compacted", show_default=True,
+              help="Which topics may miss offsets: compacted ones alone, or any.")
+@click.option("--option", "more", metavar="NAME=VALUE", multiple=True, help="Any option of format(\"zkconsumer\").")
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
+@click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def load(
+    zookeeper: str, topics: str | None, white_list: str | None, blacklist: str | None, folder: str, file_format: str,
+    partition_by: str, text: bool, compression: str | None, start: str, group: str | None, on_data_loss: str, gaps: str,
+    more: Sequence[str], master: str, spark_settings: Sequence[str], as_json: bool,
+) -> None:
+    """Load topics into files, each message once, from where the last run ended."""
+    from zkconsumer.spark.requirements import check_requirements
+
+    check_requirements()
+    from zkconsumer.spark.load.job import run_load
+    from zkconsumer.spark.load.settings import LoadSettings
+    from zkconsumer.spark.load.writing import Shape
+
+    source = {"zookeeper.connect": zookeeper, "startingOffsets": start}
+    chosen = {"subscribe": topics, "subscribePattern": white_list, "blacklist": blacklist, "group.id": group}
+    source |= {name: value for name, value in chosen.items() if value is not None}
+    if not any((topics, white_list, blacklist)):
+        raise click.UsageError("one of --topics, --filter and --blacklist is needed")
+    if start == "group" and group is None:
+        raise click.UsageError("--start group needs --group")
+    source |= _pairs("--option", more)
+    shape = Shape(file_format, partition_by, text, compression)
+    settings = LoadSettings(source, folder, shape, on_data_loss == "skip", gaps == "allow")
+    with _session(master, _pairs("--conf", spark_settings)) as spark, _progress(as_json) as tell:
+        report = run_load(spark, settings, tell)
+    if as_json:
+        click.echo(json.dumps(_as_json(report), ensure_ascii=False))
+    else:
+        _print(report)
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for text, (name, sign, _) in zip(texts, pairs, strict=True):
+        if not name or not sign:
+            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE", param_hint=option)
+    return {name: value for name, _, value in pairs}
+
+
+@contextmanager
+def _session(master: str, settings: dict[str, str]) -> Iterator[Any]:
+    """A session of Spark for this run alone."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("zkconsumer load")
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    if master.startswith("local"):
+        quiet |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    for name, value in {**quiet, **settings}.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except PySparkException as error:
+        raise CliError(f"Spark does not start: {error}", "is Java 17 or later installed?") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _progress(is_silent: bool) -> Iterator[Any]:
+    """A bar on a terminal, nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if is_silent or not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield tell
+
+
+def _as_json(report: LoadReport) -> dict[str, Any]:
+    fields = asdict(report)
+    fields["partitions"] = [asdict(each) for each in report.partitions]
+    fields["lost"] = [str(each) for each in report.lost]
+    fields["lag"] = [[topic, partition, lag] for (topic, partition), lag in sorted(report.lag.items())]
+    return fields
+
+
+def _print(report: LoadReport) -> None:
+    for lost in report.lost:
+        click.echo(f"! passed over {lost}", err=True)
+    if report.run is None:
+        click.echo(f"Nothing new in {count_of(report.known, 'partition')}.")
+        return
+    if not report.partitions:
+        click.echo(f"Nothing new in {count_of(report.known, 'partition')}; run {report.run} notes where they end.")
+        return
+    rows = [
+        [each.topic, str(each.partition), str(each.start), str(each.end), f"{each.messages:,}", f"{each.bytes:,}",
+         str(each.bad), str(each.missing), f"{report.lag.get((each.topic, each.partition), 0):,}"]
+        for each in report.partitions
+    ]  # fmt: skip
+    print_table(["TOPIC", "PARTITION", "FROM", "TO", "MESSAGES", "BYTES", "BAD", "MISSING", "LAG"], rows,
+                right=range(1, 9), marked=[n for n, each in enumerate(report.partitions) if each.bad])  # fmt: skip
+    messages, size = sum(each.messages for each in report.partitions), sum(each.bytes for each in report.partitions)
+    bad = sum(each.bad for each in report.partitions)
+    click.echo()
+    click.echo(f"Run {report.run} published: {messages:,} messages, {size:,} bytes, {count_of(report.files, 'file')} "
+               f"in {report.seconds:.1f} s; every offset counted.")
+    if bad:
+        print_problem(f"{count_of(bad, 'message')} could not be decoded: see {report.folder}/_bad")

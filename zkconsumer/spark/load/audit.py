@@ -1,0 +1,88 @@
+"""Whether what a run has written is what it was asked to read: every offset once, and none that was not asked for.
+
+The files of the run are read back and counted; nothing is published before the counts agree with the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.load.errors import AuditFailed
+from zkconsumer.spark.load.manifest import LoadedPartition
+
+__all__ = ["Found", "OffsetSpan", "audit"]
+
+_SHOWN = 5
+
+
+class OffsetSpan(NamedTuple):
+    """The offsets from `start` up to, and without, `end`."""
+
+    start: int
+    end: int
+
+
+class Found(NamedTuple):
+    """What the files hold of one partition.
+
+    Attributes:
+        rows: how many, those of the side output included.
+        distinct: how many different offsets they have.
+        first, last: the lowest and the highest offset.
+        messages, bytes: of the rows outside of the side output, and of their keys and values.
+    """
+
+    rows: int
+    distinct: int
+    first: int
+    last: int
+    messages: int
+    bytes: int
+
+
+def audit(
+    asked: Mapping[TopicPartition, OffsetSpan],
+    found: Mapping[TopicPartition, Found],
+    may_miss: Collection[str],
+) -> tuple[LoadedPartition, ...]:
+    """What was brought of each partition, in their order.
+
+    Args:
+        asked: what was to be read.
+        found: what the files hold, without the partitions of which they hold nothing.
+        may_miss: topics whose logs have holes: compacted ones.
+
+    Raises:
+        AuditFailed: rows that were not asked for, an offset twice, or one that is missing where none may be.
+    """
+    wrong = [f"{place.topic}/{place.partition}: {found[place].rows} rows that were not asked for"
+             for place in sorted(found.keys() - asked.keys())]  # fmt: skip
+    loaded = []
+    for place, span in sorted(asked.items()):
+        rows = found.get(place, Found(0, 0, span.start, span.start, 0, 0))
+        fault = _fault(span, rows, place.topic in may_miss)
+        if fault:
+            wrong.append(f"{place.topic}/{place.partition}: {fault}")
+        missing = span.end - span.start - rows.distinct
+        loaded.append(
+            LoadedPartition(place.topic, int(place.partition), span.start, span.end, rows.messages, rows.bytes,
+                            rows.rows - rows.messages, missing)
+        )  # fmt: skip
+    if wrong:
+        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise AuditFailed(f"nothing was published: {'; '.join(wrong[:_SHOWN])}{more}")
+    return tuple(loaded)
+
+
+def _fault(span: OffsetSpan, rows: Found, may_miss: bool) -> str:
+    if rows.rows and not span.start <= rows.first <= rows.last < span.end:
+        return f"offsets {rows.first} to {rows.last} were written, {span.start} to {span.end - 1} were asked for"
+    if rows.rows != rows.distinct:
+        return f"{rows.rows} rows with {rows.distinct} different offsets"
+    missing = span.end - span.start - rows.distinct
+    if missing and not may_miss:
+        return (f"{missing} of the offsets {span.start} to {span.end - 1} are missing; a log that is compacted or has "
+                "transactions misses some, and is loaded with `--gaps allow`")
+    return ""

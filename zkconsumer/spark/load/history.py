@@ -1,0 +1,113 @@
+"""The runs of a folder: the last one, the next one, and what a killed one has left lying about.
+
+    _zkconsumer/runs/000000012.json          a published run
+    _zkconsumer/staging/000000013-ab12.../   what a run writes before it is published
+    topic=clicks/date=.../...parquet         data of published runs
+    _bad/000000012-...json                   messages that could not be decoded
+
+Readers of Spark and others skip names that begin with `_`.
+
+Source: docs/SPARK.md, "What a load leaves behind".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zkconsumer.spark.load.manifest import Manifest, StagedFile, run_name, run_number
+from zkconsumer.spark.load.storage import Storage
+from zkconsumer.spark.load.writing import BAD_FOLDER
+
+__all__ = ["History", "staging_folder"]
+
+_RUNS = "_zkconsumer/runs"
+_STAGING = "_zkconsumer/staging"
+
+
+def staging_folder(run: int, run_id: str) -> str:
+    """Where a run writes; its own, whoever else tries for the same number."""
+    return f"{_STAGING}/{run_name(run)}-{run_id}"
+
+
+class History:
+    """What was published into a folder.
+
+    Args:
+        storage: the folder.
+        moved: told how many files are in their places, and of how many.
+
+    Threads: one at a time; several processes may try, one of them publishes.
+    """
+
+    def __init__(self, storage: Storage, moved: Callable[[int, int], None] = lambda done, total: None) -> None:
+        self._storage = storage
+        self._moved = moved
+
+    def last(self) -> Manifest | None:
+        """The last published run, `None` before the first.
+
+        Raises:
+            LoadRefused: its manifest cannot be read.
+        """
+        numbers = [number for name in self._storage.names(_RUNS) if (number := run_number(name)) is not None]
+        return self.read(max(numbers)) if numbers else None
+
+    def read(self, run: int) -> Manifest:
+        """A published run.
+
+        Raises:
+            LoadRefused: its manifest cannot be read.
+        """
+        path = _manifest_path(run)
+        return Manifest.from_json(self._storage.url(path), self._storage.read_text(path))
+
+    def publish(self, manifest: Manifest) -> None:
+        """Make a run count, and put its files in their places.
+
+        Raises:
+            LoadOvertaken: another load has published a run of this number; nothing of this one counts.
+        """
+        self._storage.create(_manifest_path(manifest.run), manifest.to_json())
+        self.finish(manifest)
+
+    def finish(self, manifest: Manifest) -> None:
+        """Put in their places what files of the last published run are not there yet, and remove what is in no run.
+
+        Only the last run can be unfinished, as each begins by finishing the one before it.
+        """
+        staged = staging_folder(manifest.run, manifest.run_id)
+        if self._storage.exists(staged):
+            for number, file in enumerate(manifest.files):
+                self._moved(number, len(manifest.files))
+                self._storage.move(file.staged, file.final)
+            self._moved(len(manifest.files), len(manifest.files))
+        self._sweep(manifest.run)
+
+    def _sweep(self, published: int) -> None:
+        """Remove the staging folders of runs whose number is taken: they were killed, or can be published no more."""
+        for name in self._storage.names(_STAGING):
+            number, _, _ = name.partition("-")
+            if number.isdigit() and int(number) <= published:
+                self._storage.delete(f"{_STAGING}/{name}")
+
+    def staged_files(self, run: int, run_id: str) -> tuple[StagedFile, ...]:
+        """The files that a run has written, and where they belong.
+
+        Names begin with the run, so that whoever looks at a file knows where it comes from.
+        """
+        folder = staging_folder(run, run_id)
+        found = []
+        for path in self._storage.files(folder):
+            kind, _, below = path[len(folder) + 1 :].partition("/")
+            place, _, name = below.rpartition("/")
+            # Markers of Spark's own, such as _SUCCESS.
+            if name.startswith(("_", ".")) or kind not in ("kind=data", BAD_FOLDER):
+                continue
+            name = f"{run_name(run)}-{name}"
+            home = BAD_FOLDER if kind == BAD_FOLDER else place
+            found.append(StagedFile(path, f"{home}/{name}" if home else name))
+        return tuple(found)
+
+
+def _manifest_path(run: int) -> str:
+    return f"{_RUNS}/{run_name(run)}.json"

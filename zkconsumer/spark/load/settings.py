@@ -1,0 +1,75 @@
+"""What a load is asked to do, checked before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from zkconsumer.spark.errors import OptionRefused
+from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.writing import FORMATS, PARTITIONINGS, Shape
+from zkconsumer.spark.options import SourceOptions, batch_options
+
+__all__ = ["LoadSettings"]
+
+_DECIDED_HERE: Final = {
+    "endingoffsets": "a run ends where the logs end when it begins",
+    "failondataloss": "see `allow_loss`",
+    "onmessageerror": "what cannot be decoded goes to the side output",
+    "assign": "a load takes whole topics",
+}
+
+
+@dataclass(frozen=True)
+class LoadSettings:
+    """What to load, and where to.
+
+    Attributes:
+        source: Options of `format("zkconsumer")`: `zookeeper.connect`, one of `subscribe`, `subscribePattern` and
+            `blacklist`, and what else there is. `startingOffsets` is for partitions that were never loaded; with
+            `group.id` the offsets are stored in that group, too, once the data is published.
+        folder: Path or URL of the folder; any file system that Spark knows.
+        shape: Of the files.
+        allow_loss: Go on when what was left to be read is not in the logs any more.
+        allow_gaps: Offsets may be missing in any topic, not in compacted ones alone.
+
+    Raises:
+        LoadRefused: The shape is none that there is, or an option is not for a load.
+        OptionRefused: An option is wrong.
+    """
+
+    source: Mapping[str, str]
+    folder: str
+    shape: Shape = field(default_factory=lambda: Shape("parquet", "date"))
+    allow_loss: bool = False
+    allow_gaps: bool = False
+
+    def __post_init__(self) -> None:
+        _one_of("format", self.shape.format, FORMATS)
+        _one_of("partitioning", self.shape.partition_by, PARTITIONINGS)
+        for name in self.source:
+            if name.lower() in _DECIDED_HERE:
+                raise OptionRefused(name, f"not for a load: {_DECIDED_HERE[name.lower()]}")
+        object.__setattr__(self, "source", dict(self.source))
+        self.options()
+
+    def options(self) -> SourceOptions:
+        """The options as the source takes them."""
+        # A load begins at latest to leave the past out; a batch that did so would be empty, so it is refused there.
+        given = dict(self.source)
+        starts = [name for name in given if name.lower() == "startingoffsets"]
+        if starts and given[starts[0]].strip().lower() == "latest":
+            del given[starts[0]]
+        return batch_options(given)
+
+    @property
+    def begins_at_latest(self) -> bool:
+        """True when partitions that were never loaded begin at their end."""
+        return any(name.lower() == "startingoffsets" and value.strip().lower() == "latest"
+                   for name, value in self.source.items())  # fmt: skip
+
+
+def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise LoadRefused(f"{what} {value!r} is not known; there are {', '.join(allowed)}")

@@ -1,0 +1,177 @@
+"""The folder of a load, on any file system that Spark knows: listing, moving, and creating a file that must be new.
+
+All through Hadoop's `FileSystem` in the JVM of the Spark session, so that `file:`, `hdfs:` and `s3a:` take the same
+way with the same credentials as the data.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
+
+__all__ = ["Storage"]
+
+_LARGEST_TEXT = 256 * 1024 * 1024
+"""Bytes of a manifest; one of a million files has some 200 MB."""
+
+
+class Storage:
+    """One folder; every path in its methods is relative to it.
+
+    Args:
+        spark: a session with a JVM of its own (not Spark Connect).
+        folder: a path or a URL; a plain path is on the default file system, which is the local one unless Hadoop's
+            `fs.defaultFS` says otherwise.
+
+    Raises:
+        LoadRefused: no file system serves it.
+    """
+
+    def __init__(self, spark: Any, folder: str) -> None:
+        context = getattr(spark, "_sc", None)
+        if context is None:
+            raise LoadRefused("a load needs a Spark session with a driver of its own, not a client of Spark Connect")
+        self._jvm = context._jvm
+        self._hadoop = self._jvm.org.apache.hadoop.fs
+        try:
+            path = self._hadoop.Path(folder)
+            self._system = path.getFileSystem(context._jsc.hadoopConfiguration())
+            self._root = self._system.makeQualified(path)
+        except Exception as error:
+            raise LoadRefused(f"{folder}: {_reason(error)}") from error
+        self.folder = str(self._root.toString())
+        self._local = Path(self._root.toUri().getPath()) if self._root.toUri().getScheme() == "file" else None
+
+    def url(self, path: str) -> str:
+        """What Spark is told for a path in the folder."""
+        return f"{self.folder}/{path}" if path else self.folder
+
+    def names(self, path: str) -> list[str]:
+        """The names in a directory of the folder, none when it is not there."""
+        place = self._path(path)
+        if not self._system.exists(place):
+            return []
+        return sorted(status.getPath().getName() for status in self._system.listStatus(place))
+
+    def files(self, path: str) -> list[str]:
+        """The paths of all files below a directory of the folder."""
+        place = self._path(path)
+        if not self._system.exists(place):
+            return []
+        found = []
+        each = self._system.listFiles(place, True)
+        prefix = len(self._root.toUri().getPath()) + 1
+        while each.hasNext():
+            found.append(each.next().getPath().toUri().getPath()[prefix:])
+        return sorted(found)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or directory."""
+        return bool(self._system.exists(self._path(path)))
+
+    def read_text(self, path: str) -> str:
+        """The content of a file.
+
+        Raises:
+            LoadRefused: it cannot be read, or is larger than a manifest can be.
+        """
+        place = self._path(path)
+        try:
+            size = self._system.getFileStatus(place).getLen()
+            if size > _LARGEST_TEXT:
+                raise LoadRefused(f"{self.url(path)} has {size} bytes, a manifest at most {_LARGEST_TEXT}")
+            stream = self._system.open(place)
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode("utf-8")
+            finally:
+                stream.close()
+        except LoadRefused:
+            raise
+        except Exception as error:
+            raise LoadRefused(f"{self.url(path)} cannot be read: {_reason(error)}") from error
+
+    def create(self, path: str, text: str) -> None:
+        """Create a file with this content in one act; whoever sees it sees it whole.
+
+        Raises:
+            LoadOvertaken: it is there already.
+            LoadRefused: it cannot be written.
+        """
+        # A leading dot: nobody takes what a killed run leaves of it for a manifest.
+        folder, _, name = path.rpartition("/")
+        draft = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        try:
+            self._write(draft, text)
+            if not self._name_it(draft, path):
+                raise LoadOvertaken(f"{self.url(path)} is there already: another load has published into {self.folder} "
+                                    "meanwhile; nothing of this one was published, start it again")
+        except LoadOvertaken:
+            raise
+        except Exception as error:
+            raise LoadRefused(f"{self.url(path)} cannot be written: {_reason(error)}") from error
+        finally:
+            self.delete(draft)
+
+    def _write(self, path: str, text: str) -> None:
+        if self._local is not None:
+            place = self._local / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            return
+        stream = self._system.create(self._path(path), False)
+        stream.write(bytearray(text.encode("utf-8")))
+        stream.close()
+
+    def _name_it(self, draft: str, path: str) -> bool:
+        """Give the draft its name; False if another file has it. Renaming on a local disk would replace that one."""
+        if self._local is None:
+            place = self._path(path)
+            return not self._system.exists(place) and bool(self._system.rename(self._path(draft), place))
+        try:
+            os.link(self._local / draft, self._local / path)
+        except FileExistsError:
+            return False
+        directory = os.open((self._local / path).parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return True
+
+    def move(self, before: str, after: str) -> None:
+        """Move a file, and make the directories it needs; nothing is done if somebody has done so already.
+
+        Raises:
+            LoadRefused: it is in neither place, or cannot be moved.
+        """
+        old, new = self._path(before), self._path(after)
+        reason = f"neither it nor {before} is there"
+        try:
+            self._system.mkdirs(new.getParent())
+            if self._system.exists(old) and self._system.rename(old, new):
+                return
+        except Exception as error:  # noqa: BLE001 - whatever Java says, where the file is decides
+            reason = _reason(error)
+        # Two loads that begin at the same moment both finish the run before them.
+        if not self._system.exists(new) or self._system.exists(old):
+            raise LoadRefused(f"{self.url(after)} belongs to a published run and cannot be put there: {reason}")
+
+    def delete(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it; silent when there is none."""
+        self._system.delete(self._path(path), True)
+
+    def _path(self, path: str) -> Any:
+        return self._hadoop.Path(self._root, path) if path else self._root
+
+
+def _reason(error: Exception) -> str:
+    """What Java says about it, without its stack."""
+    java = getattr(error, "java_exception", None)
+    return str(java.toString()) if java is not None else f"{type(error).__name__}: {error}"

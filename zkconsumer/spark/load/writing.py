@@ -1,0 +1,186 @@
+"""What Spark does in a run: it writes the messages and what could not be decoded, and reads back what it has written.
+
+Source: docs/SPARK.md, "What a load leaves behind".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.load.audit import Found, OffsetSpan
+
+__all__ = ["BAD_FOLDER", "FORMATS", "PARTITIONINGS", "Shape", "count_rows", "write_rows"]
+
+FORMATS: Final = ("parquet", "json")
+PARTITIONINGS: Final = ("none", "date", "hour")
+BAD_FOLDER: Final = "_bad"
+"""Where messages go that could not be decoded; readers pass over names that begin so."""
+_OPEN_FILES = 64
+"""Files that one task writes side by side. With more it sorts its rows first, which takes longer than writing them."""
+_SETTINGS = {
+    "spark.sql.maxConcurrentOutputFileWriters": str(_OPEN_FILES),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+
+
+class Shape(NamedTuple):
+    """How the files look.
+
+    Attributes:
+        format: one of FORMATS.
+        partition_by: one of PARTITIONINGS, by the time of a message, or of the run if it has none.
+        text: keys and values are text in UTF-8; others are bad.
+        compression: a name that Spark knows for the format, or None for its default.
+    """
+
+    format: str
+    partition_by: str
+    text: bool = False
+    compression: str | None = None
+
+
+@contextmanager
+def _settings(spark: Any) -> Iterator[None]:
+    """Settings of the session for the time of the block: it may be somebody else's."""
+    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def write_rows(spark: Any, frame: Any, url: str, shape: Shape, began: datetime) -> None:
+    """Write a frame below `url`: `kind=data/topic=.../` the messages, `_bad/` what could not be decoded.
+
+    Args:
+        frame: with the columns of the source, and `error`, which is null for messages.
+        began: the time of messages that carry none, UTC.
+    """
+    with _settings(spark):
+        by = ["kind", "topic", *(["date"] if shape.partition_by != "none" else []),
+              *(["hour"] if shape.partition_by == "hour" else [])]  # fmt: skip
+        writer = _shaped(frame, shape, began).write.partitionBy(*by).format(shape.format)
+        if shape.compression is not None:
+            writer = writer.option("compression", shape.compression)
+        writer.save(url)
+        _write_bad(spark, url, shape)
+
+
+def _shaped(frame: Any, shape: Shape, began: datetime) -> Any:
+    """The rows as they are written: what is bad has all that is known of it in its value, as JSON."""
+    from pyspark.sql import functions as f
+
+    error = f.col("error")
+    if shape.text:
+        for name in ("value", "key"):
+            wrong = f.col(name).isNotNull() & ~f.is_valid_utf8(f.col(name))
+            error = f.coalesce(error, f.when(wrong, f.lit(f"the {name} is not text in UTF-8")))
+    moment = f.coalesce(f.col("timestamp"), f.lit(began.isoformat()).cast("timestamp"))
+    whole = f.to_json(f.struct(f.col("reason"), f.base64("key").alias("key"), f.base64("value").alias("value")))
+    kind = "string" if shape.text else "binary"
+    rows = frame.withColumn("reason", error)
+    is_bad = f.col("reason").isNotNull()
+    columns = [
+        f.when(~is_bad, f.col("key")).cast(kind).alias("key"),
+        f.when(is_bad, whole.cast(kind)).otherwise(f.col("value").cast(kind)).alias("value"),
+        "partition", "offset", "timestamp", "timestampType",
+        f.when(is_bad, f.lit("bad")).otherwise(f.lit("data")).alias("kind"),
+        "topic",
+        f.date_format(moment, "yyyy-MM-dd").alias("date"),
+        f.date_format(moment, "HH").alias("hour"),
+    ]  # fmt: skip
+    left_out = {"none": ("date", "hour"), "date": ("hour",), "hour": ()}[shape.partition_by]
+    return rows.select(*columns).drop(*left_out)
+
+
+def _written(spark: Any, url: str, shape: Shape) -> Any:
+    """What stands below `url`, read back; `None` when that is nothing."""
+    from pyspark.errors import AnalysisException
+
+    kind = "string" if shape.text else "binary"
+    schema = f"key {kind}, value {kind}, partition int, offset bigint, kind string, topic string"
+    try:
+        return spark.read.format(shape.format).schema(schema).option("mode", "FAILFAST").load(url)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return None
+        raise
+
+
+def _write_bad(spark: Any, url: str, shape: Shape) -> None:
+    """The side output: a line of JSON for each message that could not be decoded."""
+    from pyspark.sql import functions as f
+
+    bad = _written(spark, f"{url}/kind=bad", shape)
+    if bad is None:
+        return
+    known = f.from_json(f.col("value").cast("string"), "reason string, key string, value string")
+    rows = bad.select("topic", "partition", "offset", known.alias("known"))
+    rows.select("topic", "partition", "offset", "known.*").write.json(f"{url}/{BAD_FOLDER}")
+
+
+def count_rows(
+    spark: Any, url: str, shape: Shape, asked: Mapping[TopicPartition, OffsetSpan]
+) -> dict[TopicPartition, Found]:
+    """What the files below `url` hold of each partition.
+
+    Count, least, greatest and the sum of the offsets say whether each offset is there once; where they do not, the
+    different ones are counted, which takes a shuffle of them all.
+    """
+    from pyspark.sql import functions as f
+
+    with _settings(spark):
+        rows = _written(spark, url, shape)
+        if rows is None:
+            return {}
+        is_message = f.col("kind") == "data"
+        length = f.coalesce(f.length("key"), f.lit(0)) + f.coalesce(f.length("value"), f.lit(0))
+        grouped = rows.groupBy("topic", "partition").agg(
+            f.count(f.lit(1)).alias("rows"),
+            f.min("offset").alias("first"),
+            f.max("offset").alias("last"),
+            f.sum(f.col("offset").cast("decimal(20,0)")).alias("total"),
+            f.sum(f.when(is_message, 1).otherwise(0)).alias("messages"),
+            f.sum(f.when(is_message, length).otherwise(0)).alias("bytes"),
+        )
+        counted = {TopicPartition(row["topic"], row["partition"]): row for row in grouped.collect()}
+        doubtful = [place for place, row in counted.items() if place not in asked or not _is_whole(asked[place], row)]
+        distinct = _count_distinct(rows, {place.topic for place in doubtful})
+    return {
+        place: Found(row["rows"], distinct.get(place, row["rows"]), row["first"], row["last"], row["messages"],
+                     row["bytes"])
+        for place, row in counted.items()
+    }  # fmt: skip
+
+
+def _is_whole(span: OffsetSpan, row: Any) -> bool:
+    """Whether these can be the offsets of the span, each once."""
+    count = span.end - span.start
+    return bool(
+        row["rows"] == count and row["first"] == span.start and row["last"] == span.end - 1
+        and int(row["total"]) == count * (span.start + span.end - 1) // 2
+    )  # fmt: skip
+
+
+def _count_distinct(rows: Any, topics: Iterable[str]) -> dict[TopicPartition, int]:
+    from pyspark.sql import functions as f
+
+    wanted = sorted(topics)
+    if not wanted:
+        return {}
+    some = rows.where(f.col("topic").isin(wanted)).groupBy("topic", "partition")
+    found = some.agg(f.count_distinct("offset").alias("distinct")).collect()
+    return {TopicPartition(row["topic"], row["partition"]): row["distinct"] for row in found}
