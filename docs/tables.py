@@ -1,7 +1,8 @@
-"""Write the tables of docs/ARCHITECTURE.md and docs/REBALANCE.md from the code: `python docs/tables.py`.
+"""Write the tables of docs/ARCHITECTURE.md, REBALANCE.md and SPARK.md from the code: `python docs/tables.py`.
 
-Three tables stand between markers: the file map (first sentence of each module), and the two machines. Of a machine
-the events and states are read from its transition table, and what a step may do from the source of the step.
+They stand between markers: the file map (first sentence of each module), the two machines, and the options of the
+Spark source. Of a machine the events and states are read from its transition table, and what a step may do from the
+source of the step.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from types import ModuleType
 from typing import Any
 
 from rebalance import machine, partition
+from zkconsumer.spark.option_table import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 REBALANCE = ROOT / "docs" / "REBALANCE.md"
+SPARK = ROOT / "docs" / "SPARK.md"
 PACKAGES = (
     "simpleconsumer",
     "rebalance",
@@ -27,6 +30,7 @@ PACKAGES = (
     "zkconsumer/cli",
     "zkconsumer/cli/demo",
     "zkconsumer/spark",
+    "zkconsumer/spark/load",
     "zkconsumer/testing",
     "zkconsumer/testing/embedded",
     "zkconsumer/testing/simulation",
@@ -114,6 +118,18 @@ def _is_own_step(owner: type, node: ast.Attribute) -> bool:
     return is_self and inspect.isfunction(getattr(owner, node.attr, None))
 
 
+def option_table() -> str:
+    """Return the options of the Spark source, and the settings of the consumer that are options, too."""
+    lines = ["| option | in a | default | |", "|---|---|---|---|"]
+    lines += [
+        f"| `{option.name}` | {option.where} | {_cell(option.default) or '-'} | {_cell(option.meaning)} |"
+        for option in OPTIONS
+        if not option.is_setting
+    ]
+    settings = ", ".join(f"`{option.name}`" for option in OPTIONS if option.is_setting)
+    return "\n".join(lines) + f"\n\nSettings of the consumer:\n{textwrap.fill(settings, 118)}"
+
+
 def sections() -> dict[Path, dict[str, str]]:
     """Return what stands between the markers of each section of each document."""
     return {
@@ -122,6 +138,7 @@ def sections() -> dict[Path, dict[str, str]]:
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
             "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),
         },
+        SPARK: {"options": option_table()},
     }
 
 
@@ -146,7 +163,7 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    """Rewrite the tables of both documents."""
+    """Rewrite the tables of all documents."""
     for path, tables in sections().items():
         path.write_text(with_tables(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
     return 0
