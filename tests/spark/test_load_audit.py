@@ -22,6 +22,11 @@ def test_bad_messages_count_as_brought() -> None:
     assert audit(ASKED, {T0: Found(10, 10, 10, 19, 8, 700)}, ()) == (LoadedPartition("t", 0, 10, 20, 8, 700, bad=2),)
 
 
+def test_a_wrapper_that_cannot_be_read_is_one_row_for_all_that_was_in_it() -> None:
+    [loaded] = audit(ASKED, {T0: Found(6, 6, 10, 19, 5, 70)}, ())
+    assert (loaded.bad, loaded.missing) == (1, 4)
+
+
 def test_a_compacted_log_may_miss_some_or_all() -> None:
     [loaded] = audit(ASKED, {T0: Found(4, 4, 12, 18, 4, 70)}, {"t"})
     assert loaded.missing == 6

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.tables import count_of, print_problem, print_table
 from zkconsumer.cli.zookeeper_access import zookeeper_option
 
@@ -31,17 +30,17 @@ place and reason.
 
 \b
 Examples:
-  zkconsumer load --zookeeper zk1:2181/kafka --topics clicks,views --to /data/lake
-  zkconsumer load --zookeeper zk1:2181 --filter 'web\\..*' --to hdfs://nn/lake --partition-by hour
-  zkconsumer load --zookeeper zk1:2181 --topics clicks --to /data/json --format json --text --group lake
+  zkconsumer load --zookeeper zk1:2181/kafka --topic clicks --topic views --to /data/lake
+  zkconsumer load --zookeeper zk1:2181 --whitelist 'web\\..*' --to hdfs://nn/lake --partition-by hour
+  zkconsumer load --zookeeper zk1:2181 --topic clicks --to /data/json --format json --text --group lake
 """
 
 
 @click.command(epilog=_EPILOG)
 @zookeeper_option()
-@click.option("--topics", metavar="NAMES", help="Topics, with commas between.")
-@click.option("--filter", "white_list", metavar="REGEX", help="All topics whose whole name matches.")
-@click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or what to leave out of --filter.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to load; may be repeated.")
+@click.option("--whitelist", metavar="REGEX", help="All topics that match, now and later; commas mean 'or'.")
+@click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or out of --whitelist.")
 @click.option("--to", "folder", metavar="FOLDER", required=True, help="Path or URL (hdfs://, s3a://) of the folder.")
 @click.option("--format", "file_format", type=click.Choice(["parquet", "json"]), default="parquet", show_default=True)
 @click.option("--partition-by", type=click.Choice(["none", "date", "hour"]), default="date", show_default=True,
@@ -60,7 +59,7 @@ Examples:
 @click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def load(
-    zookeeper: str, topics: str | None, white_list: str | None, blacklist: str | None, folder: str, file_format: str,
+    zookeeper: str, topics: Sequence[str], whitelist: str | None, blacklist: str | None, folder: str, file_format: str,
     partition_by: str, text: bool, compression: str | None, start: str, group: str | None, on_data_loss: str, gaps: str,
     more: Sequence[str], master: str, spark_settings: Sequence[str], as_json: bool,
 ) -> None:
@@ -69,20 +68,22 @@ def load(
 
     check_requirements()
     from zkconsumer.spark.load.job import run_load
+    from zkconsumer.spark.load.session import spark_session
     from zkconsumer.spark.load.settings import LoadSettings
     from zkconsumer.spark.load.writing import Shape
 
     source = {"zookeeper.connect": zookeeper, "startingOffsets": start}
-    chosen = {"subscribe": topics, "subscribePattern": white_list, "blacklist": blacklist, "group.id": group}
+    chosen = {"subscribe": ",".join(topics) or None, "subscribePattern": whitelist, "blacklist": blacklist,
+              "group.id": group}  # fmt: skip
     source |= {name: value for name, value in chosen.items() if value is not None}
-    if not any((topics, white_list, blacklist)):
-        raise click.UsageError("one of --topics, --filter and --blacklist is needed")
+    if not any((topics, whitelist, blacklist)):
+        raise click.UsageError("one of --topic, --whitelist and --blacklist is needed")
     if start == "group" and group is None:
         raise click.UsageError("--start group needs --group")
     source |= _pairs("--option", more)
     shape = Shape(file_format, partition_by, text, compression)
     settings = LoadSettings(source, folder, shape, on_data_loss == "skip", gaps == "allow")
-    with _session(master, _pairs("--conf", spark_settings)) as spark, _progress(as_json) as tell:
+    with spark_session(master, _pairs("--conf", spark_settings)) as spark, _progress(as_json) as tell:
         report = run_load(spark, settings, tell)
     if as_json:
         click.echo(json.dumps(_as_json(report), ensure_ascii=False))
@@ -96,28 +97,6 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
         if not name or not sign:
             raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE", param_hint=option)
     return {name: value for name, _, value in pairs}
-
-
-@contextmanager
-def _session(master: str, settings: dict[str, str]) -> Iterator[Any]:
-    """A session of Spark for this run alone."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master(master).appName("zkconsumer load")
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    if master.startswith("local"):
-        quiet |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    for name, value in {**quiet, **settings}.items():
-        builder = builder.config(name, value)
-    try:
-        spark = builder.getOrCreate()
-    except PySparkException as error:
-        raise CliError(f"Spark does not start: {error}", "is Java 17 or later installed?") from error
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""A session of Spark for one run, started and stopped by it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from zkconsumer.spark.load.errors import LoadRefused
+
+__all__ = ["spark_session"]
+
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+}
+_LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+@contextmanager
+def spark_session(master: str, settings: Mapping[str, str]) -> Iterator[Any]:
+    """A session, stopped at the end of the block.
+
+    Args:
+        master: URL of the cluster, or `local[*]`.
+        settings: of Spark; they win over ours.
+
+    Raises:
+        LoadRefused: Spark does not start.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    # Workers on this machine are to be the interpreter that has the packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("zkconsumer load")
+    for name, value in {**_QUIET, **(_LOCAL if master.startswith("local") else {}), **settings}.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, OSError) as error:
+        raise LoadRefused(f"Spark does not start at {master}: {error}") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
