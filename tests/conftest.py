@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -22,6 +23,24 @@ pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
 """Brings `zookeeper`, `kafka_cluster(s)`, `embedded_cluster(s)`, and the skip where Java or the jars are missing."""
 
 REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
+
+SPARK_FILES = {"tests/spark/test_spark_batch.py", "tests/spark/test_spark_stream.py", "tests/spark/test_load_job.py"}
+"""Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`, deal the files that share a Spark session to one process, as if they were one file."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSparkSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope: str = super()._split_scope(nodeid)
+            return "tests/spark" if scope in SPARK_FILES else scope
+
+    return OneSparkSession(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,9 +1,9 @@
-"""One Spark session for all tests of a process.
+"""One Spark session for all tests that need one.
 
-A session costs some ten seconds and half a gigabyte. `pytest -n 2 --dist loadfile` deals whole files to two processes,
-and each that gets a file from here makes a session of its own; the tests that run by default are therefore in few
-files, the others are marked `slow`. What needs no session is tested beside it in files of its own, which do not ask for
-the fixture.
+A session costs twenty seconds of a core and half a gigabyte. `pytest -n 2 --dist loadfile` deals whole files to two
+processes; those whose tests ask for `spark` are named in `SPARK_FILES` of tests/conftest.py and go to one process
+together. What needs no session is tested in files of its own, which do not ask for the fixture; what needs another
+master than `local[2]` runs as a program of its own (`spark_jobs.run_job`), and is marked `slow`.
 """
 
 from __future__ import annotations
