@@ -18,6 +18,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.member_process import MemberProcess
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.waiting import wait_until
 
 # The same waits for both kinds, so that their figures can be compared; the tries of Java are Kafka's defaults.
 SESSION_S = 4.0
@@ -34,6 +35,7 @@ JAVA_SETTINGS: dict[str, object] = {
     "rebalance.backoff.ms": 2000,
     "rebalance.max.retries": 4,
 }
+START_S = 30.0
 STOP_S = 30.0
 
 
@@ -195,6 +197,16 @@ class JavaPlayer(Player):
 
     def wait_ready(self) -> None:
         self._member.wait_ready()
+
+    def gave_up_at_its_start(self) -> bool:
+        """Whether it gave up in its first rebalance, once that is over: it goes on in the group, and has no streams."""
+        lasts = "its first rebalance to be over"
+        wait_until(lambda: self._member.is_ready or self._is_without_streams, START_S, lasts, state=self.process.tail)
+        return self._is_without_streams
+
+    @property
+    def _is_without_streams(self) -> bool:
+        return 'Exception in thread "main"' in self._member.log()
 
     def begin_to_leave(self) -> None:
         self.expected = False

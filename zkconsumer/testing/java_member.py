@@ -170,6 +170,12 @@ class JavaMember:
             f"Java member {self.id}", command, log, output_path=self._output, directory=self.folder, stdin=True
         )
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether its streams exist."""
+        self._read()
+        return self._ready
+
     def wait_ready(self) -> None:
         """Return when its streams exist, that is after its first rebalance.
 
