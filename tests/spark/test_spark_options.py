@@ -142,3 +142,10 @@ def test_each_option_is_documented_once() -> None:
     for option in OPTIONS:
         assert find_option(option.name.upper()) is option
         assert option.meaning.endswith(".")
+
+
+def test_one_answer_is_waited_for_no_longer_than_patience_lasts() -> None:
+    assert options(subscribe="a").config.socket_timeout_ms == 30_000
+    assert options(subscribe="a", **{"kafkaConsumer.pollTimeoutMs": "5000"}).config.socket_timeout_ms == 5000
+    both = {"kafkaConsumer.pollTimeoutMs": "5000", "socket.timeout.ms": "7000"}
+    assert options(subscribe="a", **both).config.socket_timeout_ms == 7000

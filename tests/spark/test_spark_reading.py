@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from rebalance.errors import NamespaceMissing
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark import connections
@@ -24,6 +25,7 @@ from zkconsumer.testing import Fault, load
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 ALL_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 WITH_ERRORS = (*ALL_COLUMNS, "error")
@@ -261,6 +263,34 @@ def test_a_broker_that_stays_away_is_an_error_with_the_place_after_a_while(
     with pytest.raises(PartitionUnreadable, match=rf"{topic}/0 at \d+ .*no message came for 1\.5 s"):
         for _ in reading:
             pass
+
+
+@pytest.mark.embedded_cluster(brokers=2)
+def test_a_broker_that_falls_silent_is_left_for_the_next_leader(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic, assignment={0: [0, 1]})
+    load(embedded_cluster, topic, 1000)
+    wanted = options(embedded_cluster, topic, **{"fetch.message.max.bytes": "1000", "socket.timeout.ms": "1000"})
+    [whole] = plan_batch(wanted)
+    reading = read_range(whole, ALL_COLUMNS, wanted)
+    found = next(reading).to_pylist()
+    embedded_cluster.pause(0)
+    embedded_cluster.move_leader(topic, 0, 1)
+    for batch in reading:
+        found += batch.to_pylist()
+    assert offsets(found) == list(range(1000))
+
+
+def test_a_cluster_below_a_chroot(zookeeper: ZooKeeperServer, fresh_topic: Callable[[], str]) -> None:
+    with EmbeddedCluster(1, zookeeper=zookeeper, chroot="/deep/kafka") as cluster:
+        topic = filled(cluster, fresh_topic(), 10)
+        assert cluster.zookeeper_connect.endswith("/deep/kafka")
+        assert offsets(rows(options(cluster, topic))) == list(range(10))
+        elsewhere = {"zookeeper.connect": cluster.zookeeper_connect + "/nowhere", "subscribe": topic}
+        with pytest.raises(NamespaceMissing, match="/deep/kafka/nowhere"):
+            plan_batch(batch_options(elsewhere))
 
 
 def test_what_lasts_is_not_waited_for(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> None:

@@ -28,6 +28,8 @@ __all__ = ["OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check
 DEFAULT_MAX_BYTES: Final = 512 * 1024 * 1024
 """About what one task of a batch reads, when nothing is said."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
+DEFAULT_SOCKET_TIMEOUT_MS: Final = 30_000
+_LEAST_SOCKET_TIMEOUT_MS: Final = 1000
 _GROUP: Final = "zkconsumer-spark"
 """Stands for a group where none is named; nothing is ever stored under it."""
 _UNITS: Final = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -176,7 +178,8 @@ def _options(
                 raise OptionRefused(spec.option, f"{name.topic}/{name.partition} is not among the assigned partitions")
             if choice.topics and name.topic not in choice.topics:
                 raise OptionRefused(spec.option, f"topic {name.topic!r} is not subscribed to")
-    config = _config(given)
+    patience_ms = _get(given, "kafkaConsumer.pollTimeoutMs", _count(_INT32_MAX), 120_000)
+    config = _config(given, patience_ms)
     largest = _get(given, "maxMessageBytes", _bytes, DEFAULT_MAX_MESSAGE_BYTES)
     if largest > _LARGEST_FETCH:
         raise OptionRefused("maxMessageBytes", f"{largest} is more than {_LARGEST_FETCH}, the largest answer taken")
@@ -195,7 +198,7 @@ def _options(
         fail_on_data_loss=_get(given, "failOnDataLoss", _boolean, True),
         on_message_error=_get(given, "onMessageError", _one_of("raise", "skip", "row"), "raise"),
         max_message_bytes=largest,
-        patience_ms=_get(given, "kafkaConsumer.pollTimeoutMs", _count(_INT32_MAX), 120_000),
+        patience_ms=patience_ms,
         max_offsets_per_trigger=_get(given, "maxOffsetsPerTrigger", _count(_INT64_MAX), None),
         commit_to_live_group=_get(given, "commitToLiveGroup", _boolean, False),
         commit_offsets=ending is None and _commits_offsets(given, has_group),
@@ -239,9 +242,11 @@ def _refuse_value(spec: OffsetSpec, value: int, reason: str) -> None:
             raise OptionRefused(spec.option, f"{name.topic}/{name.partition} is {reason}")
 
 
-def _config(given: Mapping[str, str]) -> ConsumerConfig:
+def _config(given: Mapping[str, str], patience_ms: int) -> ConsumerConfig:
     settings: dict[str, object] = {name: given[name] for name in SETTING_NAMES if name in given}
     settings.setdefault("group.id", _GROUP)
+    if patience_ms < DEFAULT_SOCKET_TIMEOUT_MS:  # a broker that says nothing must not use up more than all patience
+        settings.setdefault("socket.timeout.ms", max(patience_ms, _LEAST_SOCKET_TIMEOUT_MS))
     try:
         return ConsumerConfig.from_properties(settings)
     except ConfigError as error:
