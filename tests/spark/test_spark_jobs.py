@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from spark_jobs import run_job
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer.spark.archive import write_archive
 from zkconsumer.spark.batch_planning import plan_batch
+from zkconsumer.spark.errors import DataLoss
 from zkconsumer.spark.options import batch_options
 from zkconsumer.spark.reading import read_range
 from zkconsumer.testing import Fault, load
@@ -121,3 +124,51 @@ def test_newer_brokers_bring_timestamps(
     assert [row["offset"] for row in rows] == list(range(10))
     assert {(row["key"], row["value"], row["timestampType"]) for row in rows} == {(b"key", b"value", 0)}
     assert {row["timestamp"].timestamp() for row in rows} == {1_400_000_000.123}
+
+
+def test_a_topic_that_is_deleted_behind_the_plan(kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic)
+    load(kafka_0822, topic, 1000)
+    place = {"zookeeper.connect": kafka_0822.zookeeper_connect, "subscribe": topic}
+    [whole] = plan_batch(batch_options(place))
+    kafka_0822.delete_topic(topic)
+    with pytest.raises(DataLoss, match=f"topic '{topic}' is not in ZooKeeper any more"):
+        list(read_range(whole, COLUMNS, batch_options(place)))
+    assert list(read_range(whole, COLUMNS, batch_options({**place, "failOnDataLoss": "false"}))) == []
+    assert kafka_0822.client.exists(f"/brokers/topics/{topic}") is None
+
+
+READ_AND_MEASURE = """
+import resource, sys
+from zkconsumer.spark.batch_planning import plan_batch
+from zkconsumer.spark.options import batch_options
+from zkconsumer.spark.reading import read_range
+options = batch_options({"zookeeper.connect": sys.argv[1], "subscribe": sys.argv[2], "maxBytesPerPartition": "off"})
+[whole] = plan_batch(options)
+rows = peak = 0
+for number, batch in enumerate(read_range(whole, ("key", "value", "offset"), options)):
+    rows += batch.num_rows
+    del batch
+    if number == 5:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) // 1024)
+"""
+
+
+def test_a_topic_streams_through_bounded_memory(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic)
+    with SimpleConsumer("127.0.0.1", embedded_cluster.port(0)) as broker:
+        for _ in range(300):
+            broker.produce(topic, 0, [b"x" * 1000] * 900)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AND_MEASURE, embedded_cluster.zookeeper_connect, topic],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows, more_mib = map(int, done.stdout.split())
+    assert rows == 270_000
+    assert more_mib < 64, "the memory of a task grows with its range"

@@ -344,6 +344,21 @@ def test_a_range_whose_last_messages_are_compacted_away_ends(
     assert offsets(found) == list(range(500))
 
 
+def test_an_empty_answer_or_two_are_asked_again_and_a_third_is_believed(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = filled(embedded_cluster, fresh_topic(), 100)
+    wanted = options(embedded_cluster, topic)
+    [whole] = plan_batch(wanted)
+    everything = Fault.cut_tail(1_000_000, topic, 0)
+    passing = embedded_cluster.faults.add(everything, times=2)
+    assert offsets(range_rows(whole, wanted)) == list(range(100))
+    assert embedded_cluster.faults.used(passing) == 2
+    embedded_cluster.faults.reset()
+    embedded_cluster.faults.add(everything, times=None)  # as where compaction has taken all up to the end of the log
+    assert range_rows(whole, wanted) == []
+
+
 def test_retention_that_overtakes_a_task_is_lost_data(
     embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:
