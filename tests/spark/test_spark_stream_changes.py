@@ -107,6 +107,10 @@ def test_a_partition_without_a_start_was_only_written_down_and_has_nothing_to_re
     assert overtaken(start({A: 5}), start({A: 5, B: 3}), logs({A: 9, B: 9}), {}) == ({}, [])
 
 
+def test_a_start_whose_birth_is_not_known_is_that_of_the_same_topic():
+    assert overtaken(start({A: 5}, {}), start({A: 20}), logs({A: 90}), {A: 0}) == ({A: (5, 20)}, [])
+
+
 def test_what_was_deleted_or_cut_since_the_plan_is_a_loss():
     ranges, losses = overtaken(start({A: 5, B: 7}), start({A: 20, B: 30}), logs({A: 90, B: 10}), {A: 12, B: 0})
     assert ranges == {A: (12, 20), B: (7, 10)}

@@ -177,7 +177,8 @@ def overtaken(
     losses: list[Loss] = []
     for name, until in end.offsets.items():
         at = start.offsets.get(name, until)
-        if at >= until or start.births.get(name.topic) != end.births.get(name.topic):
+        born = end.births.get(name.topic)
+        if at >= until or start.births.get(name.topic, born) != born:  # a step to the beginning of another topic
             continue
         if name not in logs.partitions:
             losses.append(Loss(name, at, until, "it does not exist any more"))

@@ -210,7 +210,9 @@ class StreamDriver:
     def _resolve_start(self, cluster: ClusterOffsets) -> StreamOffsets:
         options = self._options
         logs = self._logs.look(new_topics=True)
-        ends = cluster.log_ends(chosen_partitions(cluster, options))
+        # A topic that came up in between is new, and is read from its beginning.
+        names = [name for name in chosen_partitions(cluster, options) if name in logs.partitions]
+        ends = cluster.log_ends(names)
         is_group = options.starting.kind == "group"
         stored = cluster.group_offsets(options.config.group_id, ends) if is_group else {}
         everything = OffsetSpec("latest", "endingOffsets")
