@@ -260,6 +260,19 @@ def lease_from_receipt(right: Any) -> Any:
     return wrong
 
 
+def late_proof_not_confirmed(right: Any) -> Any:
+    """An answer that was asked for without a lease counts at once; its server may not have told the leader yet."""
+
+    def wrong(self: Lease, session_id: int, sent_at: float) -> bool:
+        renewed = bool(right(self, session_id, sent_at))
+        if renewed:
+            self._late_since = None
+            self.until = self.renewed_at + self._timeout_s * LEASE_FRACTION
+        return renewed
+
+    return wrong
+
+
 def lease_as_long_as_the_session(right: Any) -> Any:
     """No share of the session is left for drift and ticks, and some is added."""
 
@@ -412,6 +425,7 @@ BUGS: Mapping[str, Bug] = {
     "leaves without the last commit": Bug(Commits, "commit_last", leaves_without_the_last_commit, "membership"),
     "release by path": Bug(Claims, "release", release_by_path, "hands"),
     "lease from receipt": Bug(SessionKeeper, "_proved", lease_from_receipt, "pauses"),
+    "late proof not confirmed": Bug(Lease, "renew", late_proof_not_confirmed, "late proofs"),
     "lease as long as the session": Bug(Lease, "renew", lease_as_long_as_the_session, "sessions"),
     "cache not guarded": Bug(watchers._Read, "_members_listed", cache_not_guarded, "membership"),
     "watch after read": Bug(watchers._Read, "_read_members", watch_after_read, "membership"),

@@ -14,7 +14,7 @@ from typing import Final
 from zkconsumer.testing.simulation.hand_faults import POISONS
 from zkconsumer.testing.simulation.moments import MOMENTS
 from zkconsumer.testing.simulation.plan import Step
-from zkconsumer.testing.simulation.scenes import SCENES
+from zkconsumer.testing.simulation.scenes import LATE_PROOFS, SCENES
 
 __all__ = ["ALL", "PROFILES", "Profile", "profile_of"]
 
@@ -74,6 +74,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "membership": Profile(_some("join", "leave", "crash"), steps=(3, 12), servers=(1,)),
     "sessions": Profile(
         _some("join", "leave", "pause", "hold up", "end session", "stall", "cut", "old requests", "lost reply")
+    ),
+    "late proofs": Profile(
+        _some("slow", "leader"), steps=(0, 2), members=(2, 2), servers=(3,), settings={"session_s": 4.0},
+        scenes=LATE_PROOFS,
     ),
     "pauses": Profile({"join": 2, "pause": 4}, steps=(4, 14), members=(2, 4)),
     "scenes": Profile(

@@ -1,6 +1,6 @@
 """A few steps each that together bring a member into what seldom comes about by chance. Pure values.
 
-They are written for two members, `a` and `b`, with two streams for the four partitions of `t`, and a limit of two
+`SCENES` are written for two members, `a` and `b`, with two streams for the four partitions of `t`, and a limit of two
 seconds for the work on a message; times count from the moment at which the scene begins.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from zkconsumer.testing.simulation.plan import Step
 
-__all__ = ["SCENES"]
+__all__ = ["LATE_PROOFS", "SCENES"]
 
 _STUCK: Final = Step(0.0, "stuck", "a", for_s=9.0)
 
@@ -36,3 +36,10 @@ SCENES: Final[tuple[tuple[Step, ...], ...]] = (
     # Its node is deleted while the partition moves between two threads of it.
     (Step(-1.0, "leave", "b"), Step(3.0, "owner deleted", "t", 1, when="draining"), Step(4.0, "join", "b")),
 )  # fmt: skip
+
+LATE_PROOFS: Final[tuple[tuple[Step, ...], ...]] = tuple(
+    (Step(0.0, "pause", "a", for_s=pause_s), Step(pause_s + later_s, "stall", "a", for_s=4.0))
+    for pause_s in (3.5, 4.0, 4.5, 5.0, 5.5)
+    for later_s in (0.03, 0.1, 0.3)
+)
+"""Paused until about the end of its session of four seconds, and without a link again when it has asked once."""
