@@ -61,6 +61,7 @@ def test_options_travel_to_the_executors() -> None:
         ("kafka.bootstrap.servers", "give zookeeper.connect"),
         ("includeHeaders", "no headers"),
         ("path", "option subscribe"),
+        ("option.subscribe", "use `create temporary view`"),
         ("zzz", "there are subscribe"),
     ],
 )

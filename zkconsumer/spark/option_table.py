@@ -76,6 +76,8 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
+_OF_TABLES: Final = "option."
+"""What Spark puts before the names of options when a table is created, and only then."""
 _INSTEAD: Final = {
     "kafka.bootstrap.servers": "brokers are found in ZooKeeper: give zookeeper.connect",
     "zk.connect": "it is called zookeeper.connect here",
@@ -104,6 +106,8 @@ def unknown_option(name: str) -> str:
     >>> unknown_option("statingoffsets")
     'there is no such option; did you mean startingOffsets?'
     """
+    if name.lower().startswith(_OF_TABLES):
+        return "Spark hands the options of `create table` to no Python source; use `create temporary view`"
     instead = _INSTEAD.get(name.lower())
     if instead is not None:
         return f"there is no such option; {instead}"
