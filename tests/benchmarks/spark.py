@@ -134,7 +134,7 @@ def checksum(table: Any) -> tuple[int, int]:
 
 
 def python_seconds() -> float:
-    """CPU seconds of the Python workers that read, so far: the daemon, those it has forked, and those that have ended."""
+    """CPU seconds of the Python workers that read, so far: the daemon, and those it has forked."""
     ticks = os.sysconf("SC_CLK_TCK")
     total = 0.0
     for entry in Path("/proc").iterdir():
