@@ -13,13 +13,12 @@ beginning in the last way. So values, errors, their places and `resume` are thos
 Memory is bounded by the message set, `max_decoded_bytes` for the wrapper that is being read, and some times
 `max_batch_bytes`.
 
-This module needs numpy and pyarrow (the extra `spark`); nothing imports it but who wants columns.
+This module needs numpy and pyarrow (the extra `columns`); nothing imports it but who wants columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +31,7 @@ from simpleconsumer.message_set import MAX_DECODED_BYTES, REACHED, Entry, Resume
 from simpleconsumer.message_shapes import Level
 from simpleconsumer.types import Buffer
 
-__all__ = ["MAX_BATCH_BYTES", "decode_columns"]
+__all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
 
 MAX_BATCH_BYTES: Final = 1024 * 1024
 """Default of the bytes of message set that one record batch is made of; a larger message has a batch for itself."""
@@ -170,7 +169,7 @@ class _Reading:
 
     def _open(self, level: Level, position: int) -> Level | None:
         """Return the inside of an outermost wrapper; None if anything is wrong with it."""
-        at = copy(level)
+        at = Level(level.buffer, level.budget_bytes)
         at.position = position
         levels = [at]
         try:

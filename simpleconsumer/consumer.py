@@ -8,9 +8,9 @@ Source: kafka.javaapi.consumer.SimpleConsumer (0.8.2.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from simpleconsumer import kafka08
 from simpleconsumer.connection import Connection
@@ -20,6 +20,7 @@ from simpleconsumer.message_encode import Encodable, encode_message_set
 from simpleconsumer.message_set import MAX_DECODED_BYTES, decode_messages, shallow_end
 from simpleconsumer.types import (
     Broker,
+    Buffer,
     ClusterMetadata,
     FetchedPartition,
     FetchRequest,
@@ -108,22 +109,44 @@ class SimpleConsumer:
             BrokenFraming: The message set makes no sense.
         """
         request = FetchRequest(topic, partition, offset, max_bytes)
-        fetched = self.multifetch([request], max_wait_ms, min_bytes, version=version)[0]
-        if fetched.error_code:
-            raise BrokerError(fetched.error_code, topic, partition, offset)
-        messages: list[Message] = []
+        message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
+        decoding = decode_messages(message_set, topic, partition, offset, max_decoded_bytes=max_decoded_bytes)
+        return _before_error(decoding) or _nothing(request, message_set)
+
+    def fetch_columns(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int = 1024 * 1024,
+        *,
+        columns: Sequence[str] | None = None,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        version: int = 0,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+    ) -> list[Any]:
+        """Return the messages from an offset on as `pyarrow.RecordBatch`es, otherwise as `fetch` does, errors too.
+
+        Args:
+            columns: Some of key, value, offset, timestamp_ms and timestamp_type; None for all of them.
+
+        Raises:
+            ImportError: numpy and pyarrow are not installed (`pip install 'zkconsumer[columns]'`).
+        """
         try:
-            for message in decode_messages(
-                fetched.message_set, topic, partition, offset, max_decoded_bytes=max_decoded_bytes
-            ):
-                messages.append(message)  # noqa: PERF402 - what came before an error is kept
-        except (MessageError, DecodeError):
-            if not messages:
-                raise
-        if not messages and len(fetched.message_set) and not shallow_end(fetched.message_set)[2]:
-            reason = f"the message is larger than the fetch of {max_bytes} bytes"
-            raise MessageTooLarge(topic, partition, offset, offset + 1, reason)
-        return messages
+            from simpleconsumer.columns import COLUMNS, decode_columns
+        except ImportError as error:
+            error.add_note("record batches need numpy and pyarrow: pip install 'zkconsumer[columns]'")
+            raise
+        request = FetchRequest(topic, partition, offset, max_bytes)
+        wanted = tuple(COLUMNS) if columns is None else columns
+        decode_columns(b"", topic, partition, columns=wanted)  # a wrong column is told before anything is sent
+        message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
+        decoding = decode_columns(
+            message_set, topic, partition, offset, columns=wanted, max_decoded_bytes=max_decoded_bytes
+        )
+        return _before_error(decoding) or _nothing(request, message_set)
 
     def multifetch(
         self, requests: Sequence[FetchRequest], max_wait_ms: int = 100, min_bytes: int = 1, *, version: int = 0
@@ -331,6 +354,12 @@ class SimpleConsumer:
     commitOffsets = commit_offsets  # noqa: N815
     fetchOffsets = fetch_offsets  # noqa: N815
 
+    def _fetched_set(self, request: FetchRequest, max_wait_ms: int, min_bytes: int, version: int) -> Buffer:
+        fetched = self.multifetch([request], max_wait_ms, min_bytes, version=version)[0]
+        if fetched.error_code:
+            raise BrokerError(fetched.error_code, request.topic, request.partition, request.offset)
+        return fetched.message_set
+
     def _metadata(self, topics: Sequence[str]) -> ClusterMetadata:
         body = kafka08.encode_metadata(topics)
         metadata = self._ask(kafka08.METADATA, 0, body, kafka08.decode_metadata, resend=True)
@@ -372,6 +401,26 @@ class SimpleConsumer:
     def _frame(self, api_key: int, version: int, body: bytes) -> bytes:
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         return kafka08.frame_request(api_key, version, self._correlation_id, self.client_id, body)
+
+
+def _before_error(decoding: Iterator[T]) -> list[T]:
+    """Return what comes before the first error; one that comes first is raised."""
+    found: list[T] = []
+    try:
+        for each in decoding:
+            found.append(each)  # noqa: PERF402 - what came before an error is kept
+    except (MessageError, DecodeError):
+        if not found:
+            raise
+    return found
+
+
+def _nothing(request: FetchRequest, message_set: Buffer) -> list[Any]:
+    """Return no messages, unless that is because the first one was cut off."""
+    if len(message_set) and not shallow_end(message_set)[2]:
+        reason = f"the message is larger than the fetch of {request.max_bytes} bytes"
+        raise MessageTooLarge(request.topic, request.partition, request.offset, request.offset + 1, reason)
+    return []
 
 
 def _numbered(partition: TopicPartition) -> tuple[str, int]:

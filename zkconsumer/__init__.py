@@ -9,6 +9,7 @@ from rebalance.errors import (
 )
 from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, MessageError, SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.batches import MessageBatch
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import (
@@ -54,6 +55,7 @@ __all__ = [
     "GroupRefused",
     "KafkaStream",
     "Message",
+    "MessageBatch",
     "MessageError",
     "MessageStreamsExist",
     "NamespaceMissing",

@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from simpleconsumer.types import Message, TopicPartition
+from simpleconsumer.types import TopicPartition
 
-__all__ = ["END_OF_OFFSETS", "ByteBudget", "Chunk", "Flow", "Reader", "Wakeup"]
+__all__ = ["END_OF_OFFSETS", "ByteBudget", "Chunk", "Flow", "InHand", "Reader", "Wakeup"]
 
 END_OF_OFFSETS: Final = 2**63 - 1
 """The next offset of a chunk behind which nothing comes."""
@@ -76,12 +76,27 @@ class Chunk:
         self.error = error
 
 
+class InHand(Protocol):
+    """What the application works on at a time: a message, or a batch of them.
+
+    Attributes:
+        offset: Of the message, or of the first one.
+        next_offset: Behind the message, or the last one.
+    """
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def next_offset(self) -> int: ...
+
+
 class Reader(Protocol):
     """What a flow knows of its stream."""
 
     ready: deque[Flow]
     reader: int | None
-    handed: Message | None
+    handed: InHand | None
 
     def wake(self) -> None: ...
 
@@ -140,7 +155,7 @@ class Flow:
 
     Attributes:
         is_live: Cleared by the coordinator when the partition is revoked, lost, or the consumer stops.
-        in_hand: The message that the application works on; None between messages.
+        in_hand: The message or batch that the application works on; None between them.
         position: Offset behind the last done message, up to date whenever nothing is in hand.
         is_settled: True once the final position was told: then it counts no more.
         failure: What ended the partition (`on.message.error=stop`, broken framing), else None.
@@ -172,7 +187,7 @@ class Flow:
         self.stream = stream
         self.is_live = True
         self.is_settled = False
-        self.in_hand: Message | None = None
+        self.in_hand: InHand | None = None
         self._committed = self._left = -1
         self.failure: str | None = None
         self.chunks: deque[Chunk] = deque()
@@ -246,11 +261,11 @@ class Flow:
     # -- the coordinator's side ----------------------------------------------------------------------------------------
 
     def done_position(self) -> int:
-        """Return the offset behind the last done message; one in hand is not done unless it was committed."""
+        """Return the offset behind the last done message; what is in hand is done as far as it was committed."""
         hand = self.in_hand
         if hand is None:
             return self.position
-        return hand.next_offset if hand.next_offset <= self.committed else hand.offset
+        return max(hand.offset, min(hand.next_offset, self.committed))
 
     def end(self, done: Callable[[int], None] | None = None) -> None:
         """Deliver nothing more, and drop what is queued; `done` hears the final position once nothing is in hand."""

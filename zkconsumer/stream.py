@@ -1,4 +1,4 @@
-"""The stream of messages that the application iterates.
+"""The stream of messages that the application iterates, one by one or in batches.
 
 Decoding happens here, in the application's own thread, one chunk at a time. Rules:
 - A message is done when the application asks the stream for the next one, and not before.
@@ -6,6 +6,7 @@ Decoding happens here, in the application's own thread, one chunk at a time. Rul
   between two messages must not deliver what others own by now.
 - Nothing that is decoded but not handed over is remembered: position and queue say all. So an exception that a signal
   handler raises at any point of `next()` costs decoding a chunk again, and no message.
+- A batch is to all of this what a message is: in hand as a whole, done when the next one is asked for.
 - What is wrong with one message is raised once; the following `next()` goes on behind it.
 
 Source: kafka.consumer.ConsumerIterator (0.8.2.2), whose iterator is lost after any error but a time-out.
@@ -15,16 +16,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident
 from typing import Any, Protocol
 
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.message_set import decode_messages
 from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.batches import MessageBatch, StreamBatches
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
-from zkconsumer.flow import ByteBudget, Chunk, Flow, Wakeup
+from zkconsumer.flow import ByteBudget, Chunk, Flow, InHand, Wakeup
 
 __all__ = ["KafkaStream", "LeaseView"]
 
@@ -86,7 +88,7 @@ class KafkaStream:
         # The thread that took the last message (`threading.get_ident`), and that message. A message can be in hand of
         # its flow and not have been handed over: a signal handler may run in between, and must not commit it.
         self.reader: int | None = None
-        self.handed: Message | None = None
+        self.handed: InHand | None = None
         # How many messages could not be read, and how many partitions.
         self.failures = 0
         self._lease = lease
@@ -105,14 +107,37 @@ class KafkaStream:
         # What the fast path reads; without an open chunk `_source` leads to the slow one.
         self._flow = Flow(_NOWHERE, 0, self, ByteBudget(0))
         self._chunk: Chunk | None = None
-        self._messages: Iterator[Message] | None = None
+        self._messages: Iterator[Any] | None = None  # or batches, while the application reads those
         self._source = _NO_CHUNK
+        self._batches: StreamBatches | None = None
 
     def __iter__(self) -> KafkaStream:
         return self
 
     def __repr__(self) -> str:
         return f"KafkaStream({self.thread_id!r})"
+
+    def batches(
+        self, *, max_messages: int | None = None, max_bytes: int | None = None, columns: Sequence[str] | None = None
+    ) -> StreamBatches:
+        """Return an iterator of the same messages as `MessageBatch`es, each of one partition.
+
+        It ends, waits and raises as the stream itself does, about a message as about none: what comes before it is a
+        batch, what comes behind it another one. Batches and messages may be asked for by turns.
+
+        Args:
+            max_messages: Most messages of a batch; None for no limit.
+            max_bytes: Most bytes of message set, inflated, that a batch is made of (1 MiB by default); a message that
+                is larger is a batch of its own.
+            columns: Some of key, value, offset, timestamp_ms and timestamp_type; None for all of them.
+
+        Raises:
+            ValueError: A limit or a column that cannot be, or a stream with decoders, which work on single messages.
+            ImportError: numpy and pyarrow are not installed (`pip install 'zkconsumer[columns]'`).
+        """
+        if self._decode is not None:
+            raise ValueError("this stream has decoders, which work on single messages: a batch carries bytes")
+        return StreamBatches(self._next_batch, max_messages, max_bytes, columns)
 
     # -- told by others ------------------------------------------------------------------------------------------------
 
@@ -171,7 +196,8 @@ class KafkaStream:
             self._interrupted(message, error)
             raise
         try:
-            return self._next_slowly(message, trouble)
+            found: Message = self._next_slowly(message, trouble, None)
+            return found
         finally:
             trouble = None  # its traceback holds this frame: a cycle for each error otherwise
 
@@ -185,14 +211,15 @@ class KafkaStream:
         except Exception as error:  # whatever the application's code raises is about this message
             raise DecoderFailed(message.topic, message.partition, message.offset, key, value) from error
 
-    def _interrupted(self, message: Message | None, error: BaseException) -> None:
+    def _interrupted(self, message: InHand | None, error: BaseException) -> None:
         """Leave things so that the next call finds the message again that this call did not hand over."""
         if isinstance(error, ValueError) and "already executing" in str(error):
             raise ConcurrentStreamUse(self.thread_id) from None
         self._source = _NO_CHUNK
+        self._chunk = self._messages = None
         self._put_down(message)
 
-    def _put_down(self, message: Message | None) -> None:
+    def _put_down(self, message: InHand | None) -> None:
         """What was in hand is done; `message` was decoded behind it and is not handed over."""
         flow = self._flow
         hand = flow.in_hand
@@ -203,32 +230,58 @@ class KafkaStream:
 
     # -- the slow path: between chunks ---------------------------------------------------------------------------------
 
-    def _next_slowly(self, message: Message | None, trouble: Exception | None) -> Message:
+    def _next_batch(self, batches: StreamBatches) -> MessageBatch:
+        before = self._flow.in_hand
+        try:
+            found: MessageBatch = self._next_slowly(None, None, batches)
+            return found
+        except (ConcurrentStreamUse, MessageError):
+            raise
+        except BaseException as error:
+            # Interrupted when something was in hand already: a moment that a message passes once in a chunk.
+            hand = self._flow.in_hand
+            if hand is not None and hand is not before:
+                self.handed = None
+                self._interrupted(hand, error)
+            raise
+
+    def _next_slowly(
+        self, message: Message | None, trouble: Exception | None, batches: StreamBatches | None
+    ) -> Any:
         """Return the next message, after waiting if need be; one caller at a time. Arguments as in `_find_message`."""
         me = get_ident()
         # One atomic step, and a thread that was interrupted inside finds its own mark and may enter again.
         if self._inside.setdefault("thread", me) != me:
             raise ConcurrentStreamUse(self.thread_id)
         try:
-            return self._find_message(message, trouble)
+            return self._find_message(message, trouble, batches)
         finally:
             self._inside.pop("thread", None)
 
-    def _find_message(self, message: Message | None, trouble: Exception | None) -> Message:
-        """Return the next message.
+    def _find_message(
+        self, message: Message | None, trouble: Exception | None, batches: StreamBatches | None
+    ) -> Any:
+        """Return the next message or batch.
 
         Args:
             message: Decoded by this call and not to be handed over: revoked, no lease, or its decoder failed.
             trouble: What is wrong with the next message.
+            batches: Who asks for a batch; None for a message.
         """
         self._source = _NO_CHUNK
         self._put_down(message)
         self.handed = None
-        found = None
-        if trouble is not None and self._chunk is not None:
-            messages = self._report(self._flow, self._chunk, trouble, message)
+        if self._batches is not batches:
+            self._batches = batches
+            self._chunk = self._messages = None
+        flow, chunk, messages, found = self._flow, self._chunk, None, None
+        if chunk is not None:
+            if trouble is not None:
+                messages = self._report(flow, chunk, trouble, message)
+            elif batches is not None and flow.is_live and flow.failure is None:
+                messages = self._messages
             if messages is not None:
-                found = self._read(self._flow, self._chunk, messages)
+                found = self._read(flow, chunk, messages)
         deadline = None if self._timeout_ms < 0 else self._clock() + self._timeout_ms / 1000
         while found is None:
             if self._error is not None:
@@ -251,7 +304,7 @@ class KafkaStream:
             wait_s = _LEASE_POLL_S if wait_s is None else min(wait_s, _LEASE_POLL_S)
         self._wakeup.wait(wait_s)
 
-    def _read_ready(self) -> Message | None:
+    def _read_ready(self) -> Any:
         """Hand over the next message of what is queued; None when nothing is, or the lease is out."""
         while self.ready:
             try:
@@ -280,20 +333,21 @@ class KafkaStream:
                 return message
         return None
 
-    def _open(self, flow: Flow, chunk: Chunk, resume: object = None) -> Iterator[Message]:
+    def _open(self, flow: Flow, chunk: Chunk, resume: object = None) -> Iterator[Any]:
         topic, partition = flow.partition
-        return decode_messages(
+        decode = decode_messages if self._batches is None else self._batches.decode
+        return decode(
             chunk.data, topic, partition, flow.position, max_decoded_bytes=self._max_decoded_bytes, resume=resume
         )
 
-    def _read(self, flow: Flow, chunk: Chunk, messages: Iterator[Message]) -> Message | None:
-        """Hand over the next message of a chunk, and leave the chunk open for the fast path.
+    def _read(self, flow: Flow, chunk: Chunk, messages: Iterator[Any]) -> Any:
+        """Hand over the next message or batch of a chunk, and leave the chunk open.
 
         None: the chunk is at its end, or nothing may be handed over.
         """
         while True:
-            self._flow, self._chunk, self._messages = flow, chunk, messages
-            message: Message | None = None
+            self._flow, self._chunk, self._messages = flow, chunk, None if self._batches else messages
+            message: Any = None
             trouble: Exception | None = None
             try:
                 message = next(messages, None)
@@ -303,7 +357,10 @@ class KafkaStream:
                     if self._decode is not None:
                         self._decode(message)
                     if flow.is_live and self._clock() < self._lease.until:
-                        self._source = messages
+                        if self._batches:
+                            self._messages = messages
+                        else:
+                            self._source = messages
                         self.handed = message
                         return message
             except (MessageError, BrokenFraming, DecoderFailed) as error:
@@ -328,7 +385,7 @@ class KafkaStream:
 
     def _report(
         self, flow: Flow, chunk: Chunk, trouble: Exception, message: Message | None
-    ) -> Iterator[Message] | None:
+    ) -> Iterator[Any] | None:
         """Raise what is wrong with the next message, or pass over it, as `on.message.error` says.
 
         Return what to go on with in this chunk; None when the chunk is done for. A message that is raised about is in
@@ -359,7 +416,7 @@ class KafkaStream:
             flow.put_down(next_offset)
             return rest
         self._messages = rest
-        self._source = _NO_CHUNK if rest is None else rest
+        self._source = _NO_CHUNK if rest is None or self._batches is not None else rest
         self.reader = get_ident()
         self.handed = bad
         raise trouble

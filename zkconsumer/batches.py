@@ -1,0 +1,97 @@
+"""Batches of messages as Arrow record batches: what a stream hands over to those who work on columns.
+
+Knows how a chunk becomes batches; when one may be handed over, and when it is done, is the stream's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from simpleconsumer.types import Buffer
+
+__all__ = ["MessageBatch", "StreamBatches"]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBatch:
+    """Messages of one partition, one behind the other.
+
+    Attributes:
+        offset: Of the first message.
+        next_offset: Behind the last message: what to commit when the batch is done.
+        record_batch: A `pyarrow.RecordBatch` with the columns that were asked for. Its memory is its own.
+    """
+
+    topic: str
+    partition: int | str
+    offset: int
+    next_offset: int
+    record_batch: Any = field(repr=False)
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last message."""
+        return self.next_offset - 1
+
+    def __len__(self) -> int:
+        """How many messages there are, at least 1; fewer than the offsets span where a log was compacted."""
+        return int(self.record_batch.num_rows)
+
+
+class StreamBatches:
+    """Iterator of the batches of one stream, as `KafkaStream.batches` gives it."""
+
+    def __init__(
+        self,
+        next_batch: Callable[[StreamBatches], MessageBatch],
+        max_messages: int | None,
+        max_bytes: int | None,
+        columns: Sequence[str] | None,
+    ) -> None:
+        try:
+            from simpleconsumer import columns as decoding
+        except ImportError as error:
+            error.add_note("batches need numpy and pyarrow: pip install 'zkconsumer[columns]'")
+            raise
+        if max_messages is not None and max_messages < 1:
+            raise ValueError(f"max_messages is {max_messages}: at least 1, or None for no limit")
+        self._next_batch = next_batch
+        self._decode = decoding.decode_columns
+        self._max_messages = max_messages
+        self._max_bytes = decoding.MAX_BATCH_BYTES if max_bytes is None else max_bytes
+        self._wanted = tuple(decoding.COLUMNS) if columns is None else columns
+        self._columns = self._wanted if "offset" in self._wanted else [*self._wanted, "offset"]
+        for names in (self._wanted, self._columns):  # wrong arguments are told here, not by the first batch
+            self._decode(b"", "", 0, columns=names, max_batch_bytes=self._max_bytes)
+
+    def __iter__(self) -> StreamBatches:
+        return self
+
+    def __next__(self) -> MessageBatch:
+        return self._next_batch(self)
+
+    def decode(
+        self,
+        data: Buffer,
+        topic: str,
+        partition: int | str,
+        start_offset: int,
+        *,
+        max_decoded_bytes: int,
+        resume: object,
+    ) -> Iterator[MessageBatch]:
+        """Yield the messages of a set in batches; arguments and errors are those of `decode_messages`."""
+        for batch in self._decode(
+            data, topic, partition, start_offset, columns=self._columns, max_batch_bytes=self._max_bytes,
+            max_decoded_bytes=max_decoded_bytes, resume=resume,
+        ):  # fmt: skip
+            offsets = batch.column("offset")
+            if self._columns is not self._wanted:
+                batch = batch.select(self._wanted)
+            count = batch.num_rows if self._max_messages is None else self._max_messages
+            for first in range(0, batch.num_rows, count):
+                last = min(first + count, batch.num_rows) - 1
+                part = batch.slice(first, last - first + 1)
+                yield MessageBatch(topic, partition, offsets[first].as_py(), offsets[last].as_py() + 1, part)
