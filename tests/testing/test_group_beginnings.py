@@ -10,6 +10,7 @@ from zkconsumer.testing.simulation.beginnings import find_beginnings
 
 T0 = ("t", 0)
 OLD, NEW = {T0: 0.0}, {T0: 1.0}
+AGAIN = ("t~1", 0)
 
 
 def taken_away(by: str = HAND) -> GroupStory:
@@ -58,3 +59,25 @@ def test_once_a_member_delivers_its_commits_are_no_beginnings() -> None:
     story = taken_away().tell("claimed", "b").store("b", 0).tell("owner_gone", "b", by="released")
     story.tell("claimed", "a").deliver("a", 0).set_by_hand(-1).store("a", 3).acked(3)
     assert findings(story.deliver("a", 3), OLD) == ["lost", "skipped"]
+
+
+def reborn(late: int) -> GroupStory:
+    """The topic is made anew under `a`, who reads a message of it; then a commit of his comes, and he dies."""
+    return GroupStory().wait(2).acked(0, 1, 2, place=AGAIN).tell("reset", "a", 0, place=AGAIN).deliver(
+        "a", 0, place=AGAIN).store("a", late, place=AGAIN).tell("owner_gone", "a", by="ended", place=AGAIN)
+
+
+def test_where_a_commit_of_a_topics_earlier_life_comes_late_a_new_member_begins_there() -> None:
+    story = reborn(late=3).own("b", 3, place=AGAIN).acked(3, place=AGAIN).deliver("b", 3, place=AGAIN)
+    assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 3}
+
+
+def test_where_a_commit_of_the_new_life_is_stored_nobody_begins() -> None:
+    story = reborn(late=1).own("b", 3, place=AGAIN).acked(3, place=AGAIN).deliver("b", 3, place=AGAIN)
+    assert find_beginnings(story.events, {AGAIN: 1.0}) == {}
+
+
+def test_who_was_there_when_the_topic_came_again_does_not_begin_behind_its_start() -> None:
+    story = GroupStory().tell("assigned", "b", 0, place=("t", 1))
+    story.events += reborn(late=3).own("b", 3, place=AGAIN).events
+    assert find_beginnings(story.events, {AGAIN: 1.0}) == {}

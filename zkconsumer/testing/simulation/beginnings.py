@@ -14,8 +14,8 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
     """Where the group began with partitions that somebody took who was not there when they came.
 
     Without a stored offset, or with one that a hand has spoilt, he begins where `auto.offset.reset` says. Of a topic's
-    earlier life he cannot know, and goes on from its stored offset. His first position may be stored when a hand has
-    taken the partition from him already: whoever comes then begins there.
+    earlier life he cannot know, and goes on from its stored offset, also where a commit of that life came late. His
+    first position may be stored when a hand has taken the partition from him already: whoever comes then begins there.
 
     Args:
         history: in order.
@@ -27,8 +27,13 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
     found_none: set[tuple[str, Place]] = set()
     taken_away: set[tuple[str, Place]] = set()
     there_since: dict[str, int] = {}
+    reached: dict[tuple[str, Place], int] = {}
     for event in history:
         key = (event.member, event.place)
+        if event.kind in ("deliver", "assigned", "reset"):
+            reached[key] = event.offset + (event.kind == "deliver")
+        elif event.kind == "commit" and "~" in event.place[0] and event.offset > reached.get(key, event.offset):
+            continue  # of an earlier life of the topic, and under way when that ended
         if event.kind == "offset_node" and event.id == HAND and event.offset < 0:
             stored.discard(event.place)
             spoilt.add(event.place)
