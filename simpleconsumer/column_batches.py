@@ -24,7 +24,7 @@ COLUMNS: Final = {
 }
 """What there is of a message, with its type."""
 
-_ROW_BYTES = 64
+_ENTRY_BYTES = 26
 
 
 def column_schema(columns: Sequence[str]) -> Any:
@@ -110,5 +110,5 @@ class Rows:
 
 
 def size_of(entry: Entry) -> int:
-    """Return what a message takes in a batch, nearly."""
-    return _ROW_BYTES + len(entry.key or b"") + len(entry.value or b"")
+    """Return what a message takes in a set, nearly."""
+    return _ENTRY_BYTES + len(entry.key or b"") + len(entry.value or b"")

@@ -1,0 +1,234 @@
+"""Record batches: what stands in their columns, where they begin and end, how large they are, what they cost."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from decoding import MEBIBYTE, memory_growth_below
+
+from simpleconsumer import column_entries, columns
+from simpleconsumer.column_batches import COLUMNS
+from simpleconsumer.columns import decode_columns
+from simpleconsumer.errors import BrokenFraming, CorruptMessage, CrcMismatch, MessageError, MessageTooLarge
+from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.types import Message
+
+BOTH = pytest.mark.parametrize("count", [3, 300], ids=["one by one", "together"])
+
+
+def decode(data: bytes, start: int = 0, **settings: Any) -> pa.Table:
+    batches = list(decode_columns(data, "t", 0, start, **settings))
+    assert all(batch.num_rows for batch in batches)
+    return pa.Table.from_batches(batches, schema=pa.schema(COLUMNS.items())) if "columns" not in settings else batches
+
+
+def rows_of(table: Any, *names: str) -> list[Any]:
+    return list(zip(*[table.column(name).to_pylist() for name in names], strict=True))
+
+
+# Columns
+
+
+@BOTH
+def test_columns_are_what_messages_hold_with_null_for_none(count: int) -> None:
+    rows = [(b"key", b"value"), (None, b""), (b"", None)] * (count // 3)
+    table = decode(encode_message_set(rows, first_offset=7))
+    assert table.schema == pa.schema(
+        [("key", pa.binary()), ("value", pa.binary()), ("offset", pa.int64()),
+         ("timestamp_ms", pa.int64()), ("timestamp_type", pa.int32())]
+    )  # fmt: skip
+    assert rows_of(table, "key", "value") == rows
+    assert table.column("offset").to_pylist() == list(range(7, 7 + count))
+    assert set(rows_of(table, "timestamp_ms", "timestamp_type")) == {(None, -1)}
+
+
+@BOTH
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_the_type_of_a_timestamp_says_who_set_it(count: int, codec: str) -> None:
+    stamped = [Message("t", 0, 0, 0, None, b"v", stamp) for stamp in (5, None, 6)] * (count // 3)
+    created = decode(encode_message_set(stamped, codec, 1))
+    assert rows_of(created, "timestamp_ms", "timestamp_type") == [(5, 0), (None, -1), (6, 0)] * (count // 3)
+    appended = decode(encode_message_set(stamped, codec, 1, log_append_time_ms=99))
+    assert rows_of(appended, "timestamp_ms", "timestamp_type") == [(99, 1)] * count
+
+
+def test_wrappers_of_both_kinds_of_time_and_of_none_read_together_keep_their_own() -> None:
+    sets = [
+        encode_message_set([b"v"] * 50, "gzip", 1, first_offset=0, timestamp_ms=7),
+        encode_message_set([b"v"] * 50, "snappy", 1, first_offset=50, timestamp_ms=7, log_append_time_ms=9),
+        encode_message_set([b"v"] * 50, "gzip", 0, first_offset=100),
+        encode_message_set([b"v"] * 50, "none", 1, first_offset=150, timestamp_ms=8),
+    ]
+    [batch] = decode_columns(b"".join(sets), "t", 0)
+    expected = [*[(7, 0)] * 50, *[(9, 1)] * 50, *[(None, -1)] * 50, *[(8, 0)] * 50]
+    assert rows_of(batch, "timestamp_ms", "timestamp_type") == expected
+    assert batch.column("offset").to_pylist() == list(range(200))
+
+
+@BOTH
+def test_only_the_columns_asked_for_come_in_that_order(count: int) -> None:
+    data = encode_message_set([(b"k", b"v")] * count, magic=1)
+    for names in (["value"], ["offset", "key"], ["timestamp_type", "timestamp_ms", "value"]):
+        for batch in decode_columns(data, "t", 0, columns=names):
+            assert batch.schema.names == names
+
+
+@pytest.mark.parametrize("names", [[], ["values"], ["key", "key"], "value"])
+def test_columns_that_there_are_not_are_refused_at_once(names: Any) -> None:
+    with pytest.raises(ValueError, match="some of key, value, offset, timestamp_ms, timestamp_type, each once"):
+        decode_columns(b"", "t", 0, columns=names)
+
+
+# Where it begins and ends
+
+
+@BOTH
+@pytest.mark.parametrize("codec", ["none", "snappy"])
+def test_a_range_of_offsets_is_what_it_says(count: int, codec: str) -> None:
+    data = encode_message_set([b"v"] * count, codec, offsets=range(0, 2 * count, 2))  # compacted: only even ones
+    for start, end in ((0, None), (3, None), (2, 4), (1, 5), (0, 2 * count), (2 * count, None), (0, 0), (4, 2)):
+        found = decode(data, start, end_offset=end).column("offset").to_pylist()
+        assert found == [n for n in range(0, 2 * count, 2) if start <= n < (2 * count if end is None else end)]
+
+
+@BOTH
+def test_behind_the_last_message_asked_for_nothing_is_looked_at(count: int) -> None:
+    data = encode_message_set([b"v"] * count) + b"\xff" * 40
+    assert decode(data, end_offset=count).num_rows == count
+    with pytest.raises(BrokenFraming):
+        decode(data)
+
+
+def test_no_messages_are_no_batches() -> None:
+    cut = encode_message_set([bytes(100)])[:-1]
+    assert list(decode_columns(b"", "t", 0)) == list(decode_columns(cut, "t", 0)) == []
+
+
+# What is wrong
+
+
+def test_what_comes_before_an_error_is_yielded_and_resume_goes_on_behind_it() -> None:
+    data = bytearray(encode_message_set([b"value"] * 1000))
+    data[500 * 31 + 30] ^= 1
+    decoding = decode_columns(data, "t", 0)
+    assert next(decoding).column("offset").to_pylist() == list(range(500))
+    with pytest.raises(CrcMismatch, match="t/0 at 500: the CRC is") as caught:
+        next(decoding)
+    rest = pa.Table.from_batches(decode_columns(data, "t", 0, resume=caught.value.resume))
+    assert rest.column("offset").to_pylist() == list(range(501, 1000))
+
+
+def test_a_set_in_which_every_message_is_wrong_takes_no_square_of_its_length() -> None:
+    count, looked_at = 3000, 0
+    data = bytearray(encode_message_set([b"value"] * count))
+    data[30::31] = b"x" * count
+    real = columns.entry_positions
+
+    def counted(buffer: Any) -> Any:
+        nonlocal looked_at
+        positions = real(buffer)
+        looked_at += len(positions)
+        return positions
+
+    resume, errors = None, 0
+    columns.entry_positions = counted
+    try:
+        while True:
+            try:
+                assert list(decode_columns(data, "t", 0, resume=resume)) == []
+                break
+            except MessageError as error:
+                resume, errors = error.resume, errors + 1
+    finally:
+        columns.entry_positions = real
+    assert errors == count
+    assert looked_at < 150 * count
+
+
+def test_an_offset_that_no_column_holds_is_corrupt_and_the_rest_is_read() -> None:
+    inside = encode_message(2**63 - 1, None, b"far", 1) + encode_message(-5, None, b"last", 1)
+    data = encode_wrapper(inside, "gzip", 1, 2**62) + encode_message_set([b"after"] * 50, first_offset=100)
+    with pytest.raises(CorruptMessage, match=f"t/0 at {2**63 - 1 + 2**62 + 5}: no 64 bits hold this offset") as caught:
+        list(decode_columns(data, "t", 0))
+    rest = pa.Table.from_batches(decode_columns(data, "t", 0, resume=caught.value.resume))
+    assert rest.column("value").to_pylist() == [b"last", *[b"after"] * 50]
+
+
+def test_a_wrapper_above_the_limit_costs_itself() -> None:
+    data = encode_message_set([bytes(3 * MEBIBYTE)], "gzip") + encode_message_set([b"x"] * 50, first_offset=1)
+    with pytest.raises(MessageTooLarge) as caught:
+        list(decode_columns(data, "t", 0, max_decoded_bytes=MEBIBYTE))
+    [batch] = decode_columns(data, "t", 0, max_decoded_bytes=MEBIBYTE, resume=caught.value.resume)
+    assert batch.num_rows == 50
+
+
+# How large batches are, and what they cost
+
+
+def test_batches_are_about_as_large_as_asked_for() -> None:
+    data = encode_message_set([bytes(100)] * 5000)
+    for limit in (2000, 50_000, MEBIBYTE):
+        sizes = [batch.num_rows * 126 for batch in decode_columns(data, "t", 0, max_batch_bytes=limit)]
+        assert max(sizes) <= limit
+        assert min(sizes[:-1], default=limit) > limit - 126
+        assert sum(sizes) == len(data)
+
+
+def test_small_wrappers_share_a_batch_and_a_large_one_makes_many() -> None:
+    small = b"".join(encode_message_set([bytes(100)] * 10, "gzip", first_offset=n) for n in range(0, 1000, 10))
+    assert [batch.num_rows for batch in decode_columns(small, "t", 0)] == [1000]
+    large = encode_message_set([bytes(100)] * 1000, "gzip")
+    sizes = [batch.num_rows for batch in decode_columns(large + large, "t", 0, max_batch_bytes=12_600)]
+    assert sizes == [100] * 20
+
+
+def test_a_message_larger_than_a_batch_is_one_by_itself() -> None:
+    data = encode_message_set([b"a", bytes(5000), b"b"])
+    assert [batch.num_rows for batch in decode_columns(data, "t", 0, max_batch_bytes=1000)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("size", [0, -1, 2**40])
+def test_sizes_that_cannot_be_are_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"max_batch_bytes is {size}"):
+        decode_columns(b"", "t", 0, max_batch_bytes=size)
+
+
+def test_memory_is_bounded_by_the_wrapper_and_the_batch() -> None:
+    data = encode_message_set([bytes(1000)] * 40_000, "gzip")
+    with memory_growth_below(100 * MEBIBYTE):
+        assert sum(batch.num_rows for batch in decode_columns(data, "t", 0)) == 40_000
+
+
+def test_a_batch_outlives_the_buffer_it_came_from() -> None:
+    buffer = bytearray(encode_message_set([b"v%03d" % n for n in range(200)]))
+    [batch] = decode_columns(buffer, "t", 0)
+    buffer[:] = bytes(len(buffer))
+    assert batch.column("value").to_pylist() == [b"v%03d" % n for n in range(200)]
+    del buffer[:]  # nothing holds it
+
+
+# The checksum of all in one
+
+
+def test_the_closing_bytes_bring_the_checksum_back_to_where_it_began() -> None:
+    for body in (b"", b"x", b"any body " * 100):
+        right = column_entries.crc32(body).to_bytes(4, "little")
+        assert column_entries.crc32(body + right + column_entries._CLOSING) == 0
+
+
+@pytest.mark.parametrize("sizes", [[10] * 64, list(range(64))], ids=["of one size", "of many"])
+def test_every_wrong_bit_of_any_message_is_noticed(sizes: list[int]) -> None:
+    whole = encode_message_set([bytes(size) for size in sizes])
+    position = 0
+    for number, size in enumerate(sizes):
+        for bit in range(0, (size + 14) * 8, 7):
+            data = bytearray(whole)
+            data[position + 12 + bit // 8] ^= 1 << bit % 8
+            with pytest.raises(MessageError) as caught:
+                list(decode_columns(data, "t", 0))
+            assert caught.value.offset == number
+        position += size + 26
+    assert struct.unpack_from(">q", whole, 0) == (0,)
