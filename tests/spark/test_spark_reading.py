@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from kazoo.client import KazooClient
 
 from rebalance.errors import NamespaceMissing
 from simpleconsumer.consumer import SimpleConsumer
@@ -15,7 +16,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark import connections
 from zkconsumer.spark.ahead import Ahead
 from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.errors import DataLoss, PartitionUnreadable, TopicMissing
+from zkconsumer.spark.errors import DataLoss, PartitionUnreadable, PlanningFailed, TopicMissing
 from zkconsumer.spark.fetching import RangeFetcher
 from zkconsumer.spark.leaders import FoundLeader
 from zkconsumer.spark.options import SourceOptions, batch_options
@@ -293,6 +294,20 @@ def test_a_cluster_below_a_chroot(zookeeper: ZooKeeperServer, fresh_topic: Calla
             plan_batch(batch_options(elsewhere))
 
 
+def test_a_cluster_of_kafka_07_is_refused(zookeeper: ZooKeeperServer, fresh_topic: Callable[[], str]) -> None:
+    chroot = f"/{fresh_topic()}"
+    client = KazooClient(zookeeper.connect)
+    client.start()
+    try:
+        client.create(f"{chroot}/brokers/ids/0", b"127.0.0.1-1400000000000:127.0.0.1:9092", makepath=True)
+        place = {"zookeeper.connect": zookeeper.connect + chroot, "subscribe": "clicks"}
+        with pytest.raises(PlanningFailed, match=rf"{chroot}: the cluster runs Kafka 0\.7"):
+            plan_batch(batch_options(place))
+    finally:
+        client.stop()
+        client.close()
+
+
 def test_what_lasts_is_not_waited_for(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> None:
     topic = filled(embedded_cluster, fresh_topic(), 10)
     wanted = options(embedded_cluster, topic)
@@ -308,7 +323,7 @@ def test_planning_names_the_partitions_that_nobody_leads(
     topic = filled(embedded_cluster, fresh_topic(), 10)
     embedded_cluster.faults.add(Fault.error(6, "offsets", topic), times=None)
     wanted = options(embedded_cluster, topic, **{"kafkaConsumer.pollTimeoutMs": "500"})
-    with pytest.raises(Exception, match=rf"nothing is known after 0\.5 s of {topic}/0 \(.*NotLeaderForPartition"):
+    with pytest.raises(PlanningFailed, match=rf"nothing is known after 0\.5 s of {topic}/0 \(.*NotLeaderForPartition"):
         plan_batch(wanted)
 
 

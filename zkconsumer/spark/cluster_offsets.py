@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Final
 
 from rebalance import znodes
-from rebalance.errors import UnreadableNode
+from rebalance.errors import GroupRefused, UnreadableNode
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError, broker_error
@@ -65,9 +65,12 @@ class ClusterOffsets:
         """Raise when the brokers are such as are not spoken to.
 
         Raises:
-            GroupRefused: Kafka 0.7, or no PLAINTEXT listener.
+            PlanningFailed: Kafka 0.7, or no PLAINTEXT listener.
         """
-        self._reader.refuse_foreign_generation(self._config.group_id)
+        try:
+            self._reader.refuse_foreign_generation(self._config.group_id)
+        except GroupRefused as error:  # it speaks of a group, and none is joined here
+            raise PlanningFailed(f"ZooKeeper at {self._config.zookeeper_connect}: {error.reason}") from error
 
     def topics(self) -> list[str]:
         """Return the topics in ZooKeeper, sorted.
