@@ -121,6 +121,39 @@ def test_what_comes_before_a_bad_message_is_returned_and_the_next_fetch_raises_a
         assert [m.value for m in consumer.fetch("t", 0, caught.value.next_offset)] == [b"c"]
 
 
+# Fetched as columns
+
+
+def test_fetch_columns_brings_what_fetch_brings_as_record_batches() -> None:
+    data = encode_message_set([(b"k", b"v%d" % n) for n in range(100)], "gzip", first_offset=5)
+    with answering(fetched(("t", 0, 0, data)), fetched(("t", 0, 0, b""))) as (consumer, _):
+        [batch] = consumer.fetch_columns("t", 0, 7, columns=["offset", "value"])
+        assert consumer.fetch_columns("t", 0, 105) == []
+    assert batch.schema.names == ["offset", "value"]
+    assert batch.column("offset").to_pylist() == list(range(7, 105))
+    assert batch.column("value").to_pylist() == [b"v%d" % n for n in range(2, 100)]
+
+
+def test_fetch_columns_raises_where_fetch_does() -> None:
+    damaged = bytearray(encode_message_set([b"a", b"b", b"c"]))
+    damaged[2 * 27 - 1] ^= 1
+    part = encode_message_set([bytes(1000)], first_offset=7)[:200]
+    answers = (
+        fetched(("t", 0, 1, b"")), fetched(("t", 0, 0, part)),
+        fetched(("t", 0, 0, bytes(damaged))), fetched(("t", 0, 0, bytes(damaged[27:]))),
+    )  # fmt: skip
+    with answering(*answers) as (consumer, _):
+        with pytest.raises(ValueError, match="values"):
+            consumer.fetch_columns("t", 0, 0, columns=["values"])
+        with pytest.raises(BrokerError, match="t/0 at 7: OffsetOutOfRange"):
+            consumer.fetch_columns("t", 0, 7)
+        with pytest.raises(MessageTooLarge, match="t/0 at 7: the message is larger than the fetch of 200 bytes"):
+            consumer.fetch_columns("t", 0, 7, 200)
+        assert [batch.column("value").to_pylist() for batch in consumer.fetch_columns("t", 0, 0)] == [[b"a"]]
+        with pytest.raises(CrcMismatch, match="t/0 at 1: the CRC"):
+            consumer.fetch_columns("t", 0, 1)
+
+
 def test_multifetch_groups_by_topic_and_answers_in_the_order_asked() -> None:
     sets = {name: encode_message_set([name]) for name in (b"a0", b"b1", b"b0")}
     body = fetched(("a", 0, 0, sets[b"a0"]), ("b", 0, 6, b""), ("b", 1, 0, sets[b"b1"]))
