@@ -329,6 +329,22 @@ def test_what_is_durable_is_stored_for_the_group_and_no_more(
     assert resumed.initial_offsets() == end
 
 
+def test_offsets_of_a_group_from_the_topics_earlier_life_are_none(
+    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+):
+    driver = drive(embedded_cluster, topic, group_id=fresh_group)
+    driver.next_offsets(driver.next_offsets(begin(driver), None), None)
+    embedded_cluster.delete_topic(topic)
+    embedded_cluster.create_topic(topic, partitions=2)
+    load(embedded_cluster, topic, 25)
+    anew = drive(embedded_cluster, topic, group_id=fresh_group, startingOffsets="group")
+    start = begin(anew)
+    assert offsets(start) == [0, 0]
+    anew.next_offsets(start, None)
+    path = znodes.offset_path(fresh_group, topic, 0)
+    assert embedded_cluster.client.get(path)[0] == b"0"  # what monitors see is of the new topic, too
+
+
 def test_the_start_of_a_first_batch_is_not_stored_before_it_is_in_the_checkpoint(
     drive: Drive, embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ):

@@ -17,7 +17,7 @@ from typing import Final
 
 from rebalance import znodes
 from rebalance.errors import GroupRefused, UnreadableNode
-from rebalance.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.message_set import shallow_end
@@ -101,16 +101,22 @@ class ClusterOffsets:
     def group_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offsets that a group has stored in ZooKeeper, where it has any.
 
+        An offset that was stored before its topic was created anew says nothing about the new one, and is none.
+
         Raises:
             PlanningFailed: An offset node holds something else.
             ZooKeeperSilent: No answer in time.
         """
         names = sorted(partitions)
+        topics = sorted({name.topic for name in names})
         paths = [znodes.offset_path(group, name.topic, name.partition) for name in names]
-        values = read_all(self._port, [GetData(path) for path in paths], READ_TIMEOUT_S)
+        wanted: list[Exists | GetData] = [Exists(znodes.topic_path(topic)) for topic in topics]
+        wanted += [GetData(path) for path in paths]
+        values = read_all(self._port, wanted, READ_TIMEOUT_S)
+        births = {topic: stat.czxid for topic, stat in zip(topics, values, strict=False) if stat is not None}
         found: dict[TopicPartition, int] = {}
-        for name, path, value in zip(names, paths, values, strict=True):
-            if value is not None:
+        for name, path, value in zip(names, paths, values[len(topics) :], strict=True):
+            if value is not None and value[1].mzxid >= births.get(name.topic, 0):
                 try:
                     found[name] = znodes.parse_offset(path, value[0])
                 except UnreadableNode as error:
