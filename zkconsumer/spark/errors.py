@@ -7,6 +7,9 @@
     ├── TopicMissing         a topic or partition that was named is not there
     ├── PlanningFailed       the driver could not learn leaders or offsets in time
     ├── DataLoss             offsets that were wanted are not in the log (any more)
+    ├── MessagesLost         a stream lost messages (`stream_driver`)
+    ├── GroupHasMembers      the offsets of a group with members are not written (`group_offsets`)
+    ├── OffsetsNotStored     ZooKeeper did not take offsets of a group (`group_offsets`)
     └── PartitionUnreadable  an executor cannot read on, or met a message that cannot be delivered
 
 Spark hands on the text and drops the type, so each text names topic, partition, offset and broker itself.
