@@ -7,7 +7,7 @@ application looks again as soon as the stream wakes it, as a thread does that sl
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rebalance.lease import Lease
@@ -120,7 +120,7 @@ class Application:
             return
         stream = self._stream
         try:
-            message = next(stream)
+            messages = self._take(stream)
         except ConsumerTimeout:
             if stream.ready and not self._is_looking:
                 # There is something, but no lease, and nobody tells of its renewal.
@@ -132,13 +132,19 @@ class Application:
             return
         stream.reader = self.reader
         self._is_busy = True
-        self._record("deliver", place_of(message), message.offset, str(message.value, "ascii"))
-        self._process.after(self._pace.draw_s(self._process.schedule.now), self._finish, message)
+        for message in messages:
+            self._record("deliver", place_of(message), message.offset, str(message.value, "ascii"))
+        self._process.after(self._pace.draw_s(self._process.schedule.now), self._finish, messages)
 
-    def _finish(self, message: Message) -> None:
-        self._record("done", place_of(message), message.offset)
-        self._taken += 1
-        if self._commit is not None and self._taken % self._commit_every == 0:
+    def _take(self, stream: SteppedStream) -> Sequence[Message]:
+        """What is worked on at a time: one message, here."""
+        return [next(stream)]
+
+    def _finish(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._record("done", place_of(message), message.offset)
+        before, self._taken = self._taken, self._taken + len(messages)
+        if self._commit is not None and self._taken // self._commit_every > before // self._commit_every:
             self._commit(self._next)
         else:
             self._next()
