@@ -6,8 +6,9 @@
 One Kafka 0.8.2.2 broker holds one topic for each message size and codec. In each round every client reads each topic
 once, in a process of its own, with a fresh group, the clients taking turns; medians over the rounds are printed. All
 fetch 1 MiB a partition. Ours runs with its default configuration: every CRC checked, lease and auto-commit on, `for
-message in stream`. confluent-kafka runs in its fastest mode (`consume(10000)`, `assign`), kafka-python iterates, Java
-is `kafka.tools.ConsumerPerformance` of the broker's own version. Every client reads the value of every message.
+message in stream`; ours-batches is the same with `for batch in stream.batches()`. confluent-kafka runs in its fastest
+mode (`consume(10000)`, `assign`), kafka-python iterates, Java is `kafka.tools.ConsumerPerformance` of the broker's own
+version. Every client reads the value of every message, batches their lengths alone.
 
 The rate is taken from the first message to the last; the time to the first message and what the whole process took
 (CPU seconds, peak memory) stand beside it. Needs: confluent-kafka, kafka-python (2.3.3), Java, Maven.
@@ -30,7 +31,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-CLIENTS = ("ours", "confluent", "kafka-python", "java")
+CLIENTS = ("ours", "ours-batches", "confluent", "kafka-python", "java")
 FETCH_BYTES = 1024 * 1024
 
 
@@ -70,6 +71,25 @@ def read_ours(tally: Tally, zookeeper: str, broker: str, topic: str, partitions:
             count += 1
             value_bytes += len(message.value)
             if count == tally.wanted:
+                break
+        tally.last_at = time.monotonic()
+        tally.count, tally.value_bytes = count, value_bytes
+
+
+def read_batches(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
+    from pyarrow import compute
+
+    from zkconsumer import ConsumerConfig, ConsumerConnector
+
+    config = ConsumerConfig(zookeeper, f"bench-{uuid.uuid4().hex[:8]}", auto_offset_reset="smallest")
+    with ConsumerConnector(config) as connector:
+        count = value_bytes = 0
+        for batch in connector.create_message_streams({topic: 1})[topic][0].batches():
+            if not count:
+                tally.first_at = time.monotonic()
+            count += len(batch)
+            value_bytes += compute.sum(compute.binary_length(batch.record_batch.column("value"))).as_py()
+            if count >= tally.wanted:
                 break
         tally.last_at = time.monotonic()
         tally.count, tally.value_bytes = count, value_bytes
@@ -119,7 +139,7 @@ def read_kafka_python(tally: Tally, zookeeper: str, broker: str, topic: str, par
 
 
 READERS: dict[str, Callable[[Tally, str, str, str, int], None]] = {
-    "ours": read_ours, "confluent": read_confluent, "kafka-python": read_kafka_python,
+    "ours": read_ours, "ours-batches": read_batches, "confluent": read_confluent, "kafka-python": read_kafka_python,
 }
 
 
