@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Topic = Callable[[], str]
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SPARK.md"
 
 
 def read(spark: SparkSession, cluster: KafkaCluster, topic: str | None = None, **options: object) -> DataFrame:
@@ -192,5 +195,24 @@ def test_two_queries_at_once_and_a_limit_that_breaks_off(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(600)
     assert counts == {topics[0]: 1000, topics[1]: 2000}
+
+
+def test_the_programs_of_the_document_work(
+    spark: SparkSession, kafka_0822: KafkaCluster, fresh_topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic)
+    load(kafka_0822, topic, 10)
+    monkeypatch.chdir(tmp_path)
+    programs = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    batches = [program for program in programs if 'spark.read.format("zkconsumer")' in program]
+    assert batches
+    for program in batches:
+        program = re.sub(r'"zk1:2181[^"]*"', repr(kafka_0822.zookeeper_connect), program)
+        program = program.replace('"subscribe", "clicks"', f'"subscribe", "{topic}"')
+        program = program.replace('"subscribe": "clicks"', f'"subscribe": "{topic}"')
+        program = program.replace('parquet("clicks', f'parquet("{tmp_path}/clicks')
+        exec(compile(program.replace('json("clicks', f'json("{tmp_path}/clicks'), str(DOCUMENT), "exec"), {})
+    assert spark.read.parquet(f"{tmp_path}/clicks").count() == 10
