@@ -66,6 +66,9 @@ def wait_owned(
 class GroupWatch:
     """Writes down when an owner node vanishes or changes hands, and each value of an offset node (-1: no number).
 
+    A look that comes late, as after an outage, sees what is there then: a member that has lost a node and made it anew
+    in the meantime has it, and nothing is written down.
+
     Threads: events come from the client's threads; a list's `append` is atomic.
     """
 
@@ -75,7 +78,7 @@ class GroupWatch:
         self._group = group
         self._places = list(places)
         self._client = KazooClient(connect, timeout=SESSION_S)
-        self._holders: dict[Place, tuple[str, int]] = {}
+        self._holders: dict[Place, str] = {}
 
     def __enter__(self) -> Self:
         self._client.start(timeout=30)
@@ -93,7 +96,7 @@ class GroupWatch:
     def owner(self, place: Place) -> str | None:
         """The name (`consumer.id`) of the member that owns a partition."""
         holder = self._holders.get(place)
-        return None if holder is None else self._name(holder[0])
+        return None if holder is None else self._name(holder)
 
     def _name(self, member_id: str) -> str:
         return member_id.removeprefix(f"{self._group}_")
@@ -101,9 +104,9 @@ class GroupWatch:
     def _watch_owner(self, place: Place) -> None:
         def seen(data: bytes | None, stat: Any) -> None:
             before = self._holders.pop(place, None)
-            after = None if data is None else (data.decode().rpartition("-")[0], int(stat.ephemeralOwner))
+            after = None if data is None else data.decode().rpartition("-")[0]
             if before is not None and before != after:
-                self.events.append(Event(time.monotonic_ns(), "owner_gone", self._name(before[0]), *place))
+                self.events.append(Event(time.monotonic_ns(), "owner_gone", self._name(before), *place))
             if after is not None:
                 self._holders[place] = after
 
