@@ -31,7 +31,7 @@ spark.sparkContext.setLogLevel("ERROR")
 
 def run_job(
     program: str, master: str, folder: Path, *, settings: dict[str, str] | None = None, on_path: bool = True,
-    timeout_s: float = 240,
+    timeout_s: float = 900,
 ) -> Any:
     """Run a program that has `spark`, and return what its last line printed, as JSON.
 

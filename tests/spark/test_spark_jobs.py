@@ -166,7 +166,7 @@ def test_a_topic_streams_through_bounded_memory(
             broker.produce(topic, 0, [b"x" * 1000] * 900)
     done = subprocess.run(
         [sys.executable, "-c", READ_AND_MEASURE, embedded_cluster.zookeeper_connect, topic],
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows, more_mib = map(int, done.stdout.split())
