@@ -126,11 +126,11 @@ class _Reading:
             batch = self._together(parts, None if len(wrappers) else positions)
             if batch is None:
                 yield from self._one_by_one(levels, level.position + max(end, 1))
-                continue
-            level.position += end
+            else:
+                level.position += end
+                if batch.num_rows:
+                    yield batch
             self.window_bytes = min(2 * self.window_bytes, self._limit_bytes)
-            if batch.num_rows:
-                yield batch
 
     # -- together ------------------------------------------------------------------------------------------------------
 

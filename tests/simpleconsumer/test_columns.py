@@ -148,6 +148,16 @@ def test_a_set_in_which_every_message_is_wrong_takes_no_square_of_its_length() -
     assert looked_at < 150 * count
 
 
+def test_behind_an_error_batches_soon_have_their_size_again() -> None:
+    data = bytearray(encode_message_set([bytes(5000)] * 400))
+    data[5025] ^= 1
+    with pytest.raises(CrcMismatch) as caught:
+        list(decode_columns(data, "t", 0))
+    sizes = [batch.num_rows for batch in decode_columns(data, "t", 0, resume=caught.value.resume)]
+    assert sum(sizes) == 399
+    assert len(sizes) < 15
+
+
 def test_an_offset_that_no_column_holds_is_corrupt_and_the_rest_is_read() -> None:
     inside = encode_message(2**63 - 1, None, b"far", 1) + encode_message(-5, None, b"last", 1)
     data = encode_wrapper(inside, "gzip", 1, 2**62) + encode_message_set([b"after"] * 50, first_offset=100)

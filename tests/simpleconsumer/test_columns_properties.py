@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -186,6 +188,64 @@ def test_damaged_sets_in_a_wrapper_with_a_right_checksum_too(
     data = encode_wrapper(inside, codec, magic, 999) * 2 + after
     with arrays_from(worth):
         assert found_by_columns(data, 0, None, 500, limit) == found_by_messages(data, 0, None, limit)
+
+
+def under_right_checksum(offset: int, body: bytes) -> bytes:
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+CONTRADICTIONS = [
+    "0000 ffffffff 00000003 6162", "0000 ffffffff 00000001 6162", "0000 ffffffff ffffffff 61",
+    "0000 ffffffff fffffffe", "0000 fffffffe 00000000", "0000 7fffffff 00000000", "0000 00000004 61616161",
+    "0000 00000002 6161 00", "0100 0000000000000001 ffffffff", "0100 ffffffffffffffff fffffffe 00000000",
+    "0100 ffffffffffffffff ffffffff fffffffe", "0200 ffffffff 00000000", "0004 ffffffff 00000000",
+    "0100 ffffffff 00000000", "0100 00000000 00000000", "0100 ffffffff 00000000 00000000",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", CONTRADICTIONS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_that_contradict_themselves_under_a_right_checksum_are_wrong_in_the_same_way(
+    body: str, magic: int
+) -> None:
+    good = [encode_message_set([(None, b"v" * n)], magic=magic, first_offset=n) for n in range(20)]
+    data = b"".join([*good, under_right_checksum(20, bytes.fromhex(body)), *good])
+    with arrays_from(1):
+        assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
+        alone = under_right_checksum(20, bytes.fromhex(body)) * 40
+        assert found_by_columns(alone, 0, None) == found_by_messages(alone, 0, None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 8, 1, 4]), st.binary(max_size=30)), max_size=8))
+def test_any_bytes_under_a_right_checksum_give_the_same(rows: list[tuple[int, int, bytes]]) -> None:
+    data = b"".join(
+        under_right_checksum(offset, bytes((magic, attributes)) + rest)
+        for offset, (magic, attributes, rest) in enumerate(rows)
+    )
+    with arrays_from(1):
+        assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
+
+
+@pytest.mark.parametrize("worth", [1, 32])
+@pytest.mark.parametrize("batch_bytes", [500, MEBIBYTE])
+def test_wrappers_whose_insides_would_be_one_set_if_they_were_joined_break_off_each_by_itself(
+    worth: int, batch_bytes: int
+) -> None:
+    whole = encode_message_set([b"value"] * 100)
+    for cut in range(31 * 50, 31 * 52):
+        data = encode_wrapper(whole[:cut], "gzip", 0, 49) + encode_wrapper(whole[cut:], "gzip", 0, 99)
+        with arrays_from(worth):
+            assert found_by_columns(data, 0, None, batch_bytes) == found_by_messages(data, 0, None)
+
+
+@pytest.mark.parametrize("outer", [0, 1])
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "among others"])
+def test_messages_of_another_magic_than_their_wrapper_are_wrong_in_the_same_way(outer: int, others: int) -> None:
+    odd = encode_wrapper(encode_message_set([b"value"] * 40, magic=1 - outer), "gzip", outer, 39)
+    mixed = encode_message_set([b"a"] * 20, magic=outer) + encode_message_set([b"b"] * 20, magic=1 - outer)
+    data = (odd + encode_wrapper(mixed, "snappy", outer, 79)) + encode_message_set([b"x"] * 40, "gzip", outer) * others
+    assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
+    assert len([each for each in found_by_columns(data, 0, None) if len(each) == 2]) == 60
 
 
 @given(st.binary(max_size=400))
