@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,15 +62,6 @@ class Job:
                 return query
         raise AssertionError(CROWDED)
 
-    def keep(self) -> StreamingQuery:
-        """A query that runs until it is stopped; returned when it has done a batch."""
-        for _ in range(3):
-            query = self.start(processingTime="100 milliseconds")
-            wait_until(lambda query=query: query.lastProgress or not query.isActive, DONE_S, "a batch")  # type: ignore[misc]
-            if CROWDED not in str(query.exception()):
-                return query
-        raise AssertionError(CROWDED)
-
     def rows(self) -> list[tuple[str, int, int, bytes]]:
         table = self.spark.read.parquet(str(self.folder / "rows"))
         return sorted((row.topic, row.partition, row.offset, bytes(row.value)) for row in table.collect())
@@ -87,6 +79,21 @@ class Job:
             with contextlib.suppress(Exception):
                 found[topic, partition] = int(self.cluster.client.get(path)[0])
         return found
+
+
+def kept(start: Callable[[], StreamingQuery], batch: int = 0) -> StreamingQuery:
+    """A query that goes on; returned when it has done a batch of that number."""
+
+    def is_there(query: StreamingQuery) -> bool:
+        progress = query.lastProgress
+        return not query.isActive or (progress is not None and progress.batchId >= batch)
+
+    for _ in range(3):
+        query = start()
+        wait_until(partial(is_there, query), DONE_S, "a batch", state=lambda query=query: query.status)  # type: ignore[misc]
+        if CROWDED not in str(query.exception()):
+            return query
+    raise AssertionError(CROWDED)
 
 
 def expected(topic: str, *counts: int) -> list[tuple[str, int, int, bytes]]:
@@ -135,7 +142,7 @@ def test_the_progress_tells_the_lag_and_a_running_query_picks_up_new_partitions(
     spark: SparkSession, kafka_0822: KafkaCluster, topic: str, tmp_path: Path
 ):
     job = Job(spark, kafka_0822, tmp_path, subscribe=topic, maxOffsetsPerTrigger=150)
-    query = job.keep()
+    query = kept(lambda: job.start(processingTime="100 milliseconds"))
 
     def lags() -> list[int]:
         found = []
@@ -227,6 +234,33 @@ def test_the_last_batch_of_a_stopped_query_is_stored_by_hand_or_by_a_listener(
         wait_until(lambda: by_listener.stored(group) == wanted, DONE_S, "the listener to store the offsets")
     finally:
         spark.streams.removeListener(listener)
+
+
+@pytest.mark.slow
+def test_of_a_query_with_several_sources_each_is_stored_for_its_own_group(
+    spark: SparkSession, kafka_0822: KafkaCluster, topic: str, fresh_topic: Topic, fresh_group: str, tmp_path: Path
+):
+    other = fresh_topic()
+    kafka_0822.create_topic(other)
+    load(kafka_0822, other, 30)
+    jobs = [Job(spark, kafka_0822, tmp_path, subscribe=name, group_id=f"{fresh_group}-{name}")
+            for name in (topic, other, topic)]
+    jobs[2].options.pop("group.id")
+    frames = [spark.readStream.format("zkconsumer").options(**job.options).load() for job in jobs]
+    rows = spark.readStream.format("rate").load()
+    rows = rows.selectExpr("cast(cast(value as string) as binary) value", "'rate' topic")
+    for frame in [frames[0], *frames]:
+        rows = rows.union(frame.select("value", "topic"))
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = kept(writer.start, batch=2)
+    query.stop()
+    wanted = {(topic, 0): 100, (topic, 1): 100, (other, 0): 30}
+    assert commit_offsets(query) == wanted
+    for job, name in zip(jobs, (topic, other), strict=False):
+        paths = {each: znodes.offset_path(f"{fresh_group}-{name}", *each) for each in wanted if each[0] == name}
+        assert {each: int(kafka_0822.client.get(path)[0]) for each, path in paths.items()} == {
+            each: at for each, at in wanted.items() if each[0] == name
+        }, job.options
 
 
 @pytest.mark.slow
