@@ -147,6 +147,22 @@ def test_new_partitions_and_new_topics_of_a_pattern_are_read_from_their_beginnin
         assert sorted(read) == [(topic, 1, 0, 7), (f"{topic}-b", 0, 0, 9)]
 
 
+def test_a_pattern_may_match_nothing_yet(embedded_cluster: EmbeddedCluster, fresh_topic: Topic):
+    topic = fresh_topic()
+    options = stream_options({"zookeeper.connect": embedded_cluster.zookeeper_connect, "subscribePattern": topic,
+                              "maxOffsetsPerTrigger": "10"})  # fmt: skip
+    with closing(StreamDriver(options)) as driver:
+        driver.fix_target()
+        start = begin(driver)
+        assert (start.to_json(), driver.newest_offsets().to_json()) == ({}, {})
+    with closing(StreamDriver(options)) as driver:
+        embedded_cluster.create_topic(topic)
+        load(embedded_cluster, topic, 5)
+        pinned = grown(driver, start)
+        assert offsets(pinned) == [0]
+        assert offsets(grown(driver, pinned)) == [5]
+
+
 def test_a_batch_is_planned_the_same_again_after_a_restart(drive: Drive, embedded_cluster: EmbeddedCluster, topic: str):
     driver = drive(embedded_cluster, topic)
     start = begin(driver)
