@@ -268,6 +268,7 @@ def report(
 
 
 def main() -> None:
+    sys.path[0] = str(Path(__file__).parents[2])  # in place of this folder, where `rebalance` is another benchmark
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--codecs", nargs="+", default=["none", "gzip", "snappy"])

@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
+    sys.path[0] = str(Path(__file__).parents[2])
+
 from simpleconsumer import FetchRequest, SimpleConsumer
 from simpleconsumer.message_set import decode_messages, shallow_end
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster

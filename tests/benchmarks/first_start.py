@@ -15,13 +15,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
+import sys
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple
+
+if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
+    sys.path[0] = str(Path(__file__).parents[2])
 
 from rebalance.requests import Exists
 from rebalance.zookeeper import KazooPort

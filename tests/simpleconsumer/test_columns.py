@@ -190,6 +190,7 @@ def test_batches_are_about_as_large_as_asked_for() -> None:
 def test_small_wrappers_share_a_batch_and_a_large_one_makes_many() -> None:
     small = b"".join(encode_message_set([bytes(100)] * 10, "gzip", first_offset=n) for n in range(0, 1000, 10))
     assert [batch.num_rows for batch in decode_columns(small, "t", 0)] == [1000]
+    assert [batch.num_rows for batch in decode_columns(small, "t", 0, max_batch_bytes=5000)] == [40] * 25
     large = encode_message_set([bytes(100)] * 1000, "gzip")
     sizes = [batch.num_rows for batch in decode_columns(large + large, "t", 0, max_batch_bytes=12_600)]
     assert sizes == [100] * 20
