@@ -30,6 +30,8 @@ DEFAULT_MAX_BYTES: Final = 512 * 1024 * 1024
 DEFAULT_MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_SOCKET_TIMEOUT_MS: Final = 30_000
 _LEAST_SOCKET_TIMEOUT_MS: Final = 1000
+_RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
+"""As large as a fetch: the consumer's own 64 KiB cost a third of the time of receiving."""
 _GROUP: Final = "zkconsumer-spark"
 """Stands for a group where none is named; nothing is ever stored under it."""
 _UNITS: Final = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -245,6 +247,7 @@ def _refuse_value(spec: OffsetSpec, value: int, reason: str) -> None:
 def _config(given: Mapping[str, str], patience_ms: int) -> ConsumerConfig:
     settings: dict[str, object] = {name: given[name] for name in SETTING_NAMES if name in given}
     settings.setdefault("group.id", _GROUP)
+    settings.setdefault("socket.receive.buffer.bytes", _RECEIVE_BUFFER_BYTES)
     if patience_ms < DEFAULT_SOCKET_TIMEOUT_MS:  # a broker that says nothing must not use up more than all patience
         settings.setdefault("socket.timeout.ms", max(patience_ms, _LEAST_SOCKET_TIMEOUT_MS))
     try:
