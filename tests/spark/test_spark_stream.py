@@ -237,6 +237,19 @@ def test_the_last_batch_of_a_stopped_query_is_stored_by_hand_or_by_a_listener(
 
 
 @pytest.mark.slow
+def test_a_pattern_that_matches_nothing_yet_reads_what_comes_from_its_beginning(
+    spark: SparkSession, kafka_0822: KafkaCluster, fresh_topic: Topic, tmp_path: Path
+):
+    name = fresh_topic()
+    job = Job(spark, kafka_0822, tmp_path, subscribePattern=name, startingOffsets="latest")
+    job.run()
+    kafka_0822.create_topic(name)
+    load(kafka_0822, name, 20)
+    job.run()
+    assert job.rows() == expected(name, 20)
+
+
+@pytest.mark.slow
 def test_of_a_query_with_several_sources_each_is_stored_for_its_own_group(
     spark: SparkSession, kafka_0822: KafkaCluster, topic: str, fresh_topic: Topic, fresh_group: str, tmp_path: Path
 ):
