@@ -19,7 +19,7 @@ from rebalance import znodes
 from rebalance.handover import Partition
 from rebalance.requests import Check, Create, Delete, Fault, GetData, Multi, Reply, Request, SetData, Sync, WatchEvent
 
-__all__ = ["MOST_WRITES", "Ask", "Claims", "Fence", "create_parents"]
+__all__ = ["MOST_WRITES", "Ask", "Claims", "Fence", "create_parents", "is_same_session"]
 
 MOST_WRITES: Final = 100
 """Owner nodes in one multi: some 90 KB at most; ZooKeeper refuses requests above 1 MiB."""
@@ -32,15 +32,20 @@ Told = Callable[[p.Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What every write begins with: my registration stands, in the version that names my session."""
+    """What every write begins with: my registration stands, in the version that says which one it is."""
 
     path: str
     version: int
     session_id: int
 
     def check(self) -> Check:
-        """The operation that fails when the session that asked is not the one that registered."""
+        """The operation that fails when the registration under which it was asked is not the one that stands."""
         return Check(self.path, self.version)
+
+
+def is_same_session(one: Fence | None, other: Fence | None) -> bool:
+    """Whether two registrations are of one session, or there is neither."""
+    return (one.session_id if one is not None else None) == (other.session_id if other is not None else None)
 
 
 def create_parents(ask: Ask, paths: Iterable[str], done: Callable[[Reply], None]) -> None:

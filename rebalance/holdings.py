@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
-from rebalance.claims import Claims
+from rebalance.claims import Claims, is_same_session
 from rebalance.episodes import Episodes
 from rebalance.handover import Partition
 from rebalance.holding import Holding
@@ -39,7 +39,7 @@ class Holdings:
     Args:
         member: what it is.
         loop: the queue and timers.
-        claims: writes the owner nodes; its fence names the session.
+        claims: writes the owner nodes; its fence names the session and the registration.
         delivery, offsets, listener: the rest of the member.
         recheck: called with a reason when the members have to be read again before anything is claimed.
         fenced: called when a write was refused because the registration is not the one it was made under.
@@ -196,9 +196,15 @@ class Holdings:
         number = holding.asked
 
         def told(event: p.Event) -> None:
-            # By value: registering anew under the same session leaves what is under way in force.
-            if fence == self._claims.fence and self.all.get(partition) is holding and holding.asked == number:
-                self.handle(partition, event)
+            # Registering anew under the same session leaves what is under way in force.
+            if not is_same_session(fence, self._claims.fence) or self.all.get(partition) is not holding:
+                return
+            if holding.asked != number:
+                return
+            self.handle(partition, event)
+            if isinstance(event, p.Fenced) and fence != self._claims.fence:
+                # It was asked under the registration before, and that the new one stands was told already.
+                self.handle(partition, p.Reconnected())
 
         return told
 

@@ -1,8 +1,10 @@
-"""The registration of this member: one ephemeral node whose version names the session.
+"""The registration of this member: one ephemeral node whose version says which of its registrations it is.
 
-Creating it is one multi: create, then set the same data `k` times, `k` = sessions so far modulo 16. Every write of
-the member begins with `check(registration, k)`, so a request that was queued under an older session and is sent
-under a newer one fails. Rule: another living session's node is waited for, a while, and never touched.
+Creating it is one multi: create, then set the same data `k` times, `k` = its number modulo 16. Every write of the
+member begins with `check(registration, k)`, so a request that was queued under an older registration and is sent under
+a newer one fails. The creation itself has nothing to check, and may land under a later session than the one that asked.
+So each registration has a number of its own, the second one of a session, too: nothing is asked behind it before it
+was seen to stand. Rule: another living session's node is waited for, a while, and never touched.
 
 Source: docs/SEMANTICS.md, "Fencing".
 """
@@ -18,11 +20,11 @@ from rebalance.errors import ConsumerIdInUse, NamespaceMissing
 from rebalance.loop import Loop
 from rebalance.requests import Create, Delete, Exists, Fault, Multi, Reply, SetData, WatchEvent
 
-__all__ = ["SESSIONS_MODULO", "Registrar"]
+__all__ = ["REGISTRATIONS_MODULO", "Registrar"]
 
 log = logging.getLogger(__name__)
 
-SESSIONS_MODULO = 16
+REGISTRATIONS_MODULO = 16
 
 
 class Registrar:
@@ -48,20 +50,24 @@ class Registrar:
     def register(
         self,
         session_id: int,
-        sessions: int,
+        number: int,
         old_sessions: frozenset[int],
         data: bytes,
         patience_s: float,
         done: Callable[[Fence | Exception | None, float], None],
+        standing: int | None = None,
     ) -> None:
-        """Make the registration stand under `session_id`.
+        """Make the registration stand under `session_id`, as the `number`-th of this member.
+
+        One that this session has made before, and that still stands at the version `standing`, is good as it is.
 
         `done(fence, sent_at)` when it does (the fence was seen on a read sent at `sent_at`), `done(error, 0)` when it
         never can, `done(None, 0)` when the connection went away. A later call makes an earlier one fall silent.
         """
         if self._run is not None:
             self._run.silent = True
-        self._run = _Run(self, session_id, sessions % SESSIONS_MODULO, old_sessions, data, patience_s, done)
+        version = number % REGISTRATIONS_MODULO
+        self._run = _Run(self, session_id, version, old_sessions, data, patience_s, done, standing)
         self._ask(Exists("/"), self._run.namespace_seen)
 
     def abandon(self) -> None:
@@ -82,6 +88,7 @@ class _Run:
         data: bytes,
         patience_s: float,
         done: Callable[[Fence | Exception | None, float], None],
+        standing: int | None,
     ) -> None:
         self.silent = False
         self._ask = registrar._ask
@@ -95,6 +102,9 @@ class _Run:
         self._data = data
         self._give_up_at = self._loop.clock() + patience_s
         self._done = done
+        self._standing = standing
+        # What stands at the right version may be the one before that somebody has written into.
+        self._is_mine_at_version = standing is None
         self._holder = 0
         self._waiting = False
 
@@ -137,6 +147,7 @@ class _Run:
             parents = [znodes.CONSUMERS, group, znodes.ids_path(self._group), f"{group}/owners", f"{group}/offsets"]
             create_parents(self._ask, parents, self._parents_made)
         elif fault in (None, Fault.NODE_EXISTS, Fault.NO_NODE, Fault.BAD_VERSION):
+            self._is_mine_at_version |= fault is None
             self._look()
         else:
             self._tell(PermissionError(f"ZooKeeper refused {self._path}: {reply.reason or fault}"))
@@ -154,13 +165,16 @@ class _Run:
         stat = reply.value
         if stat is None:
             self._create()
-        elif stat.ephemeral_owner == self._session_id and stat.version == self._version:
-            self._tell(Fence(self._path, self._version, self._session_id), reply.sent_at)
+        elif stat.ephemeral_owner == self._session_id and self._is_good(stat.version):
+            self._tell(Fence(self._path, stat.version, self._session_id), reply.sent_at)
         elif stat.ephemeral_owner == self._session_id:
             # Mine, but its version names another registration: only a fresh node can be told from it.
             self._create(clear_version=stat.version)
         else:
             self._wait_for(stat.ephemeral_owner)
+
+    def _is_good(self, version: int) -> bool:
+        return version == self._standing or (version == self._version and self._is_mine_at_version)
 
     def _wait_for(self, holder: int) -> None:
         left_s = self._give_up_at - self._loop.clock()

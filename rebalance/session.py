@@ -88,6 +88,8 @@ class SessionKeeper:
         self._registrar = Registrar(ask, loop, member.group, member.consumer_id, member.chroot)
         self._is_open = False
         self._sessions: list[int] = []
+        self._number = -1  # of the last registration, modulo what fits into a version
+        self._has_stood = False
         self._asked_at: float | None = None
         self._timer: Timer | None = None
         self._closed = False
@@ -128,6 +130,7 @@ class SessionKeeper:
         if change.session_id != self.session_id:
             if self.session_id:
                 self._end()
+            self._number, self._has_stood = self._number + 1, False
             log.info("session 0x%x of %s: time-out %.1f s granted", change.session_id % 2**64, self.member.consumer_id,
                      change.timeout_s)
         self.session_id, self.timeout_s = change.session_id, change.timeout_s
@@ -148,8 +151,12 @@ class SessionKeeper:
         self._follower.session_over()
 
     def register(self) -> None:
-        """Make the registration stand under the present session."""
-        session_id = self.session_id
+        """Make the registration stand under the present session.
+
+        Again under the same session it gets another number: that its creation may be sent under a later one must not
+        let through what was asked behind the one before.
+        """
+        session_id, standing = self.session_id, self._claims.fence
         registration = self.member.subscription.to_registration(self._wall_clock_ms())
 
         def done(outcome: Fence | Exception | None, sent_at: float) -> None:
@@ -157,6 +164,7 @@ class SessionKeeper:
                 return
             if isinstance(outcome, Fence):
                 self._claims.fence = outcome
+                self._number, self._has_stood = outcome.version, True
                 self.lease.begin(session_id, self.timeout_s)
                 self.lease.renew(outcome.session_id, sent_at)
                 self._prove_later()
@@ -169,11 +177,12 @@ class SessionKeeper:
 
         self._registrar.register(
             session_id,
-            len(self._sessions) - 1,
+            self._number + self._has_stood,
             frozenset(self._sessions) - {session_id},
             format_registration(registration),
             self.registration_patience_s,
             done,
+            None if standing is None else standing.version,
         )
 
     @property

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from rebalance import znodes
-from rebalance.claims import Ask, Fence, create_parents
+from rebalance.claims import Ask, Fence, create_parents, is_same_session
 from rebalance.errors import UnreadableNode
 from rebalance.handover import Partition
 from rebalance.loop import Loop
@@ -123,8 +123,8 @@ class ZooKeeperOffsets:
         retry_s: float,
     ) -> None:
         def read(outcome: Reply) -> None:
-            # By value: the same session may have registered anew.
-            if self._fence != fence:
+            # The same session may have registered anew.
+            if not is_same_session(self._fence, fence):
                 return
             if not self._take(partition, outcome):
                 # A node that may not be read stays so; the others are not to suffer from the asking.

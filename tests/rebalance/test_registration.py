@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from rebalance import znodes
 from rebalance.claims import Fence
 from rebalance.errors import ConsumerIdInUse, NamespaceMissing
-from rebalance.registration import SESSIONS_MODULO, Registrar
+from rebalance.registration import REGISTRATIONS_MODULO, Registrar
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -35,11 +35,12 @@ def asker(zookeeper: ZooKeeperServer) -> Iterator[Asker]:
     made.close()
 
 
-def register(asker: Asker, group: str, sessions: int = 0, old: frozenset[int] = frozenset(), patience_s: float = 5.0,
-             registrar: Registrar | None = None, chroot: str = "") -> object:
+def register(asker: Asker, group: str, number: int = 0, old: frozenset[int] = frozenset(), patience_s: float = 5.0,
+             registrar: Registrar | None = None, chroot: str = "", standing: int | None = None) -> object:
     made = registrar or Registrar(asker.ask, asker.loop, group, "me", chroot)
     outcome = asker.outcome(
-        lambda told: made.register(asker.session_id, sessions, old, DATA, patience_s, told), timeout_s=patience_s + 15
+        lambda told: made.register(asker.session_id, number, old, DATA, patience_s, told, standing),
+        timeout_s=patience_s + 15,
     )
     return outcome[0]
 
@@ -55,13 +56,13 @@ def test_the_first_member_of_a_new_group_makes_all_parents(asker: Asker, client:
     assert (data, stat.ephemeralOwner) == (DATA, asker.session_id)
 
 
-@pytest.mark.parametrize("sessions", [0, 1, 5, SESSIONS_MODULO - 1, SESSIONS_MODULO, SESSIONS_MODULO + 3])
-def test_the_version_of_the_node_names_the_session(
-    asker: Asker, client: KazooClient, fresh_group: str, sessions: int
+@pytest.mark.parametrize("number", [0, 1, 5, *(REGISTRATIONS_MODULO + more for more in (-1, 0, 3))])
+def test_the_version_of_the_node_is_the_number_of_the_registration(
+    asker: Asker, client: KazooClient, fresh_group: str, number: int
 ) -> None:
-    fence = register(asker, fresh_group, sessions)
+    fence = register(asker, fresh_group, number)
     assert isinstance(fence, Fence)
-    assert fence.version == client.exists(path(fresh_group)).version == sessions % SESSIONS_MODULO
+    assert fence.version == client.exists(path(fresh_group)).version == number % REGISTRATIONS_MODULO
     assert client.get(path(fresh_group))[0] == DATA
 
 
@@ -81,6 +82,26 @@ def test_my_own_node_with_another_version_is_made_anew(asker: Asker, client: Kaz
     assert isinstance(fence, Fence)
     data, stat = client.get(path(fresh_group))
     assert (data, stat.version, stat.ephemeralOwner) == (DATA, 2, asker.session_id)
+
+
+def test_a_registration_that_had_never_gone_stays_and_keeps_its_number(
+    asker: Asker, client: KazooClient, fresh_group: str
+) -> None:
+    first = register(asker, fresh_group, 2)
+    before = client.exists(path(fresh_group))
+    assert register(asker, fresh_group, 3, standing=2) == first
+    assert client.exists(path(fresh_group)) == before
+
+
+def test_what_somebody_wrote_into_my_node_is_not_taken_for_my_next_registration(
+    asker: Asker, client: KazooClient, fresh_group: str
+) -> None:
+    register(asker, fresh_group, 2)
+    client.set(path(fresh_group), b"scribble")
+    fence = register(asker, fresh_group, 3, standing=2)
+    assert fence == Fence(path(fresh_group), 3, asker.session_id)
+    data, stat = client.get(path(fresh_group))
+    assert (data, stat.version) == (DATA, 3)
 
 
 def test_a_foreign_session_that_lives_is_waited_for_and_then_named(

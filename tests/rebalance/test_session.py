@@ -198,6 +198,21 @@ def test_a_registration_that_is_gone_is_noticed_by_the_next_proof(
     wait_until(lambda: any(isinstance(event, m.RegistrationGone) for event in kept.events), 5.0, "the notice")
 
 
+def test_each_registration_of_a_session_has_a_version_of_its_own(
+    zookeeper: ZooKeeperServer, client: KazooClient, kept: Kept, fresh_group: str
+) -> None:
+    """The creation that was asked for under an ended session may be sent under the next one, and commits behind it."""
+    path, session_id = znodes.registration_path(fresh_group, "me"), kept.keeper.session_id
+    for number in (1, 2):
+        client.delete(path)
+        kept.asker.on_loop(kept.keeper.register)
+        kept.registered(number + 1)
+        assert kept.claims.fence == Fence(path, number, session_id)
+    zookeeper.end_session(session_id)
+    kept.registered(4)
+    assert kept.claims.fence == Fence(path, 3, kept.keeper.session_id)
+
+
 def test_a_registration_that_another_session_holds_proves_nothing(
     client: KazooClient, kept: Kept, fresh_group: str
 ) -> None:

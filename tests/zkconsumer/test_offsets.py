@@ -500,7 +500,7 @@ def test_loading_survives_a_registration_made_anew_under_the_same_session(client
 
     def register_in_the_middle() -> None:
         store.offsets.load((TOPIC, 0), found.append)
-        store.offsets.session_opened(Fence(store.fence.path, store.fence.version, store.fence.session_id))
+        store.offsets.session_opened(Fence(store.fence.path, store.fence.version + 1, store.fence.session_id))
 
     store.on_loop(register_in_the_middle)
     wait_until(lambda: found == [5], 5.0, "the offset")

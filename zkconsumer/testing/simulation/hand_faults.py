@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rebalance import znodes
-from rebalance.registration import SESSIONS_MODULO
+from rebalance.registration import REGISTRATIONS_MODULO
 from zkconsumer.testing.simulation.plan import GROUP, Step
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def name_taken(world: World, step: Step) -> None:
     found = world.zookeeper.read(path)
     data = POISONS["ghost"] if found is None else found[0]
     if _replace(world, step, path, data):
-        for _ in range(SESSIONS_MODULO):
+        for _ in range(REGISTRATIONS_MODULO):
             world.by_hand(lambda: world.zookeeper.set_data(path, data))
         member = world.living(step.target)
         world.trouble(step.for_s, step.target if member is None else member.name)
