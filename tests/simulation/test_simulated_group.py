@@ -62,6 +62,16 @@ def test_the_same_seed_gives_the_same_history_whatever_python_hashes_to() -> Non
     assert history_text(3) != history_text(4)
 
 
+def test_what_a_reset_to_the_end_passes_over_is_waited_for_by_nobody() -> None:
+    world = World(PLAN, 0)
+    world.write("done", "a", ("t", 0), 35)
+    world.write("reset", "a", ("t", 0), 70)
+    world.write("done", "a", ("t", 0), 36)
+    assert world.done_to(("t", 0)) == 70
+    world.write("done", "a", ("t", 0), 70)
+    assert world.done_to(("t", 0)) == 71
+
+
 def history_text(seed: int) -> str:
     """The history of two members, a line for each event."""
     return "\n".join(map(format_event, two_members(seed).history))

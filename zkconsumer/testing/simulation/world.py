@@ -146,11 +146,17 @@ class World:
     ) -> None:
         """Append an event at the present moment."""
         if kind in ("deliver", "done"):
-            self._reached[kind, place] = max(self._reached.get((kind, place), 0), offset + 1)
+            self._reach(kind, place, offset + 1)
+        elif kind == "reset":
+            # What it passes over nobody will be done with: nothing more is due before it.
+            self._reach("done", place, offset)
         event = Event(self.now_ns, kind, member, place[0], place[1], offset, message_id)
         self.history.append(event)
         if self.listener is not None:
             self.listener.event(event)
+
+    def _reach(self, kind: str, place: Place, offset: int) -> None:
+        self._reached[kind, place] = max(self._reached.get((kind, place), 0), offset)
 
     def _broker_event(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
         self.write(kind, "", place, offset, message_id)
@@ -388,7 +394,7 @@ class World:
         return self._reached.get(("deliver", place), 0)
 
     def done_to(self, place: Place) -> int:
-        """The offset behind the last message that anybody is done with."""
+        """The offset behind the last message that anybody is done with, or where the last reset went on."""
         return self._reached.get(("done", place), 0)
 
     # -- the beginning ----------------------------------------------------------------------------------------------
