@@ -47,3 +47,11 @@ def test_a_backlog_takes_the_time_that_the_work_on_it_takes() -> None:
     java = MemberSpec("a", "java", whitelist="t.*", auto_commit_s=2.0, work_s=0.6)
     steps = (Step(0.5, "grow", "t", amount=4), Step(14.0, "join", "a"))
     assert_clean(Plan((java,), (("t", 1),), steps, message_every_s=0.25, faults_s=15.0), seeds=5)
+
+
+def test_a_registration_that_was_queued_under_an_ended_session_lets_no_queued_commit_through() -> None:
+    """It was made under the next session, at the version of the ended one, and a commit of the ended one passed."""
+    member = MemberSpec("a", topics=T, session_s=10.0, auto_commit_s=0.0, commit_every=1, work_s=0.01)
+    steps = (Step(0.1, "join", "a"), Step(1.0, "lost request", "a", word="create"),
+             Step(1.5, "hold up", "a", for_s=6.0, word="moving"), Step(6.0, "unregistered", "a"))  # fmt: skip
+    assert_clean(Plan((member,), (("t", 3),), steps, servers=3, message_every_s=0.3, faults_s=12.0))
