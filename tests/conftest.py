@@ -7,8 +7,9 @@ continuous integration must not pass by skipping. Tests marked `slow` run only w
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -52,6 +53,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if slow:
             config.hook.pytest_deselected(items=slow)
             items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A command that runs in this process sets up logging for good; the next test must not see that."""
+    loggers = [logging.getLogger(name) for name in ("zkconsumer", "rebalance", "simpleconsumer", "kazoo")]
+    before = [(list(logger.handlers), logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers[:] = handlers
+        logger.propagate = propagate
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

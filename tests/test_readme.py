@@ -24,7 +24,7 @@ from zkconsumer.testing.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PROGRAMS = [code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "ConsumerConnector" in code]
 SHELL_LINES = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
 INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", README, flags=re.DOTALL))
 COMMANDS = [code for code in INLINE if code.startswith("zkconsumer ")]

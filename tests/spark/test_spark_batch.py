@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Topic = Callable[[], str]
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SPARK.md"
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = (ROOT / "docs" / "SPARK.md", ROOT / "README.md")
 
 
 def read(spark: SparkSession, cluster: KafkaCluster, topic: str | None = None, **options: object) -> DataFrame:
@@ -206,7 +207,8 @@ def test_the_programs_of_the_document_work(
     kafka_0822.create_topic(topic)
     load(kafka_0822, topic, 10)
     monkeypatch.chdir(tmp_path)
-    programs = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    texts = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
+    programs = re.findall(r"```python\n(.*?)```", texts, re.DOTALL)
     batches = [program for program in programs if 'spark.read.format("zkconsumer")' in program]
     assert batches
     for program in batches:
@@ -214,5 +216,5 @@ def test_the_programs_of_the_document_work(
         program = program.replace('"subscribe", "clicks"', f'"subscribe", "{topic}"')
         program = program.replace('"subscribe": "clicks"', f'"subscribe": "{topic}"')
         program = program.replace('parquet("clicks', f'parquet("{tmp_path}/clicks')
-        exec(compile(program.replace('json("clicks', f'json("{tmp_path}/clicks'), str(DOCUMENT), "exec"), {})
+        exec(compile(program.replace('json("clicks', f'json("{tmp_path}/clicks'), "documentation", "exec"), {})
     assert spark.read.parquet(f"{tmp_path}/clicks").count() == 10
