@@ -31,7 +31,10 @@ DEFAULT_MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_SOCKET_TIMEOUT_MS: Final = 30_000
 _LEAST_SOCKET_TIMEOUT_MS: Final = 1000
 _RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
-"""As large as a fetch: the consumer's own 64 KiB cost a third of the time of receiving."""
+"""The consumer's own 64 KiB cost a third of the time of receiving."""
+_FETCH_BYTES: Final = 4 * 1024 * 1024
+"""Four times the consumer's: a task reads one partition, and what a broker takes for a fetch hardly grows with it."""
+_LEAST_FETCH_BYTES: Final = 1024 * 1024
 _GROUP: Final = "zkconsumer-spark"
 """Stands for a group where none is named; nothing is ever stored under it."""
 _UNITS: Final = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -181,8 +184,8 @@ def _options(
             if choice.topics and name.topic not in choice.topics:
                 raise OptionRefused(spec.option, f"topic {name.topic!r} is not subscribed to")
     patience_ms = _get(given, "kafkaConsumer.pollTimeoutMs", _count(_INT32_MAX), 120_000)
-    config = _config(given, patience_ms)
     largest = _get(given, "maxMessageBytes", _bytes, DEFAULT_MAX_MESSAGE_BYTES)
+    config = _config(given, patience_ms, largest)
     if largest > _LARGEST_FETCH:
         raise OptionRefused("maxMessageBytes", f"{largest} is more than {_LARGEST_FETCH}, the largest answer taken")
     if config.fetch_message_max_bytes > largest:
@@ -244,8 +247,9 @@ def _refuse_value(spec: OffsetSpec, value: int, reason: str) -> None:
             raise OptionRefused(spec.option, f"{name.topic}/{name.partition} is {reason}")
 
 
-def _config(given: Mapping[str, str], patience_ms: int) -> ConsumerConfig:
+def _config(given: Mapping[str, str], patience_ms: int, max_message_bytes: int) -> ConsumerConfig:
     settings: dict[str, object] = {name: given[name] for name in SETTING_NAMES if name in given}
+    settings.setdefault("fetch.message.max.bytes", min(_FETCH_BYTES, max(max_message_bytes, _LEAST_FETCH_BYTES)))
     settings.setdefault("group.id", _GROUP)
     settings.setdefault("socket.receive.buffer.bytes", _RECEIVE_BUFFER_BYTES)
     if patience_ms < DEFAULT_SOCKET_TIMEOUT_MS:  # a broker that says nothing must not use up more than all patience
