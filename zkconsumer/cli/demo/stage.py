@@ -158,6 +158,8 @@ class Stage:
             StageError: it has not, or a process has died, or the whole takes too long.
         """
         end = Deadline(limit_s)
+        # A look comes first: what was counted before may lack the last messages that were written.
+        self._look()
         while not condition():
             if end.expired:
                 raise StageError(f"waited {limit_s:g} s for {what}")
