@@ -126,7 +126,7 @@ def test_a_disk_without_room_is_all_that_is_said(room_kib: int, tmp_path: Path) 
     try:
         subprocess.run([*in_a_namespace, "true"], check=True, capture_output=True, timeout=30)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no file system can be mounted here")
+        pytest.skip("no tmpfs can be mounted in a namespace of its own (unshare --map-root-user --mount)")
     ended = subprocess.run([*in_a_namespace, *demo], env={**os.environ, "TMPDIR": str(tmp_path)},
                            capture_output=True, text=True, timeout=LIMIT_S, check=False)  # fmt: skip
     assert ended.returncode == 1

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from producing import Message, produce
 
-from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused, TopicMissing
 from zkconsumer.spark.group_offsets import GroupHasMembers
@@ -29,17 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real
 
-Message = tuple[bytes | None, bytes | None]
 Topic = Callable[[], str]
-
-
-def produce(
-    cluster: KafkaCluster, topic: str, partition: int, messages: Sequence[Message], codec: str = "none"
-) -> None:
-    leader = cluster.leader(topic, partition)
-    assert leader is not None
-    with SimpleConsumer("127.0.0.1", cluster.port(leader)) as broker:
-        broker.produce(topic, partition, messages, codec=codec)
 
 
 def numbered(first: int, count: int) -> list[Message]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from producing import produce
 
-from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer.testing import load
 from zkconsumer.testing.kafka import KafkaCluster
 
@@ -27,16 +27,6 @@ def read(spark: SparkSession, cluster: KafkaCluster, topic: str | None = None, *
     if topic is not None:
         reader = reader.option("subscribe", topic)
     return reader.options(**options).load()
-
-
-def produce(
-    cluster: KafkaCluster, topic: str, partition: int, messages: list[tuple[bytes | None, bytes | None]],
-    codec: str = "none",
-) -> None:
-    leader = cluster.leader(topic, partition)
-    assert leader is not None
-    with SimpleConsumer("127.0.0.1", cluster.port(leader)) as broker:
-        broker.produce(topic, partition, messages, codec=codec)
 
 
 def test_a_batch_is_what_was_produced_byte_for_byte(
