@@ -1,15 +1,16 @@
 """What passes between a fetcher and a stream: chunks, the flow of one partition, and the byte budget over all flows.
 
 No lock is held anywhere on the reader's side, because a reader may be interrupted at any point by a signal handler
-that shuts the connector down. It rests on three rules instead:
+that shuts the connector down. It rests on four rules instead:
 
 1. *Say it, then look.* The reader stores `in_hand` before it looks at `is_live`; the coordinator clears `is_live`
    before it looks at `in_hand`. So either the reader sees the revocation and delivers nothing, or the coordinator
    sees the message in hand and waits for it. CPython runs the stores of a thread in their order for all the others.
 2. *Look, use, then take away.* The reader works on the chunk at the head of the queue and removes it when it is read
    to its end. An interrupt in between (KeyboardInterrupt can strike anywhere) loses no chunk.
-3. *Whoever takes it out settles it.* `deque.pop` and `deque.remove` succeed for one thread only; that one gives the
-   bytes back to the budget, or calls the callback.
+3. *Give back, then take out.* The bytes of a chunk go back to the budget before it leaves the queue, and count once
+   however many give them back: whoever is interrupted in between finds the chunk again and does it anew.
+4. *Whoever takes it out settles it.* `deque.popleft` succeeds for one thread only; that one calls the callback.
 """
 
 from __future__ import annotations
@@ -53,18 +54,31 @@ class Wakeup:
         return self._lock.acquire(timeout=min(max(timeout_s, 0.0), threading.TIMEOUT_MAX))
 
 
+class Charge:
+    """What a chunk takes of the budget; 0 once that was given back.
+
+    Threads: changed by the budget alone, under its lock.
+    """
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
 class Chunk:
     """A piece of one partition on its way to the stream.
 
     Attributes:
         data: Whole entries of a message set, a copy of our own.
         next_offset: Position once the chunk is read.
-        size_bytes: What it is charged to the budget.
+        size_bytes: What it takes of the budget.
+        charge: What it takes of the budget now.
         reset_to: Not None: no data, the position jumps there (`auto.offset.reset`).
         error: Not None: no data (or data that ends in this error), raised when the reader gets there.
     """
 
-    __slots__ = ("data", "error", "next_offset", "reset_to", "size_bytes")
+    __slots__ = ("charge", "data", "error", "next_offset", "reset_to", "size_bytes")
 
     def __init__(
         self, data: bytes, next_offset: int, *, reset_to: int | None = None, error: Exception | None = None
@@ -72,6 +86,7 @@ class Chunk:
         self.data = data
         self.next_offset = next_offset
         self.size_bytes = len(data)
+        self.charge = Charge()
         self.reset_to = reset_to
         self.error = error
 
@@ -112,11 +127,12 @@ class ByteBudget:
         self._lock = threading.Lock()
         self._charged_bytes = 0
         self._reserved: dict[object, int] = {}
-        self._released: deque[int] = deque()
+        # Charges and not chunks: their data must not wait here for the next one who asks.
+        self._released: deque[Charge] = deque()
 
-    def release(self, size_bytes: int) -> None:
-        """Give back what a chunk was charged."""
-        self._released.append(size_bytes)
+    def release(self, charge: Charge) -> None:
+        """Give back what a chunk was charged; a second time changes nothing."""
+        self._released.append(charge)
 
     def charged_bytes(self) -> int:
         """Return what all chunks take now."""
@@ -137,14 +153,17 @@ class ByteBudget:
             else:
                 self._reserved.pop(asker, None)
 
-    def charge(self, size_bytes: int) -> None:
+    def charge(self, charge: Charge, size_bytes: int) -> None:
         """Charge a chunk that is about to be queued."""
         with self._lock:
+            charge.size_bytes = size_bytes
             self._charged_bytes += size_bytes
 
     def _settle(self) -> int:
         while self._released:
-            self._charged_bytes -= self._released.popleft()
+            charge = self._released.popleft()
+            self._charged_bytes -= charge.size_bytes
+            charge.size_bytes = 0
         return self._charged_bytes
 
 
@@ -203,7 +222,7 @@ class Flow:
 
     def push(self, chunk: Chunk) -> None:
         """Queue a chunk; if the flow ends at this very moment, it is dropped again."""
-        self._budget.charge(chunk.size_bytes)
+        self._budget.charge(chunk.charge, chunk.size_bytes)
         self.chunks.append(chunk)
         self.stream.ready.append(self)
         if not self.is_live or self.failure is not None:
@@ -214,11 +233,11 @@ class Flow:
 
     def take_out(self, chunk: Chunk) -> None:
         """Remove a chunk that was read, if nobody dropped it meanwhile."""
+        self._budget.release(chunk.charge)
         try:
             self.chunks.remove(chunk)
         except ValueError:
             return
-        self._budget.release(chunk.size_bytes)
         self.forget_entry()
         if self._on_room is not None:
             self._on_room()
@@ -309,10 +328,13 @@ class Flow:
         """Empty the queue and take the flow off the list of its stream."""
         while True:
             try:
-                chunk = self.chunks.pop()
+                chunk = self.chunks[-1]
+                self._budget.release(chunk.charge)
+                self.chunks.remove(chunk)
             except IndexError:
                 break
-            self._budget.release(chunk.size_bytes)
+            except ValueError:  # another thread was faster
+                continue
         while True:
             try:
                 self.stream.ready.remove(self)

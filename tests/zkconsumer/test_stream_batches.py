@@ -372,6 +372,7 @@ def test_an_interrupt_at_any_line_loses_and_repeats_nothing() -> None:
             read_all(reading, seen)
         assert seen == expected, f"interrupted in {struck}"
         assert one.done_position() == 12
+        assert feed.budget.charged_bytes() == 0, f"interrupted in {struck}"
         if not struck:
             break
     assert number > 300
