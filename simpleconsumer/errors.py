@@ -95,6 +95,7 @@ _CODES = tuple(
         (33, "UnsupportedSaslMechanism", False, "the broker does not offer that mechanism"),
         (34, "IllegalSaslState", False, "the request is not legal before authentication"),
         (35, "UnsupportedVersion", False, "the broker does not serve that version"),
+        (76, "UnsupportedCompressionType", False, "messages compressed with zstd, for which this protocol has no form"),
     )
 )
 _TABLE = {row.code: row for row in _CODES}
@@ -103,7 +104,7 @@ _TABLE = {row.code: row for row in _CODES}
 def broker_error(code: int) -> BrokerErrorCode:
     """Return the row of Kafka's error table for a code; unknown codes are named and not retriable.
 
-    Source: kafka.common.ErrorMapping (0.8.2.2), org.apache.kafka.common.protocol.Errors (0.10.0.1).
+    Source: kafka.common.ErrorMapping (0.8.2.2), org.apache.kafka.common.protocol.Errors (0.10.0.1; 76 of 2.1).
     """
     return _TABLE.get(code) or BrokerErrorCode(code, f"Code{code}", False, "a code newer than Kafka 0.10")
 

@@ -137,6 +137,8 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int 
         number, offset = read_int32(buffer, offset)
         code, offset = read_int16(buffer, offset)
         high_watermark, offset = read_int64(buffer, offset)
+        if code and read_int32(buffer, offset)[0] == -1:  # as brokers of Kafka 3 have it beside some errors
+            return (number, (code, high_watermark, memoryview(b""))), offset + 4
         message_set, offset = read_bytes(buffer, offset)
         return (number, (code, high_watermark, message_set)), offset
 

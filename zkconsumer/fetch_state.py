@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from simpleconsumer.errors import BrokenFraming, broker_error
 from simpleconsumer.message_set import shallow_end
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
+from zkconsumer.unconverted import behind_marks, last_offset_of_batch, repeated_bytes
 
 __all__ = [
     "BROKEN_TRIES",
@@ -77,7 +78,8 @@ class Verdict(NamedTuple):
     """What to do with an answer.
 
     Attributes:
-        valid_bytes: CHUNK: length of the whole entries.
+        valid_bytes: CHUNK: where the whole entries end.
+        first_byte: CHUNK: where they begin.
         next_offset: CHUNK, TOO_LARGE: offset behind what the answer is about.
         offset: TOO_LARGE: offset of the message.
         size_bytes: GROW: what to ask for; TOO_LARGE: what the message takes.
@@ -90,14 +92,19 @@ class Verdict(NamedTuple):
     offset: int = -1
     size_bytes: int = 0
     reason: str = ""
+    first_byte: int = 0
 
 
-def judge(answer: FetchedPartition, asked_bytes: int, largest_bytes: int) -> Verdict:
+def judge(
+    answer: FetchedPartition, asked_bytes: int, largest_bytes: int, converted_from: int | None = None
+) -> Verdict:
     """Return what the answer to a fetch of one partition means.
 
     Args:
         asked_bytes: The size that was asked for.
         largest_bytes: The largest size that may ever be asked for.
+        converted_from: The offset that was asked for, where the broker may have converted what is in its log
+            (`zkconsumer.unconverted`); None of a broker that does not.
     """
     code = answer.error_code
     if code:
@@ -107,14 +114,33 @@ def judge(answer: FetchedPartition, asked_bytes: int, largest_bytes: int) -> Ver
             return Verdict(Outcome.CHECK_RANGE, reason=reason)
         return Verdict(Outcome.FIND_LEADER if code in LEADER_CODES else Outcome.BACK_OFF, reason=reason)
     if not answer.message_set:
-        return Verdict(Outcome.NOTHING)
+        return _nothing_came(answer, asked_bytes, largest_bytes, converted_from)
+    behind = None if converted_from is None else behind_marks(answer.message_set, converted_from)
+    if behind is not None:
+        return Verdict(Outcome.CHUNK, next_offset=behind)
     try:
         valid_bytes, next_offset, _ = shallow_end(answer.message_set)
     except BrokenFraming as error:
         return Verdict(Outcome.BROKEN, reason=str(error))
     if next_offset is None:
         return _does_not_fit(answer, asked_bytes, largest_bytes)
-    return Verdict(Outcome.CHUNK, valid_bytes, next_offset)
+    first_byte = 0 if converted_from is None else repeated_bytes(answer.message_set[:valid_bytes], converted_from)
+    return Verdict(Outcome.CHUNK, valid_bytes, next_offset, first_byte=first_byte)
+
+
+def _nothing_came(
+    answer: FetchedPartition, asked_bytes: int, largest_bytes: int, converted_from: int | None
+) -> Verdict:
+    """Return the verdict on an empty set: a broker of Kafka 3 sends it where the next batch does not fit, too."""
+    if converted_from is None or answer.high_watermark <= converted_from:
+        return Verdict(Outcome.NOTHING)
+    reason = f"nothing came within {asked_bytes} bytes, though the log ends at {answer.high_watermark}"
+    if asked_bytes < largest_bytes:
+        return Verdict(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
+    reason += ": the next message is larger than that, and it is the limit"
+    return Verdict(
+        Outcome.TOO_LARGE, next_offset=converted_from + 1, offset=converted_from, size_bytes=asked_bytes, reason=reason
+    )
 
 
 def _does_not_fit(answer: FetchedPartition, asked_bytes: int, largest_bytes: int) -> Verdict:
@@ -132,6 +158,8 @@ def _does_not_fit(answer: FetchedPartition, asked_bytes: int, largest_bytes: int
     reason = f"the message at {offset} does not fit into {asked_bytes} bytes: {size}"
     if needed > largest_bytes and (offset >= 0 or asked_bytes >= largest_bytes):
         reason += f", and the limit is {largest_bytes}"
+        last = last_offset_of_batch(answer.message_set)
+        offset = offset if last is None else last
         return Verdict(Outcome.TOO_LARGE, next_offset=offset + 1, offset=offset, size_bytes=needed, reason=reason)
     return Verdict(Outcome.GROW, size_bytes=min(needed, largest_bytes), reason=reason)
 

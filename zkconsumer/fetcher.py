@@ -265,7 +265,8 @@ class Fetcher:
     def _take(self, one: _Asked, answer: FetchedPartition) -> None:
         """Do what one partition's answer comes to."""
         task, flow, state = one.task, one.task.flow, one.task.state
-        verdict = judge(answer, one.size_bytes, self._largest_bytes)
+        converted_from = one.offset if self.broker.fetch_version else None
+        verdict = judge(answer, one.size_bytes, self._largest_bytes, converted_from)
         if flow is None:
             return
         match verdict.outcome:
@@ -273,7 +274,8 @@ class Fetcher:
                 self._fail(task, f"offset {one.offset} was asked for, and messages below {verdict.next_offset} came")
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would live as long as the slowest of them.
-                flow.push(Chunk(bytes(answer.message_set[: verdict.valid_bytes]), verdict.next_offset))
+                message_set = bytes(answer.message_set[verdict.first_byte : verdict.valid_bytes])
+                flow.push(Chunk(message_set, verdict.next_offset))
                 state.moved_on(verdict.next_offset)
                 now = self._clock()
                 state.answered(now, answer.high_watermark)

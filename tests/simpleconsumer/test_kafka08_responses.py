@@ -184,6 +184,16 @@ def test_message_sets_are_views_of_the_answer() -> None:
     assert bytes(result.message_set) == b"8"
 
 
+def test_brokers_of_kafka_3_have_null_for_messages_beside_an_error() -> None:
+    beside = lambda code: encode_array(  # noqa: E731
+        [encode_string("a") + encode_array([struct.pack(">ihqi", 0, code, -1, -1)])]
+    )
+    [result] = kafka08.decode_fetch(beside(76), ask(("a", 0)))
+    assert (result.error_code, bytes(result.message_set)) == (76, b"")
+    with pytest.raises(DecodeError, match="have length -1"):
+        kafka08.decode_fetch(beside(0), ask(("a", 0)))
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -29,6 +29,7 @@ from zkconsumer.fetch_state import LEADER_CODES
 from zkconsumer.spark import connections
 from zkconsumer.spark.bounds import LogEnds
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing, shown_broker
+from zkconsumer.unconverted import last_offset_of_batch
 from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["ClusterOffsets", "bytes_an_offset"]
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 _PARTITIONS_A_QUESTION: Final = 500
 _SAMPLE_BYTES: Final = 32 * 1024
+_SAMPLE_GROWTH: Final = 32
+_LARGEST_SAMPLE_BYTES: Final = 32 * 1024 * 1024
 _SHOWN: Final = 5
 _SHORTEST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 2.0
@@ -186,11 +189,16 @@ class ClusterOffsets:
                         shown_broker(broker), error)
             return {}
         connections.give_back(consumer, self._config)
-        sizes = {
-            TopicPartition(request.topic, request.partition): bytes_an_offset(answer.message_set, request.offset)
-            for request, answer in zip(requests, answers, strict=True)
-        }
-        return {name: size for name, size in sizes.items() if size is not None}
+        found: dict[TopicPartition, float] = {}
+        for request, answer in zip(requests, answers, strict=True):
+            size = bytes_an_offset(answer.message_set, request.offset)
+            if size is not None:
+                found[TopicPartition(request.topic, request.partition)] = size
+            elif broker.fetch_version and not answer.error_code and request.max_bytes < _LARGEST_SAMPLE_BYTES:
+                # Kafka 3 leaves out what does not fit: one by one with more room, as all at once could be too much.
+                larger = min(request.max_bytes * _SAMPLE_GROWTH, _LARGEST_SAMPLE_BYTES)
+                found.update(self._sample(broker, [request._replace(max_bytes=larger)]))
+        return found
 
     # -- questions to leaders ------------------------------------------------------------------------------------------
 
@@ -264,8 +272,11 @@ def bytes_an_offset(message_set: Buffer, offset: int) -> float | None:
     if behind is None:
         if len(message_set) < _ENTRY.size:
             return None
-        last, message_bytes = _ENTRY.unpack_from(message_set)
-        size_bytes, behind = message_bytes + _ENTRY.size, last + 1
+        first, message_bytes = _ENTRY.unpack_from(message_set)
+        size_bytes, behind = message_bytes + _ENTRY.size, first + 1
+        last = last_offset_of_batch(message_set)
+        if last is not None:
+            offset, behind = first, last + 1
     return size_bytes / (behind - offset) if behind > offset else None
 
 

@@ -157,14 +157,16 @@ class RangeFetcher:
         except SimpleConsumerError as error:
             self._lose_broker(str(error), None)
             return
-        yield from self._take(answer, broker, judge(answer, asked_bytes, self._max_bytes))
+        converted_from = self._position if broker.fetch_version else None
+        yield from self._take(answer, broker, judge(answer, asked_bytes, self._max_bytes, converted_from))
 
     def _take(self, answer: FetchedPartition, broker: Broker, verdict: Verdict) -> Iterator[Fetched]:
         match verdict.outcome:
             case Outcome.CHUNK if verdict.next_offset <= self._position:
                 self._pause(f"only messages below {verdict.next_offset} came")
             case Outcome.CHUNK:
-                fetched = FetchedSet(answer.message_set[: verdict.valid_bytes], self._position, broker)
+                message_set = answer.message_set[verdict.first_byte : verdict.valid_bytes]
+                fetched = FetchedSet(message_set, self._position, broker)
                 # Where messages are large the next one is likely to be so, too.
                 self._moved_on(verdict.next_offset, verdict.valid_bytes)
                 yield fetched
