@@ -86,9 +86,10 @@ class ZkBatchReader(DataSourceReader):
 
         return [InputPartition(each) for each in plan_batch(self._options)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
-        if partition.value is None:  # Spark makes such a one up where there is nothing to read
+        # Where there is nothing to read Spark makes such a one up, 4.0 no partition at all.
+        if partition is None or partition.value is None:
             return
         from zkconsumer.spark.reading import read_range
 

@@ -255,6 +255,10 @@ def _frame(spark: Any, settings: LoadSettings, plan: RunPlan) -> Any:
     """The messages that were asked for, those that cannot be decoded among them."""
     import json
 
+    from zkconsumer.spark.source import ZkConsumerSource
+
+    # Spark looks for it by itself in an installation by pip alone: not in an editable one, and not in an archive.
+    spark.dataSource.register(ZkConsumerSource)
     decided = ("subscribe", "subscribepattern", "blacklist", "startingoffsets")
     options = {name: value for name, value in settings.source.items() if name.lower() not in decided}
     numbers: dict[str, list[int]] = {}
