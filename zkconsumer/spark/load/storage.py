@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 
-__all__ = ["Storage"]
+__all__ = ["Storage", "reason_of"]
 
 _LARGEST_TEXT = 256 * 1024 * 1024
 """Bytes of a manifest; one of a million files has some 200 MB."""
+_ONLY_IF_NEW: Final = "fs.option.create.conditional.overwrite"
+"""Hadoop's word for a file that the store itself refuses where there is one: S3A from 3.4.2 on."""
 
 
 class Storage:
@@ -42,7 +44,7 @@ class Storage:
             self._system = path.getFileSystem(context._jsc.hadoopConfiguration())
             self._root = self._system.makeQualified(path)
         except Exception as error:
-            raise LoadRefused(f"{folder}: {_reason(error)}") from error
+            raise LoadRefused(f"{folder}: {reason_of(error)}") from error
         self.folder = str(self._root.toString())
         self._local = Path(self._root.toUri().getPath()) if self._root.toUri().getScheme() == "file" else None
 
@@ -84,15 +86,18 @@ class Storage:
             size = self._system.getFileStatus(place).getLen()
             if size > _LARGEST_TEXT:
                 raise LoadRefused(f"{self.url(path)} has {size} bytes, a manifest at most {_LARGEST_TEXT}")
-            stream = self._system.open(place)
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode("utf-8")
-            finally:
-                stream.close()
+            return self._content(path).decode("utf-8")
         except LoadRefused:
             raise
         except Exception as error:
-            raise LoadRefused(f"{self.url(path)} cannot be read: {_reason(error)}") from error
+            raise LoadRefused(f"{self.url(path)} cannot be read: {reason_of(error)}") from error
+
+    def _content(self, path: str) -> bytes:
+        stream = self._system.open(self._path(path))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
 
     def create(self, path: str, text: str) -> None:
         """Create a file with this content in one act; whoever sees it sees it whole.
@@ -101,18 +106,39 @@ class Storage:
             LoadOvertaken: it is there already.
             LoadRefused: it cannot be written.
         """
-        # A leading dot: nobody takes what a killed run leaves of it for a manifest.
-        folder, _, name = path.rpartition("/")
-        draft = f"{folder}/.{name}.{uuid.uuid4().hex}"
         try:
-            self._write(draft, text)
-            if not self._name_it(draft, path):
+            at_once = self._system.hasPathCapability(self._path(path), _ONLY_IF_NEW)
+            if not (self._put(path, text) if at_once else self._write_and_name(path, text)):
                 raise LoadOvertaken(f"{self.url(path)} is there already: another load has published into {self.folder} "
                                     "meanwhile; nothing of this one was published, start it again")
         except LoadOvertaken:
             raise
         except Exception as error:
-            raise LoadRefused(f"{self.url(path)} cannot be written: {_reason(error)}") from error
+            raise LoadRefused(f"{self.url(path)} cannot be written: {reason_of(error)}") from error
+
+    def _put(self, path: str, text: str) -> bool:
+        """Create a file in one request to an object store; False if another one is there."""
+        content = text.encode("utf-8")
+        try:
+            builder = self._system.createFile(self._path(path)).overwrite(False).recursive()
+            stream = builder.must(_ONLY_IF_NEW, True).build()
+            stream.write(bytearray(content))
+            stream.close()  # not behind a failure: closing is what publishes
+        except Exception:
+            # A request that was sent again, as its answer was lost, is refused because of the file it made itself.
+            if not self.exists(path):
+                raise
+            return self._content(path) == content
+        return True
+
+    def _write_and_name(self, path: str, text: str) -> bool:
+        """Write a draft, and give it its name; False if another one has it."""
+        # A leading dot: nobody takes what a killed run leaves of it for a manifest.
+        folder, _, name = path.rpartition("/")
+        draft = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        try:
+            self._write(draft, text)
+            return self._name_it(draft, path)
         finally:
             self.delete(draft)
 
@@ -158,10 +184,19 @@ class Storage:
             if self._system.exists(old) and self._system.rename(old, new):
                 return
         except Exception as error:  # noqa: BLE001 - whatever Java says, where the file is decides
-            reason = _reason(error)
-        # Two loads that begin at the same moment both finish the run before them.
-        if not self._system.exists(new) or self._system.exists(old):
+            reason = reason_of(error)
+        # Two loads that begin at the same moment both finish the run before them. An object store copies and then
+        # deletes: whoever dies in between leaves both.
+        if self._are_equally_long(old, new):
+            self._system.delete(old, False)
+        elif not self._system.exists(new) or self._system.exists(old):
             raise LoadRefused(f"{self.url(after)} belongs to a published run and cannot be put there: {reason}")
+
+    def _are_equally_long(self, one: Any, other: Any) -> bool:
+        """Whether both files are there, with as many bytes."""
+        if not (self._system.exists(one) and self._system.exists(other)):
+            return False
+        return bool(self._system.getFileStatus(one).getLen() == self._system.getFileStatus(other).getLen())
 
     def delete(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it; silent when there is none."""
@@ -171,7 +206,7 @@ class Storage:
         return self._hadoop.Path(self._root, path) if path else self._root
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """What Java says about it, without its stack."""
     java = getattr(error, "java_exception", None)
     return str(java.toString()) if java is not None else f"{type(error).__name__}: {error}"
