@@ -132,14 +132,11 @@ def decode_messages(
         if family is not None:
             before = level.position
             run = family.run(level, topic, partition)
-            if _INT64.unpack_from(level.buffer, before)[0] + level.base < start_offset:
-                for message in run:
-                    if message.offset >= start_offset:
-                        start_offset = REACHED
-                        yield message
-                        break
-            else:
-                start_offset = REACHED
+            for message in run:
+                if message.offset >= start_offset:
+                    start_offset = REACHED
+                    yield message
+                    break
             yield from run
             if level.position != before:
                 continue

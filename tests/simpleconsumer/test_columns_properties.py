@@ -177,17 +177,17 @@ def test_damaged_sets_give_the_same_messages_and_the_same_errors_at_the_same_pla
 
 
 @given(
-    inside=damaged_sets(), codec=codecs, magic=st.sampled_from([0, 1]), worth=st.sampled_from([1, 32]),
-    limit=st.integers(0, 3000),
+    inside=damaged_sets(), codec=codecs, magic=st.sampled_from([0, 1]), last=st.sampled_from([999, 10]),
+    worth=st.sampled_from([1, 32]), limit=st.integers(0, 3000), start=st.sampled_from([0, 20, 999, 1010]),
 )  # fmt: skip
 @settings(deadline=None)
 def test_damaged_sets_in_a_wrapper_with_a_right_checksum_too(
-    inside: bytes, codec: str, magic: int, worth: int, limit: int
+    inside: bytes, codec: str, magic: int, last: int, worth: int, limit: int, start: int
 ) -> None:
     after = encode_message_set([b"after"] * 40, magic=magic, first_offset=1000)
-    data = encode_wrapper(inside, codec, magic, 999) * 2 + after
+    data = encode_wrapper(inside, codec, magic, last) * 2 + after
     with arrays_from(worth):
-        assert found_by_columns(data, 0, None, 500, limit) == found_by_messages(data, 0, None, limit)
+        assert found_by_columns(data, start, None, 500, limit) == found_by_messages(data, start, None, limit)
 
 
 def under_right_checksum(offset: int, body: bytes) -> bytes:

@@ -232,6 +232,12 @@ def test_errors_before_the_start_offset_are_passed_over() -> None:
     assert offsets_of(wrapper, 1) == [1, 2]
 
 
+def test_the_offset_of_a_message_that_is_cut_off_in_a_wrapper_is_no_start() -> None:
+    inside = encode_message_set([b"a"], first_offset=0) + encode_message(7, None, b"cut off")[:-1]
+    data = encode_wrapper(inside, "gzip", 0, 1) + encode_message_set([b"c", b"d", b"e"], first_offset=2)
+    assert offsets_of(data, 3) == [3, 4], "the wrapper at 1 is before the start, and so is what is wrong with it"
+
+
 # Messages that contradict themselves
 
 
