@@ -67,6 +67,7 @@ def load(
     from zkconsumer.spark.requirements import check_requirements
 
     check_requirements()
+    from zkconsumer.spark.load.failures import failures_in_a_sentence
     from zkconsumer.spark.load.job import run_load
     from zkconsumer.spark.load.session import spark_session
     from zkconsumer.spark.load.settings import LoadSettings
@@ -83,7 +84,11 @@ def load(
     source |= _pairs("--option", more)
     shape = Shape(file_format, partition_by, text, compression)
     settings = LoadSettings(source, folder, shape, on_data_loss == "skip", gaps == "allow")
-    with spark_session(master, _pairs("--conf", spark_settings)) as spark, _progress(as_json) as tell:
+    with (
+        failures_in_a_sentence(),
+        spark_session(master, _pairs("--conf", spark_settings)) as spark,
+        _progress(as_json) as tell,
+    ):
         report = run_load(spark, settings, tell)
     if as_json:
         click.echo(json.dumps(_as_json(report), ensure_ascii=False))

@@ -13,7 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -29,7 +29,7 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import TopicMissing
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.load.audit import Found, audit
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
@@ -246,9 +246,22 @@ def _written(
             settings.shape.partition_by, plan.ends, births, partitions, history.staged_files(run, run_id),
             settings.shape.text,
         )  # fmt: skip
-    except BaseException:
-        storage.delete(folder)
+    except BaseException as error:
+        with suppress(Exception):  # what happened before is what counts; a later run removes the rest
+            storage.delete(folder)
+        if isinstance(error, Exception):
+            _refuse_overtaken(history, run, storage.folder)
         raise
+
+
+def _refuse_overtaken(history: History, run: int, folder: str) -> None:
+    """Say so if another load has published this run meanwhile: it has swept away what this one wrote."""
+    last = None
+    with suppress(Exception):
+        last = history.last()
+    if last is not None and last.run >= run:
+        raise LoadOvertaken(f"another load has published run {last.run} into {folder} meanwhile; nothing of this one "
+                            "was published, start it again")
 
 
 def _frame(spark: Any, settings: LoadSettings, plan: RunPlan) -> Any:

@@ -1,0 +1,55 @@
+"""What Spark says when a load fails, in a sentence: its own texts are stacks of Java around stacks of Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from zkconsumer.errors import ZkConsumerError
+
+__all__ = ["SparkFailed", "failures_in_a_sentence", "sentence_of_spark"]
+
+_OURS: Final = re.compile(r"^(?:zkconsumer|rebalance|simpleconsumer)\.[\w.]+: (.+)$", re.MULTILINE)
+"""The line of a Python traceback that says what this package has raised."""
+_CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_LONGEST: Final = 600
+
+
+class SparkFailed(ZkConsumerError):  # noqa: N818 - the name says what happened
+    """Spark could not do what a load needs; the next load goes on as if this one had been killed."""
+
+
+@contextmanager
+def failures_in_a_sentence() -> Iterator[None]:
+    """Make one sentence of what Spark raises in the block.
+
+    Raises:
+        SparkFailed: In place of the errors of pyspark and py4j.
+    """
+    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise SparkFailed("the Java process of Spark has ended, or does not answer any more: was it killed, or out of "
+                          "memory?") from error  # fmt: skip
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(f"Spark has failed: {sentence_of_spark(str(error))}") from error
+
+
+def sentence_of_spark(text: str) -> str:
+    """The line that matters of what an error of Spark says: what this package has raised, or else the deepest cause.
+
+    >>> sentence_of_spark("o42.save.\\n: SparkException: aborted.\\n\\tat A.b(A.java:1)\\nCaused by: IOException: full")
+    'IOException: full'
+    """
+    ours = _OURS.findall(text)
+    causes = _CAUSE.findall(text)
+    if ours or causes:
+        line: str = (ours or causes)[-1]
+    else:
+        line = " ".join(each.strip() for each in text.split("\n\tat ")[0].splitlines() if each.strip())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
