@@ -62,6 +62,9 @@ def test_options_travel_to_the_executors() -> None:
         ("includeHeaders", "no headers"),
         ("path", "option subscribe"),
         ("option.subscribe", "use `create temporary view`"),
+        ("auto.offset.reset", "give startingOffsets"),
+        ("group_id", "it is called group.id here"),
+        ("offsets.storage", "this setting of the consumer has no meaning here"),
         ("zzz", "there are subscribe"),
     ],
 )

@@ -129,7 +129,9 @@ class RangeFetcher:
             while self._position < self._wanted.end:
                 if self._interrupted.is_set():
                     raise Interrupted
-                yield from self._step()
+                for fetched in self._step():
+                    yield fetched
+                    self._progress_at = time.monotonic()  # how long the query took over it is nobody's silence
             self._keep_connection()
         finally:
             self._drop_connection()

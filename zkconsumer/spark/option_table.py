@@ -10,7 +10,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Final
 
-from zkconsumer.config_keys import KEYS
+from zkconsumer.config_keys import KEYS, find_key
 
 __all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "unknown_option"]
 
@@ -92,6 +92,7 @@ _INSTEAD: Final = {
     "whitelist": "it is called subscribePattern here",
     "topic": "it is called subscribe here",
     "topics": "it is called subscribe here",
+    "auto.offset.reset": "give startingOffsets, and failOnDataLoss",
 }
 
 
@@ -108,9 +109,13 @@ def unknown_option(name: str) -> str:
     """
     if name.lower().startswith(_OF_TABLES):
         return "Spark hands the options of `create table` to no Python source; use `create temporary view`"
-    instead = _INSTEAD.get(name.lower())
-    if instead is not None:
+    setting = find_key(name.lower())
+    instead = _INSTEAD.get(name.lower()) or (setting and _INSTEAD.get(setting.name))
+    if instead:
         return f"there is no such option; {instead}"
+    if setting is not None:
+        known = _BY_LOWER_NAME.get(setting.name)
+        return f"it is called {known.name} here" if known else "this setting of the consumer has no meaning here"
     near = difflib.get_close_matches(name.lower(), _BY_LOWER_NAME, n=1, cutoff=0.5)
     if near:
         return f"there is no such option; did you mean {_BY_LOWER_NAME[near[0]].name}?"
