@@ -61,6 +61,7 @@ class Stat(NamedTuple):
     czxid: int
     pzxid: int
     mzxid: int = 0
+    created_ms: int = 0
 
 
 class WatchEvent(NamedTuple):

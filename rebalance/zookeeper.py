@@ -115,7 +115,7 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.cversion, stat.ephemeralOwner, stat.czxid, stat.pzxid, stat.mzxid)
+    return Stat(stat.version, stat.cversion, stat.ephemeralOwner, stat.czxid, stat.pzxid, stat.mzxid, stat.ctime)
 
 
 _READERS: dict[type, Callable[[Any], Any]] = {

@@ -12,11 +12,11 @@ import pytest
 from rebalance import znodes
 from simpleconsumer.types import TopicPartition
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.spark import stream_driver
+from zkconsumer.spark import stream_driver, stream_logs
 from zkconsumer.spark.errors import DataLoss, TopicMissing
 from zkconsumer.spark.group_offsets import GroupHasMembers
 from zkconsumer.spark.options import stream_options
-from zkconsumer.spark.stream_driver import MessagesLost, StreamDriver
+from zkconsumer.spark.stream_driver import AnotherCluster, MessagesLost, StreamDriver
 from zkconsumer.spark.stream_offsets import StreamOffsets
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, load
 from zkconsumer.testing.cluster import Cluster
@@ -303,9 +303,10 @@ def test_an_idle_stream_asks_brokers_seldom_however_often_it_is_asked(
     assert embedded_cluster.faults.used(asked) < 100
 
 
-def test_a_stream_goes_on_while_zookeeper_is_away(
-    drive: Drive, fresh_topic: Topic, caplog: pytest.LogCaptureFixture
+def test_a_stream_goes_on_while_zookeeper_is_away_and_says_so_once(
+    drive: Drive, fresh_topic: Topic, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(stream_logs, "TOPICS_S", 0.0)
     with EmbeddedCluster() as cluster:
         topic = fresh_topic()
         cluster.create_topic(topic)
@@ -315,6 +316,40 @@ def test_a_stream_goes_on_while_zookeeper_is_away(
         cluster.zookeeper.kill()
         end = grown(driver, start)
         assert ranges(driver, start, end) == [(0, 0, 5)]
+        for _ in range(500):  # Spark asks sixty times a second
+            driver.newest_offsets()
+        assert caplog.text.count("topics are taken to be what they were") == 1
+
+
+def test_a_checkpoint_of_another_cluster_is_refused_although_that_was_set_up_alike(
+    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+):
+    driver = drive(embedded_cluster, topic)
+    start = begin(driver)
+    end = driver.next_offsets(start, None)
+    with EmbeddedCluster() as other:
+        other.create_topic(topic, partitions=2)
+        load(other, topic, 50)
+        births = begin(drive(other, topic)).births
+        start, end = [StreamOffsets(each.offsets, births, each.cluster_ms) for each in (start, end)]
+        mistaken = drive(other, topic, group_id=fresh_group, failOnDataLoss="false")
+        with pytest.raises(AnotherCluster, match=f"came up at 20.*that of {other.zookeeper_connect} at 20"):
+            mistaken.next_offsets(end, None)
+        with pytest.raises(AnotherCluster):
+            drive(other, topic).plan(start, end)
+        assert other.client.exists(f"{znodes.group_path(fresh_group)}/offsets") is None
+
+
+def test_a_name_that_is_new_in_the_options_has_to_be_there(drive: Drive, embedded_cluster: EmbeddedCluster, topic: str):
+    driver = drive(embedded_cluster, topic)
+    end = driver.next_offsets(begin(driver), None)
+    for tolerant in ("true", "false"):
+        with pytest.raises(TopicMissing, match=f"there is no topic '{topic}x'.*did you mean '{topic}'"):
+            drive(embedded_cluster, f"{topic},{topic}x", failOnDataLoss=tolerant).next_offsets(end, None)
+    assigned = {"zookeeper.connect": embedded_cluster.zookeeper_connect, "assign": f'{{"{topic}": [0, 2]}}'}
+    mistaken = StreamDriver(stream_options(assigned))
+    with closing(mistaken), pytest.raises(TopicMissing, match=f"there is no partition 2 of topic '{topic}'"):
+        mistaken.next_offsets(end, None)
 
 
 def test_a_topic_or_an_offset_that_is_named_and_not_there_is_refused(

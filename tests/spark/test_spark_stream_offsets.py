@@ -39,8 +39,9 @@ def test_equal_offsets_have_equal_text_since_spark_compares_texts(offsets: Strea
     assert json.dumps(StreamOffsets(dict(shuffled)).to_json()) == json.dumps(offsets.to_json())
 
 
-def test_births_are_read_again():
-    offsets = StreamOffsets({TopicPartition("clicks", 0): 5}, {"clicks": 2**40})
+def test_births_and_cluster_are_read_again():
+    offsets = StreamOffsets({TopicPartition("clicks", 0): 5}, {"clicks": 2**40}, 1_396_000_000_000)
+    assert offsets.to_json() == {"clicks": {"0": 5}, "@born": {"clicks": 2**40, "@cluster": 1_396_000_000_000}}
     assert parse_stream_offsets(offsets.to_json()) == offsets
 
 

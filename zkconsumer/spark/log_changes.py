@@ -29,11 +29,17 @@ class Logs:
         partitions: those that the query reads and that exist.
         ends: the ends of those whose leaders answered.
         births: topic -> the transaction that created it.
+        cluster_ms: when the cluster was set up; `None` where that is not known.
     """
 
     partitions: frozenset[TopicPartition]
     ends: Mapping[TopicPartition, int]
     births: Mapping[str, int]
+    cluster_ms: int | None = None
+
+    def is_of_another_cluster(self, start: StreamOffsets) -> bool:
+        """Whether these are not the logs in which the stream stands."""
+        return None not in (self.cluster_ms, start.cluster_ms) and self.cluster_ms != start.cluster_ms
 
     def is_reborn(self, topic: str, start: StreamOffsets) -> bool:
         """Whether the topic is another one of the same name."""

@@ -18,8 +18,11 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
+from rebalance import znodes
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.admission import admit
 from zkconsumer.spark.batch_planning import chosen_partitions, split_ranges
@@ -28,14 +31,14 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.log_changes import Logs, Loss, Step, next_step, overtaken, shrunk, worth_asking
-from zkconsumer.spark.options import OffsetSpec, SourceOptions
+from zkconsumer.spark.options import OffsetSpec, SourceOptions, TopicChoice
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.stream_logs import ENDS_S, StreamLogs
 from zkconsumer.spark.stream_offsets import StreamOffsets
 from zkconsumer.zookeeper_options import zookeeper_options
 from zkconsumer.zookeeper_visit import visit_zookeeper
 
-__all__ = ["SHRUNK_S", "MessagesLost", "StreamDriver"]
+__all__ = ["SHRUNK_S", "AnotherCluster", "MessagesLost", "StreamDriver"]
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +67,22 @@ class MessagesLost(SparkSourceError):  # noqa: N818 - it says what happened
         return f"messages are lost: {shown}{more}; with failOnDataLoss=false the stream goes on behind them"
 
 
+class AnotherCluster(SparkSourceError):  # noqa: N818
+    """The checkpoint is of a cluster that is not the one the options name."""
+
+    def __init__(self, connect: str, then_ms: int | None, now_ms: int | None) -> None:
+        super().__init__(connect, then_ms, now_ms)
+        self.connect = connect
+        self.then_ms = then_ms
+        self.now_ms = now_ms
+
+    def __str__(self) -> str:
+        then, now = [f"{datetime.fromtimestamp((at or 0) / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+                     for at in (self.then_ms, self.now_ms)]  # fmt: skip
+        return (f"the checkpoint is of another cluster: its {znodes.TOPICS} in ZooKeeper came up at {then}, that of "
+                f"{self.connect} at {now}; a query on this one needs a checkpoint of its own, and startingOffsets")
+
+
 class StreamDriver:
     """What the methods of Spark's stream reader do.
 
@@ -78,7 +97,7 @@ class StreamDriver:
         self._cluster: ClusterOffsets | None = None
         self._group: GroupOffsets | None = None
         self._initial: StreamOffsets | None = None
-        self._is_pinning = False
+        self._is_pinning = self._is_checked = False
         self._target: dict[TopicPartition, int] | None = None
         self._told: set[Loss] = set()
         self._skipped = 0
@@ -147,20 +166,26 @@ class StreamDriver:
         """Where the batch that begins at `start` ends: there if there is nothing to read.
 
         Raises:
+            AnotherCluster: `start` is not of this one.
+            TopicMissing: what is named now, and was not when the checkpoint was written, is not there.
             MessagesLost: unless `failOnDataLoss` is false.
             ZooKeeperSilent: ZooKeeper did not answer, and never has.
         """
-        self.open()
+        cluster = self.open()
         if self._is_pinning:
             return start
+        if not self._is_checked:
+            self._refuse_another_cluster(self._logs.look(), start)  # before anything is stored there
+            self._refuse_missing(cluster, start)
+            self._is_checked = True
         self.store(start)
         if start == self._idle and time.monotonic() < self._idle_until:
             return start
-        step, births = self._step(start)
+        step, births, cluster_ms = self._step(start)
         self._account_for(step.losses)
         for name in step.begun:
             log.info("%s-%s is new and is read from offset %d on", *name, step.positions[name])
-        end = StreamOffsets(admit(step.positions, step.ends, max_offsets), births)
+        end = StreamOffsets(admit(step.positions, step.ends, max_offsets), births, cluster_ms)
         if end == start:
             self._idle, self._idle_until = start, time.monotonic() + ENDS_S
         return end
@@ -169,12 +194,13 @@ class StreamDriver:
         """Where the logs end, as last seen: for the lag in the progress."""
         self.open()
         logs = self._logs.look()
-        return StreamOffsets(self._logs.last_ends(), logs.births)
+        return StreamOffsets(self._logs.last_ends(), logs.births, logs.cluster_ms)
 
     def plan(self, start: StreamOffsets, end: StreamOffsets) -> list[PlannedRange]:
         """What the tasks of a batch read: the same for the same offsets, however often it is asked.
 
         Raises:
+            AnotherCluster: the batch is not of this one.
             MessagesLost: some of it is gone, unless `failOnDataLoss` is false.
         """
         cluster = self.open()
@@ -219,11 +245,27 @@ class StreamDriver:
         bounds = resolve_bounds(options.starting, everything, ends, stored, options.fail_on_data_loss)
         for loss in bounds.losses:
             log.warning("left out: %s", loss)
-        return StreamOffsets(bounds.starts, logs.births)
+        return StreamOffsets(bounds.starts, logs.births, logs.cluster_ms)
 
-    def _step(self, start: StreamOffsets) -> tuple[Step, dict[str, int]]:
-        """What may be read next, and the births that go with it."""
+    def _refuse_missing(self, cluster: ClusterOffsets, start: StreamOffsets) -> None:
+        """Raise for a name that is new in the options and stands for nothing: it may be a typing error."""
+        choice, is_strict = self._options.choice, self._options.fail_on_data_loss
+        known = {name.topic for name in start.offsets}
+        topics = tuple(topic for topic in choice.topics if topic not in known)
+        # A topic that was created anew with fewer partitions is a loss, and those are allowed.
+        partitions = tuple(name for name in choice.partitions
+                           if name not in start.offsets and (is_strict or name.topic not in known))
+        if topics or partitions:
+            chosen_partitions(cluster, replace(self._options, choice=TopicChoice(topics, partitions)))
+
+    def _refuse_another_cluster(self, logs: Logs, offsets: StreamOffsets) -> None:
+        if logs.is_of_another_cluster(offsets):
+            raise AnotherCluster(self._options.config.zookeeper_connect, offsets.cluster_ms, logs.cluster_ms)
+
+    def _step(self, start: StreamOffsets) -> tuple[Step, dict[str, int], int | None]:
+        """What may be read next, and what tells the topics and the cluster from others."""
         logs = self._logs.look()
+        self._refuse_another_cluster(logs, start)
         asked = worth_asking(start, logs)
         begins: dict[TopicPartition, int] = {}
         if asked or shrunk(start, logs):
@@ -231,12 +273,14 @@ class StreamDriver:
             begins = self._logs.begins(worth_asking(start, logs))
         step = next_step(start, logs, begins, self._target, self._logs.reads)
         births = {**start.births, **logs.births}
-        return step, {topic: births[topic] for topic in {name.topic for name in step.ends} if topic in births}
+        named = {topic: births[topic] for topic in {name.topic for name in step.ends} if topic in births}
+        return step, named, logs.cluster_ms or start.cluster_ms
 
     def _settled(self, offsets: StreamOffsets) -> Logs:
         """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long."""
         deadline = time.monotonic() + SHRUNK_S
         logs = self._logs.look(new_topics=True)
+        self._refuse_another_cluster(logs, offsets)
         while shrunk(offsets, logs) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
             logs = self._logs.look(new_ends=True, new_topics=True)

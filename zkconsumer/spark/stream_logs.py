@@ -21,7 +21,7 @@ from typing import Final
 
 from rebalance import znodes
 from rebalance.errors import RebalanceError, UnreadableNode
-from rebalance.requests import GetChildren, GetData, SessionChange, ZooKeeperPort
+from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
@@ -44,6 +44,8 @@ _BROKER_S: Final = 5.0
 """Longest wait for one broker: the others wait with it."""
 _LEADERS_S: Final = 1.0
 """Shortest time between two searches for missing leaders."""
+_TOLD_S: Final = 60.0
+"""Shortest time between two lines in the log about a ZooKeeper that is away."""
 _PARTITIONS_A_QUESTION: Final = 500
 _LONG_AGO: Final = float("-inf")
 
@@ -62,9 +64,10 @@ class StreamLogs:
         self._port: ZooKeeperPort | None = None
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._births: dict[str, int] = {}
+        self._cluster_ms: int | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._answered: frozenset[TopicPartition] = frozenset()
-        self._topics_at = self._ends_at = self._leaders_at = _LONG_AGO
+        self._topics_at = self._ends_at = self._leaders_at = self._told_at = _LONG_AGO
         self._troubles: dict[TopicPartition, _Trouble] = {}
         self._consumers: dict[Broker, SimpleConsumer] = {}
         self.leaders: dict[TopicPartition, Broker] = {}
@@ -99,7 +102,7 @@ class StreamLogs:
             self._answered = frozenset(answers)
             self._ends_at = time.monotonic()
         ends = {name: self._ends[name] for name in self._answered & self._partitions}
-        return Logs(self._partitions, ends, dict(self._births))
+        return Logs(self._partitions, ends, dict(self._births), self._cluster_ms)
 
     def last_ends(self) -> dict[TopicPartition, int]:
         """The ends as last seen, also of partitions that have no leader now."""
@@ -132,10 +135,12 @@ class StreamLogs:
             else:
                 raise ZooKeeperSilent("ZooKeeper is not connected")
         except ZooKeeperSilent as error:
+            now = time.monotonic()
             if self._topics_at == _LONG_AGO:
                 raise
-            log.warning("topics are taken to be what they were %.0f s ago: %s", time.monotonic() - self._topics_at,
-                        error)  # fmt: skip
+            if now - self._told_at > _TOLD_S:  # Spark asks sixty times a second
+                self._told_at = now
+                log.warning("topics are taken to be what they were %.0f s ago: %s", now - self._topics_at, error)
 
     def _read_topics(self) -> None:
         assert self._port is not None
@@ -145,7 +150,8 @@ class StreamLogs:
             [found] = read_all(self._port, [GetChildren(znodes.TOPICS)], READ_TIMEOUT_S)
             listing = [] if found is None else found[0]
         topics = choice.topics_of(listing, self._config.exclude_internal_topics)
-        values = read_all(self._port, [GetData(znodes.topic_path(topic)) for topic in topics], READ_TIMEOUT_S)
+        nodes = [GetData(znodes.topic_path(topic)) for topic in topics]
+        parent, *values = read_all(self._port, [Exists(znodes.TOPICS), *nodes], READ_TIMEOUT_S)
         partitions: list[TopicPartition] = []
         births: dict[str, int] = {}
         for topic, value in zip(topics, values, strict=True):
@@ -165,6 +171,7 @@ class StreamLogs:
             self._ends_at = _LONG_AGO
         self._partitions = frozenset(name for name in partitions if self.reads(name))
         self._births = births
+        self._cluster_ms = None if parent is None else parent.created_ms
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 

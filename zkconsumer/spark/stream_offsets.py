@@ -2,8 +2,9 @@
 
 The shape is that of Spark's own Kafka source, with one more entry: the transaction that created each topic's node in
 ZooKeeper. Without it a topic that was deleted and created anew under the same name could not be told from the old one
-once it has grown past the old position, and its first messages would be skipped without a word. `@` is in no topic's
-name.
+once it has grown past the old position, and its first messages would be skipped without a word. Clusters that were set
+up alike number their transactions alike, so the moment in which the cluster's node for topics came up is there, too, as
+`@cluster`. `@` is in no topic's name.
 
 Rule: equal offsets give equal text, because Spark compares texts.
 """
@@ -21,6 +22,8 @@ __all__ = ["BORN", "StreamOffsets", "parse_stream_offsets"]
 
 BORN = "@born"
 """The entry that holds a number for each topic instead of offsets."""
+CLUSTER = "@cluster"
+"""What stands there for the cluster."""
 
 _EXCERPT = 200
 
@@ -32,15 +35,19 @@ class StreamOffsets:
     Attributes:
         offsets: the next message of each partition.
         births: topic -> the transaction that created it.
+        cluster_ms: when the cluster was set up; `None` where that is not known.
     """
 
     offsets: Mapping[TopicPartition, int]
     births: Mapping[str, int] = field(default_factory=dict)
+    cluster_ms: int | None = None
 
     def to_json(self) -> dict[str, dict[str, int]]:
         """A value that Spark writes to the checkpoint and shows in the progress."""
         shown = nested_offsets(self.offsets)
         births = {topic: self.births[topic] for topic in shown if topic in self.births}
+        if births and self.cluster_ms is not None:
+            births[CLUSTER] = self.cluster_ms
         return {**shown, BORN: births} if births else shown
 
 
@@ -63,4 +70,5 @@ def parse_stream_offsets(value: object) -> StreamOffsets:
             raise ValueError(f"{BORN!r} holds no numbers")
     except ValueError as error:
         raise ValueError(f"offsets of a stream cannot be read: {error}: {str(value)[:_EXCERPT]}") from None
-    return StreamOffsets(offsets, births)
+    return StreamOffsets(offsets, {name: birth for name, birth in births.items() if name != CLUSTER},
+                         births.get(CLUSTER))  # fmt: skip
