@@ -26,13 +26,15 @@ _EPILOG = """\
 Files lie under topic=NAME/date=2014-03-01/ (and hour=00/), by the time of each message, or of the run where messages
 carry none. `_zkconsumer/runs` says what each run brought and where the next one begins: a run that is killed at any
 moment is as if it had not been, or is finished by the next one. Messages that cannot be decoded lie under `_bad`, with
-place and reason.
+place and reason. With `--format delta` the folder is one Delta table, partitioned by topic, date (and hour), and each
+run is one transaction in it.
 
 \b
 Examples:
   zkconsumer load --zookeeper zk1:2181/kafka --topic clicks --topic views --to /data/lake
   zkconsumer load --zookeeper zk1:2181 --whitelist 'web\\..*' --to hdfs://nn/lake --partition-by hour
   zkconsumer load --zookeeper zk1:2181 --topic clicks --to /data/json --format json --text --group lake
+  zkconsumer load --zookeeper zk1:2181 --whitelist '.*' --to /data/table --format delta --compression zstd
 """
 
 
@@ -42,7 +44,8 @@ Examples:
 @click.option("--whitelist", metavar="REGEX", help="All topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or out of --whitelist.")
 @click.option("--to", "folder", metavar="FOLDER", required=True, help="Path or URL (hdfs://, s3a://) of the folder.")
-@click.option("--format", "file_format", type=click.Choice(["parquet", "json"]), default="parquet", show_default=True)
+@click.option("--format", "file_format", type=click.Choice(["parquet", "json", "delta"]), default="parquet",
+              show_default=True, help="Of the files; delta: one Delta table of all topics (needs delta-spark).")
 @click.option("--partition-by", type=click.Choice(["none", "date", "hour"]), default="date", show_default=True,
               help="Directories below the topic's, in UTC.")
 @click.option("--text", is_flag=True, help="Keys and values are UTF-8 text; others count as undecodable.")
@@ -86,14 +89,14 @@ def load(
     settings = LoadSettings(source, folder, shape, on_data_loss == "skip", gaps == "allow")
     with (
         failures_in_a_sentence(),
-        spark_session(master, _pairs("--conf", spark_settings)) as spark,
+        spark_session(master, _pairs("--conf", spark_settings), shape.is_table) as spark,
         _progress(as_json) as tell,
     ):
         report = run_load(spark, settings, tell)
     if as_json:
         click.echo(json.dumps(_as_json(report), ensure_ascii=False))
     else:
-        _print(report)
+        _print(report, shape.is_table)
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -134,7 +137,7 @@ def _as_json(report: LoadReport) -> dict[str, Any]:
     return fields
 
 
-def _print(report: LoadReport) -> None:
+def _print(report: LoadReport, is_table: bool) -> None:
     for lost in report.lost:
         click.echo(f"! passed over {lost}", err=True)
     if report.run is None:
@@ -153,7 +156,8 @@ def _print(report: LoadReport) -> None:
     messages, size = sum(each.messages for each in report.partitions), sum(each.bytes for each in report.partitions)
     bad = sum(each.bad for each in report.partitions)
     click.echo()
-    click.echo(f"Run {report.run} published: {messages:,} messages, {size:,} bytes, {count_of(report.files, 'file')} "
+    where = "in the Delta table" if is_table else count_of(report.files, "file")
+    click.echo(f"Run {report.run} published: {messages:,} messages, {size:,} bytes, {where} "
                f"in {report.seconds:.1f} s; every offset counted.")
     if bad:
         print_problem(f"{count_of(bad, 'message')} could not be decoded: see {report.folder}/_bad")

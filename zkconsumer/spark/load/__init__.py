@@ -4,5 +4,6 @@
     planning.py   P  what a run has to read
     audit.py      P  whether the files hold what was asked for
     storage.py       the folder, on any file system of Hadoop's
+    delta.py         the Delta table, where rows are to be in one
     job.py           one run, from plan to publication
 """

@@ -1,4 +1,7 @@
-"""Why a load does not go on. Nothing of a load that ends with one of these can be seen in its folder."""
+"""Why a load does not go on.
+
+Nothing of a load that ends with one of these can be seen in its folder, but with `AppendFailed`.
+"""
 
 # The names say what happened; an "Error" behind each would only repeat the tree.
 # ruff: noqa: N818
@@ -6,7 +9,7 @@ from __future__ import annotations
 
 from zkconsumer.errors import ZkConsumerError
 
-__all__ = ["AuditFailed", "LoadOvertaken", "LoadRefused", "OffsetsLost"]
+__all__ = ["AppendFailed", "AuditFailed", "LoadOvertaken", "LoadRefused", "OffsetsLost"]
 
 
 class LoadRefused(ZkConsumerError):
@@ -15,6 +18,10 @@ class LoadRefused(ZkConsumerError):
 
 class OffsetsLost(LoadRefused):
     """What the last run left to be read is not in the logs any more: retention, or a topic that was created anew."""
+
+
+class AppendFailed(ZkConsumerError):
+    """A run is published, and its rows are not in the Delta table yet; the next load appends them first."""
 
 
 class AuditFailed(ZkConsumerError):

@@ -1,6 +1,7 @@
 """The runs of a folder: the last one, the next one, and what a killed one has left lying about.
 
     _zkconsumer/runs/000000012.json          a published run
+    _zkconsumer/runs/000000012.appended      the rows of that run are in the Delta table
     _zkconsumer/staging/000000013-ab12.../   what a run writes before it is published
     topic=clicks/date=.../...parquet         data of published runs
     _bad/000000012-...json                   messages that could not be decoded
@@ -14,11 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.manifest import Manifest, StagedFile, run_name, run_number
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.writing import BAD_FOLDER
+from zkconsumer.spark.load.writing import BAD_FOLDER, DATA_FOLDER
 
-__all__ = ["History", "staging_folder"]
+__all__ = ["Append", "History", "staging_folder"]
+
+Append = Callable[[Manifest, Callable[[], bool]], None]
+"""Appends the rows of a run; the function that it is given tells whether another load has done so meanwhile."""
 
 _RUNS = "_zkconsumer/runs"
 _STAGING = "_zkconsumer/staging"
@@ -35,13 +40,20 @@ class History:
     Args:
         storage: the folder.
         moved: told how many files are in their places, and of how many.
+        append: appends the rows of a run to the Delta table, where there is one.
 
     Threads: one at a time; several processes may try, one of them publishes.
     """
 
-    def __init__(self, storage: Storage, moved: Callable[[int, int], None] = lambda done, total: None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        moved: Callable[[int, int], None] = lambda done, total: None,
+        append: Append | None = None,
+    ) -> None:
         self._storage = storage
         self._moved = moved
+        self._append = append
 
     def last(self) -> Manifest | None:
         """The last published run, `None` before the first.
@@ -77,11 +89,28 @@ class History:
         """
         staged = staging_folder(manifest.run, manifest.run_id)
         if self._storage.exists(staged):
-            for number, file in enumerate(manifest.files):
-                self._moved(number, len(manifest.files))
+            files = [file for file in manifest.files if file.final]
+            for number, file in enumerate(files):
+                self._moved(number, len(files))
                 self._storage.move(file.staged, file.final)
-            self._moved(len(manifest.files), len(manifest.files))
+            self._moved(len(files), len(files))
+        if self._append is not None and not all(file.final for file in manifest.files):
+            self._append_once(manifest, self._append)
         self._sweep(manifest.run)
+
+    def _append_once(self, manifest: Manifest, append: Append) -> None:
+        """Append the rows of a run, and only then let its files be removed: until its mark is there they are whole.
+
+        Between append and mark a load may die; the table itself knows then that it has the run.
+        """
+        mark = f"{_RUNS}/{run_name(manifest.run)}.appended"
+        if self._storage.exists(mark):
+            return
+        append(manifest, lambda: self._storage.exists(mark))
+        try:
+            self._storage.create(mark, f"{manifest.run_id}\n")
+        except LoadOvertaken:
+            return  # another load has finished the run at the same time
 
     def _sweep(self, published: int) -> None:
         """Remove the staging folders of runs whose number is taken: they were killed, or can be published no more."""
@@ -90,10 +119,13 @@ class History:
             if number.isdigit() and int(number) <= published:
                 self._storage.delete(f"{_STAGING}/{name}")
 
-    def staged_files(self, run: int, run_id: str) -> tuple[StagedFile, ...]:
+    def staged_files(self, run: int, run_id: str, into_table: bool = False) -> tuple[StagedFile, ...]:
         """The files that a run has written, and where they belong.
 
         Names begin with the run, so that whoever looks at a file knows where it comes from.
+
+        Args:
+            into_table: the rows of messages belong into the Delta table.
         """
         folder = staging_folder(run, run_id)
         found = []
@@ -101,7 +133,10 @@ class History:
             kind, _, below = path[len(folder) + 1 :].partition("/")
             place, _, name = below.rpartition("/")
             # Markers of Spark's own, such as _SUCCESS.
-            if name.startswith(("_", ".")) or kind not in ("kind=data", BAD_FOLDER):
+            if name.startswith(("_", ".")) or kind not in (DATA_FOLDER, BAD_FOLDER):
+                continue
+            if into_table and kind == DATA_FOLDER:
+                found.append(StagedFile(path, ""))
                 continue
             name = f"{run_name(run)}-{name}"
             home = BAD_FOLDER if kind == BAD_FOLDER else place

@@ -1,6 +1,7 @@
 """One run of a load: what there is to read, reading it, counting it, and publishing it at one blow.
 
-    finish the last run -> ask the cluster -> plan -> write aside -> count what was written -> publish -> store offsets
+    finish the last run -> ask the cluster -> plan -> write aside -> count what was written -> publish -> finish
+    (put files in their places, or append their rows to the Delta table) -> store offsets
 
 Until it is published, nothing of a run counts, and whatever ends it costs its work alone.
 
@@ -29,6 +30,8 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import TopicMissing
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.load.audit import Found, audit
+from zkconsumer.spark.load.delta import DeltaTable
+from zkconsumer.spark.load.delta_session import check_session
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
@@ -57,6 +60,7 @@ class LoadReport:
         partitions: what was brought of those that had something.
         lost: what was passed over.
         lag: what has come in meanwhile and is left for the next run, by topic and partition.
+        files: how many were put in their places; rows in a Delta table are in none of these.
         stored: whether the offsets stand in the group, too; `None` without a group.
     """
 
@@ -92,15 +96,21 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
         LoadRefused: the folder holds something else, or the settings do not fit what it holds.
         OffsetsLost: what was left to be read is gone, and `allow_loss` is not set.
         AuditFailed: what was written is not what was asked for.
+        AppendFailed: a run is published and its rows are not in the Delta table; the next load tries again.
         LoadOvertaken: another load has published meanwhile.
         SparkSourceError, RebalanceError: the cluster cannot be asked.
     """
     began_s = time.monotonic()
     storage = Storage(spark, settings.folder)
-    history = History(storage, lambda done, total: tell("publishing", done, total))
+    table = _table(spark, storage, settings)
+    history = _history(spark, storage, table, tell)
+    had_rows = table is not None and table.has_rows()
     last = history.last()
     if last is not None:
         _refuse_other_shape(last, settings, storage.folder)
+    if table is not None:
+        table.refuse_unfit(last, had_rows)
+    if last is not None:
         history.finish(last)
     options = settings.options()
     with _visit(options) as port:
@@ -112,13 +122,33 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
         stored = _store(options, last)
         return LoadReport(storage.folder, None, len(cluster.logs), lost=plan.lost, stored=stored,
                           seconds=time.monotonic() - began_s)  # fmt: skip
+    if table is not None:
+        table.create()
     manifest = _written(spark, settings, storage, history, cluster, plan, last, tell)
     history.publish(manifest)
     stored = _store(options, manifest)
     return LoadReport(
         storage.folder, manifest.run, len(cluster.logs), manifest.partitions, plan.lost, _lag(options, manifest),
-        len(manifest.files), time.monotonic() - began_s, stored,
+        sum(bool(file.final) for file in manifest.files), time.monotonic() - began_s, stored,
     )  # fmt: skip
+
+
+def _table(spark: Any, storage: Storage, settings: LoadSettings) -> DeltaTable | None:
+    if not settings.shape.is_table:
+        return None
+    check_session(spark)
+    return DeltaTable(spark, storage, settings.shape)
+
+
+def _history(spark: Any, storage: Storage, table: DeltaTable | None, tell: Tell) -> History:
+    def append(manifest: Manifest, is_done: Callable[[], bool]) -> None:
+        assert table is not None
+        with watched_jobs(spark, "appending", tell):
+            table.append(manifest, is_done)
+
+    return History(
+        storage, lambda done, total: tell("publishing", done, total), None if table is None else append
+    )
 
 
 def _refuse_other_shape(last: Manifest, settings: LoadSettings, folder: str) -> None:
@@ -243,8 +273,9 @@ def _written(
         births = {**(last.births if last is not None else {}), **cluster.births}
         return Manifest(
             run, run_id, began.isoformat(timespec="seconds"), options.config.zookeeper_connect, settings.shape.format,
-            settings.shape.partition_by, plan.ends, births, partitions, history.staged_files(run, run_id),
-            settings.shape.text,
+            settings.shape.partition_by, plan.ends, births, partitions,
+            history.staged_files(run, run_id, settings.shape.is_table), settings.shape.text,
+            _history_id(settings, last),
         )  # fmt: skip
     except BaseException as error:
         with suppress(Exception):  # what happened before is what counts; a later run removes the rest
@@ -252,6 +283,13 @@ def _written(
         if isinstance(error, Exception):
             _refuse_overtaken(history, run, storage.folder)
         raise
+
+
+def _history_id(settings: LoadSettings, last: Manifest | None) -> str:
+    """Drawn by the first run: one that is made anew in an old folder must not be taken for the old one."""
+    if not settings.shape.is_table:
+        return ""
+    return last.history_id if last is not None else uuid.uuid4().hex
 
 
 def _refuse_overtaken(history: History, run: int, folder: str) -> None:

@@ -30,7 +30,7 @@ class StagedFile(NamedTuple):
 
     Attributes:
         staged: where the run wrote it.
-        final: where it belongs.
+        final: where it belongs; empty when its rows belong into the Delta table.
     """
 
     staged: str
@@ -72,6 +72,7 @@ class Manifest:
         births: by topic, the transaction in which ZooKeeper saw it created: tells a topic from a later one of its name.
         partitions: what this run brought.
         files: what it brought it in.
+        history_id: tells the runs of this folder from those of all others; of a Delta table alone.
     """
 
     run: int
@@ -85,10 +86,13 @@ class Manifest:
     partitions: tuple[LoadedPartition, ...] = ()
     files: tuple[StagedFile, ...] = ()
     text: bool = field(default=False)
+    history_id: str = ""
 
     def to_json(self) -> str:
         """The content of the file; a line for each partition and file, so that it can be read and compared."""
         fields = asdict(self)
+        if not self.history_id:
+            del fields["history_id"]
         fields["ends"] = {
             topic: {str(partition): end for partition, end in sorted(ends.items())}
             for topic, ends in sorted(self.ends.items())

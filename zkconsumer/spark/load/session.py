@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from zkconsumer.spark.load.delta_session import delta_packages, delta_settings
 from zkconsumer.spark.load.errors import LoadRefused
 
 __all__ = ["spark_session"]
@@ -23,14 +24,16 @@ _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "
 
 
 @contextmanager
-def spark_session(master: str, settings: Mapping[str, str]) -> Iterator[Any]:
+def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = False) -> Iterator[Any]:
     """A session, stopped at the end of the block.
 
     Args:
         master: URL of the cluster, or `local[*]`.
         settings: of Spark; they win over ours.
+        with_delta: it can write Delta tables.
 
     Raises:
+        RequirementMissing: delta-spark is missing or not for this pyspark.
         LoadRefused: Spark does not start.
     """
     from pyspark.errors import PySparkException
@@ -39,13 +42,21 @@ def spark_session(master: str, settings: Mapping[str, str]) -> Iterator[Any]:
     # Workers on this machine are to be the interpreter that has the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("zkconsumer load")
+    settings = _with_delta(settings) if with_delta else settings
     for name, value in {**_QUIET, **(_LOCAL if master.startswith("local") else {}), **settings}.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
     except (PySparkException, OSError) as error:
-        raise LoadRefused(f"Spark does not start at {master}: {error}") from error
+        packages = settings.get("spark.jars.packages")
+        hint = f"; it had to fetch {packages} from Maven, `--conf spark.jars=FILES` fetches none" if packages else ""
+        raise LoadRefused(f"Spark does not start at {master}: {error}{hint}") from error
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _with_delta(given: Mapping[str, str]) -> dict[str, str]:
+    packages = delta_packages(given)
+    return delta_settings(given if packages is None else {**given, "spark.jars.packages": packages})

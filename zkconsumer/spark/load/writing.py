@@ -13,10 +13,16 @@ from typing import Any, Final, NamedTuple
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import Found, OffsetSpan
 
-__all__ = ["BAD_FOLDER", "FORMATS", "PARTITIONINGS", "Shape", "count_rows", "write_rows"]
+__all__ = [
+    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "PARTITIONINGS", "Shape", "count_rows", "settings_of_writing",
+    "write_rows",
+]  # fmt: skip
 
-FORMATS: Final = ("parquet", "json")
+DELTA: Final = "delta"
+FORMATS: Final = ("parquet", "json", DELTA)
 PARTITIONINGS: Final = ("none", "date", "hour")
+DATA_FOLDER: Final = "kind=data"
+"""Where a run writes its messages, below its own folder."""
 BAD_FOLDER: Final = "_bad"
 """Where messages go that could not be decoded; readers pass over names that begin so."""
 _OPEN_FILES = 64
@@ -31,7 +37,7 @@ _SETTINGS = {
 
 
 class Shape(NamedTuple):
-    """How the files look.
+    """How the files look, or the table.
 
     Attributes:
         format: one of FORMATS.
@@ -45,9 +51,19 @@ class Shape(NamedTuple):
     text: bool = False
     compression: str | None = None
 
+    @property
+    def is_table(self) -> bool:
+        """True for a Delta table, whose files are Delta's affair."""
+        return self.format == DELTA
+
+    @property
+    def file_format(self) -> str:
+        """Of the files that a run writes before it is published; one of Spark's formats."""
+        return "parquet" if self.is_table else self.format
+
 
 @contextmanager
-def _settings(spark: Any) -> Iterator[None]:
+def settings_of_writing(spark: Any) -> Iterator[None]:
     """Settings of the session for the time of the block: it may be somebody else's."""
     before = {name: spark.conf.get(name, None) for name in _SETTINGS}
     for name, value in _SETTINGS.items():
@@ -69,10 +85,10 @@ def write_rows(spark: Any, frame: Any, url: str, shape: Shape, began: datetime) 
         frame: with the columns of the source, and `error`, which is null for messages.
         began: the time of messages that carry none, UTC.
     """
-    with _settings(spark):
+    with settings_of_writing(spark):
         by = ["kind", "topic", *(["date"] if shape.partition_by != "none" else []),
               *(["hour"] if shape.partition_by == "hour" else [])]  # fmt: skip
-        writer = _shaped(frame, shape, began).write.partitionBy(*by).format(shape.format)
+        writer = _shaped(frame, shape, began).write.partitionBy(*by).format(shape.file_format)
         if shape.compression is not None:
             writer = writer.option("compression", shape.compression)
         writer.save(url)
@@ -113,7 +129,7 @@ def _written(spark: Any, url: str, shape: Shape) -> Any:
     kind = "string" if shape.text else "binary"
     schema = f"key {kind}, value {kind}, partition int, offset bigint, kind string, topic string"
     try:
-        return spark.read.format(shape.format).schema(schema).option("mode", "FAILFAST").load(url)
+        return spark.read.format(shape.file_format).schema(schema).option("mode", "FAILFAST").load(url)
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             return None
@@ -142,7 +158,7 @@ def count_rows(
     """
     from pyspark.sql import functions as f
 
-    with _settings(spark):
+    with settings_of_writing(spark):
         rows = _written(spark, url, shape)
         if rows is None:
             return {}
