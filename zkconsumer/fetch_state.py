@@ -68,6 +68,7 @@ class Outcome(enum.Enum):
     NOTHING = "no messages yet"
     GROW = "the next message does not fit, ask with a larger size"
     TOO_LARGE = "the next message is larger than the limit"
+    LEFT_OUT = "nothing came of a message that is there; when that lasts, it is larger than the limit"
     BROKEN = "impossible sizes"
     CHECK_RANGE = "the broker calls the position out of range"
     FIND_LEADER = "another broker leads"
@@ -80,8 +81,8 @@ class Verdict(NamedTuple):
     Attributes:
         valid_bytes: CHUNK: where the whole entries end.
         first_byte: CHUNK: where they begin.
-        next_offset: CHUNK, TOO_LARGE: offset behind what the answer is about.
-        offset: TOO_LARGE: offset of the message.
+        next_offset: CHUNK, TOO_LARGE, LEFT_OUT: offset behind what the answer is about.
+        offset: TOO_LARGE, LEFT_OUT: offset of the message.
         size_bytes: GROW: what to ask for; TOO_LARGE: what the message takes.
         reason: A clause for the log and the status, for every outcome that is no progress.
     """
@@ -138,8 +139,9 @@ def _nothing_came(
     if asked_bytes < largest_bytes:
         return Verdict(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     reason += ": the next message is larger than that, and it is the limit"
+    # Or the log has grown between the read and the look at its end; asking again tells.
     return Verdict(
-        Outcome.TOO_LARGE, next_offset=converted_from + 1, offset=converted_from, size_bytes=asked_bytes, reason=reason
+        Outcome.LEFT_OUT, next_offset=converted_from + 1, offset=converted_from, size_bytes=asked_bytes, reason=reason
     )
 
 

@@ -285,7 +285,10 @@ class Fetcher:
                 state.answered(self._clock(), answer.high_watermark)
             case Outcome.GROW:
                 state.grow(verdict.size_bytes)
-            case Outcome.TOO_LARGE:
+            case Outcome.LEFT_OUT if state.broken < BROKEN_TRIES:
+                state.broken += 1
+                self._fail(task, verdict.reason)
+            case Outcome.TOO_LARGE | Outcome.LEFT_OUT:
                 self._give_up_message(one, flow, verdict)
             case Outcome.BROKEN:
                 self._broken(task, flow, answer, verdict.reason)

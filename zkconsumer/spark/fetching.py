@@ -176,7 +176,10 @@ class RangeFetcher:
                 yield from self._nothing(answer)
             case Outcome.GROW:
                 self._size_bytes = max(self._size_bytes, verdict.size_bytes)
-            case Outcome.TOO_LARGE:
+            case Outcome.LEFT_OUT if self._broken < BROKEN_TRIES:
+                self._broken += 1
+                self._pause(verdict.reason)
+            case Outcome.TOO_LARGE | Outcome.LEFT_OUT:
                 yield self._too_large(broker, verdict)
             case Outcome.BROKEN:
                 yield from self._broken_set(answer, broker, verdict.reason)
