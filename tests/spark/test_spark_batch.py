@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from producing import produce
 
@@ -95,7 +96,8 @@ def test_filters_choose_topics_and_each_action_is_of_one_plan(
     counts = {row["topic"]: row["count"] for row in table.groupBy("topic").count().collect()}
     assert counts == {f"{name}-a": 20, f"{name}-b": 20}
     load(kafka_0822, f"{name}-a", 1, partitions=[0], first=10)
-    assert table.count() == 40  # what was planned; another load() would read the new message, too
+    # What was planned; another load() would read the new message, too. Spark 4.0 plans each action anew.
+    assert table.count() == (41 if pyspark.__version__.startswith("4.0.") else 40)
     assert read(spark, kafka_0822, f"{name}-a").count() == 21
 
 

@@ -103,6 +103,21 @@ def test_spark_finds_the_source_by_its_name_and_pyarrow_is_not_needed_for_that()
     assert in_another_python(program) == "zkconsumer False"
 
 
+def test_a_stream_on_a_spark_that_is_too_old_says_which_one_it_needs() -> None:
+    program = (
+        "import pyspark.sql.streaming.datasource as news\n"
+        "del news.SupportsTriggerAvailableNow\n"  # what pyspark 4.0 and 4.1 do not have
+        "from zkconsumer.spark import ZkConsumerSource\n"
+        "from zkconsumer.spark.errors import RequirementMissing\n"
+        "from pyspark.sql.types import StructType\n"
+        "try:\n"
+        "    ZkConsumerSource({'zookeeper.connect': 'zk', 'subscribe': 'clicks'}).streamReader(StructType([]))\n"
+        "except RequirementMissing as error:\n"
+        "    print(error)"
+    )
+    assert in_another_python(program).startswith("a stream needs pyspark 4.2 or newer, not ")
+
+
 def test_the_entry_never_fails_when_the_package_cannot_be_imported() -> None:
     program = (
         "import sys\n"

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -118,7 +119,10 @@ def queries(spark: SparkSession) -> Iterator[None]:
         query.stop()
 
 
-pytestmark = pytest.mark.usefixtures("queries")
+pytestmark = [
+    pytest.mark.usefixtures("queries"),
+    pytest.mark.skipif(pyspark.__version__.startswith(("4.0.", "4.1.")), reason="streams need pyspark 4.2"),
+]
 
 
 def test_run_after_run_reads_each_message_once_and_stores_what_it_did(

@@ -17,6 +17,7 @@ __all__ = ["Storage", "reason_of"]
 
 _LARGEST_TEXT = 256 * 1024 * 1024
 """Bytes of a manifest; one of a million files has some 200 MB."""
+_GLOB: Final = frozenset("*?[]{}\\")
 _ONLY_IF_NEW: Final = "fs.option.create.conditional.overwrite"
 """Hadoop's word for a file that the store itself refuses where there is one: S3A from 3.4.2 on."""
 
@@ -30,7 +31,7 @@ class Storage:
             `fs.defaultFS` says otherwise.
 
     Raises:
-        LoadRefused: no file system serves it.
+        LoadRefused: no file system serves it, or its name means something else to a shell or to Spark.
     """
 
     def __init__(self, spark: Any, folder: str) -> None:
@@ -39,6 +40,8 @@ class Storage:
             raise LoadRefused("a load needs a Spark session with a driver of its own, not a client of Spark Connect")
         self._jvm = context._jvm
         self._hadoop = self._jvm.org.apache.hadoop.fs
+        if folder.startswith("~"):
+            raise LoadRefused(f"{folder}: the shell has left the ~ as it is, and Spark knows none; give the whole path")
         try:
             path = self._hadoop.Path(folder)
             self._system = path.getFileSystem(context._jsc.hadoopConfiguration())
@@ -46,6 +49,9 @@ class Storage:
         except Exception as error:
             raise LoadRefused(f"{folder}: {reason_of(error)}") from error
         self.folder = str(self._root.toString())
+        signs = sorted(_GLOB & set(self.folder))
+        if signs:
+            raise LoadRefused(f"{self.folder}: Spark takes {' '.join(signs)} for a pattern; give it another name")
         self._local = Path(self._root.toUri().getPath()) if self._root.toUri().getScheme() == "file" else None
 
     def url(self, path: str) -> str:
