@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 QUERIES = ("parquet", "sqlite")
 
 
-def recipe() -> dict[str, Any]:
-    """The names that the recipe defines."""
+def recipe(module: str = "sqlite3") -> dict[str, Any]:
+    """The names that the recipe defines which imports this module first."""
     text = (ROOT / "docs" / "SPARK.md").read_text(encoding="utf-8")
-    [code] = re.findall(r"```python\n(import sqlite3\n.*?)```", text, re.DOTALL)
+    [code] = re.findall(rf"```python\n(import {module}\b.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(code, "docs/SPARK.md", "exec"), names)
     return names
