@@ -94,7 +94,7 @@ _CODES = tuple(
         (32, "InvalidTimestamp", False, "the timestamp is outside the topic's bounds"),
         (33, "UnsupportedSaslMechanism", False, "the broker does not offer that mechanism"),
         (34, "IllegalSaslState", False, "the request is not legal before authentication"),
-        (35, "UnsupportedVersion", False, "the broker does not serve that version"),
+        (35, "UnsupportedVersion", False, "the broker does not serve that version, or converts nothing for it"),
         (76, "UnsupportedCompressionType", False, "messages compressed with zstd, for which this protocol has no form"),
     )
 )

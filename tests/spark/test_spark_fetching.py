@@ -1,4 +1,4 @@
-"""What a task fetches, where the query around it is slow."""
+"""What a task reads where the query around it is slow, or a bad wrapper lies across its end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from simpleconsumer.message_set import encode_message_set
 from zkconsumer.spark import fetching
 from zkconsumer.spark.batch_planning import plan_batch
+from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.fetching import RangeFetcher
 from zkconsumer.spark.leaders import search_in_zookeeper
 from zkconsumer.spark.options import batch_options
+from zkconsumer.spark.reading import first_offset_in, read_range
 from zkconsumer.testing import load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
@@ -40,3 +43,39 @@ def test_the_time_that_the_query_takes_uses_up_no_patience(
     passed_s = 3600.0
     embedded_cluster.move_leader(topic, 0, 1 if embedded_cluster.leader(topic, 0) == 0 else 0)
     assert sum(1 for _ in fetched) > 2
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_corrupt_wrapper_across_the_end_of_what_is_wanted_is_told_once(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], parts: int
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic)
+    load(embedded_cluster, topic, 100, codec="gzip", batch=10)
+    embedded_cluster.log(topic, 0).corrupt(50)  # the wrapper of 50 to 59
+
+    def read(end: int, on_message_error: str) -> list[dict[str, object]]:
+        options = batch_options({
+            "zookeeper.connect": embedded_cluster.zookeeper_connect, "subscribe": topic, "minPartitions": f"{parts}",
+            "endingOffsets": f'{{"{topic}": {{"0": {end}}}}}', "onMessageError": on_message_error,
+        })  # fmt: skip
+        return [row for each in plan_batch(options) for batch in read_range(each, ("offset", "error"), options)
+                for row in batch.to_pylist()]  # fmt: skip
+
+    for end in (51, 55, 60):
+        with pytest.raises(PartitionUnreadable, match=f"{topic}/0 at 59 .* CrcMismatch"):
+            read(end, "raise")
+        assert len(read(end, "skip")) == 50
+        assert [(row["offset"], row["error"] is None) for row in read(end, "row")] == [
+            *((offset, True) for offset in range(50)), (59, False),
+        ]  # fmt: skip
+    assert len(read(50, "raise")) == 50
+
+
+def test_where_a_wrapper_begins_is_seen_by_the_entry_before_it() -> None:
+    plain = encode_message_set([b"x", b"y"], offsets=[3, 5])
+    wrapper = encode_message_set([b"x", b"y"], "gzip", first_offset=8)
+    assert first_offset_in(plain + wrapper, 9, 3) == 6
+    assert first_offset_in(wrapper, 9, 7) == 7
+    assert first_offset_in(plain, 5, 3) == 5
+    assert first_offset_in(plain, 9, 3) == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.bounds import resolve_bounds
@@ -43,7 +44,8 @@ def plan_batch(options: SourceOptions) -> list[PlannedRange]:
         for loss in bounds.losses:
             log.warning("%s", loss)
         leaders = {name: log_ends.leader for name, log_ends in ends.items()}
-        return split_ranges(cluster, bounds.starts, bounds.ends, leaders, options)
+        ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options)
+        return [replace(each, is_last=each.end == bounds.ends[each.name]) for each in ranges]
 
 
 def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[TopicPartition]:

@@ -32,6 +32,7 @@ class PlannedRange:
         start: First offset.
         end: Offset behind the last one.
         leader: Who led the partition when it was planned; None where nobody asked.
+        is_last: Nobody reads on from its end: what is wrong with a wrapper that lies across it is told here.
     """
 
     topic: str
@@ -39,6 +40,7 @@ class PlannedRange:
     start: int
     end: int
     leader: Broker | None = None
+    is_last: bool = False
 
     @property
     def name(self) -> TopicPartition:

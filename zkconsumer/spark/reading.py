@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, Final
 
 import pyarrow as pa
 
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import DecodeError, MessageError
-from simpleconsumer.types import Broker
+from simpleconsumer.types import Broker, Buffer
 from zkconsumer.spark.ahead import Ahead
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.fetching import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
@@ -43,6 +44,9 @@ ARROW_TYPES: Final = {
 _DECODED: Final = {
     "key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp_ms", "timestampType": "timestamp_type",
 }  # fmt: skip
+_HEAD: Final = Struct(">qi5xB")
+_ENTRY_OVERHEAD: Final = 12
+_CODEC_MASK: Final = 7
 _MICROSECONDS: Final = pa.scalar(1000, pa.int64())
 _LARGEST_MS: Final = (2**63 - 1) // 1000
 
@@ -86,6 +90,8 @@ class Rows:
         self._schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
         # One column at least, for the number of rows.
         self._decoded = tuple(_DECODED[name] for name in columns if name in _DECODED) or ("offset",)
+        # Of a wrapper across the end the range behind tells, as its row would come twice; but an error may.
+        self._tells_at_end = wanted.is_last or options.on_message_error == "raise"
         self._constants: dict[str, Any] = {}
         self._counts = _Counts()
 
@@ -95,7 +101,8 @@ class Rows:
             self._counts.lost += fetched.loss.behind - fetched.loss.first
             log.warning("%s", fetched.loss)
         elif isinstance(fetched, UnfetchableMessage):
-            yield from self._bad_message(fetched.error, fetched.broker)
+            if fetched.error.offset < self._wanted.end or self._tells_at_end:
+                yield from self._bad_message(fetched.error, fetched.broker)
         else:
             yield from self._decode(fetched)
 
@@ -119,7 +126,10 @@ class Rows:
                 ):  # fmt: skip
                     yield self._spark_batch(batch)
             except MessageError as error:
-                if error.offset >= self._wanted.end:  # the range behind this one tells of it
+                if error.offset >= self._wanted.end and not (
+                    self._tells_at_end
+                    and first_offset_in(fetched.message_set, error.offset, fetched.start) < self._wanted.end
+                ):
                     return
                 resume = error.resume
                 bad = error
@@ -174,6 +184,24 @@ class Rows:
         }  # fmt: skip
         arrays = [pa.array([values.get(name)], ARROW_TYPES[name]) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def first_offset_in(message_set: Buffer, offset: int, start: int) -> int:
+    """Return the first offset that may be in the entry that holds `offset`.
+
+    A wrapper names its last offset only; its first one is somewhere behind the entry before.
+
+    Args:
+        start: First offset that the set may hold.
+    """
+    position, first = 0, start
+    while position + _HEAD.size <= len(message_set):
+        last, size, attributes = _HEAD.unpack_from(message_set, position)
+        if last >= offset:
+            return first if attributes & _CODEC_MASK else int(last)
+        first = last + 1
+        position += _ENTRY_OVERHEAD + size
+    return first
 
 
 def _timestamps(milliseconds: Any) -> Any:
