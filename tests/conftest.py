@@ -25,7 +25,12 @@ pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
 
 REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
 
-SPARK_FILES = {"tests/spark/test_spark_batch.py", "tests/spark/test_spark_stream.py", "tests/spark/test_load_job.py"}
+SPARK_FILES = {
+    "tests/spark/test_load_delta.py",
+    "tests/spark/test_load_job.py",
+    "tests/spark/test_spark_batch.py",
+    "tests/spark/test_spark_stream.py",
+}
 """Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""
 
 

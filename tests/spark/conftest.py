@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from delta_jars import session_settings
 
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.requirements import check_java
@@ -51,6 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
+        .config(map=session_settings())
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

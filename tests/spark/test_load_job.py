@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from producing import Message, produce
+from delta_jars import why_not
+from loading import DyingStorage, Killed, counts, numbered, settings_of
+from producing import produce
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.errors import OptionRefused, TopicMissing
+from zkconsumer.spark.errors import OptionRefused, RequirementMissing, TopicMissing
 from zkconsumer.spark.group_offsets import GroupHasMembers
 from zkconsumer.spark.load import job
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.history import History
-from zkconsumer.spark.load.job import LoadReport, run_load
+from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings
-from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import Shape
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -32,10 +33,6 @@ pytestmark = pytest.mark.real
 Topic = Callable[[], str]
 
 
-def numbered(first: int, count: int) -> list[Message]:
-    return [(b"k%d" % n if n % 2 else None, b"v%d" % n if n % 5 else None) for n in range(first, first + count)]
-
-
 @pytest.fixture
 def topic(kafka_0822: KafkaCluster, fresh_topic: Topic) -> str:
     """A topic of two partitions, 100 and 40 messages."""
@@ -44,10 +41,6 @@ def topic(kafka_0822: KafkaCluster, fresh_topic: Topic) -> str:
     produce(kafka_0822, name, 0, numbered(0, 100), "snappy")
     produce(kafka_0822, name, 1, numbered(0, 40))
     return name
-
-
-def settings_of(cluster: KafkaCluster, folder: Path, topic: str, **source: str) -> LoadSettings:
-    return LoadSettings({"zookeeper.connect": cluster.zookeeper_connect, "subscribe": topic, **source}, str(folder))
 
 
 def loaded(spark: SparkSession, folder: Path) -> list[Any]:
@@ -59,10 +52,6 @@ def offsets(spark: SparkSession, folder: Path) -> dict[int, list[int]]:
     for row in loaded(spark, folder):
         found.setdefault(row.partition, []).append(row.offset)
     return found
-
-
-def counts(report: LoadReport) -> dict[int, tuple[int, int, int]]:
-    return {each.partition: (each.start, each.end, each.messages) for each in report.partitions}
 
 
 def test_each_run_brings_what_is_new_and_nothing_twice(
@@ -88,35 +77,6 @@ def test_each_run_brings_what_is_new_and_nothing_twice(
     stored = kafka_0822.client
     for partition, end in ((0, b"100"), (1, b"47")):
         assert stored.get(f"/consumers/{fresh_group}/offsets/{topic}/{partition}")[0] == end
-
-
-class Killed(BaseException):
-    """Stands for the end of the process: nothing behind it runs."""
-
-
-class DyingStorage(Storage):
-    """A folder whose user dies before or behind one of the changes it makes."""
-
-    left = 10**9
-    after = False
-
-    def _change(self, act: Callable[..., None], *arguments: str) -> None:
-        cls = type(self)
-        cls.left -= 1
-        if cls.left < 0 or (cls.left == 0 and not cls.after):
-            raise Killed
-        act(*arguments)
-        if cls.left == 0:
-            raise Killed
-
-    def create(self, path: str, text: str) -> None:
-        self._change(super().create, path, text)
-
-    def move(self, before: str, after: str) -> None:
-        self._change(super().move, before, after)
-
-    def delete(self, path: str) -> None:
-        self._change(super().delete, path)
 
 
 def test_a_run_that_dies_at_any_change_of_the_folder_costs_no_message_and_repeats_none(
@@ -250,7 +210,7 @@ def test_what_cannot_be_is_refused_by_name(
         run_load(spark, settings_of(kafka_0822, tmp_path, "nowhere"))
     with pytest.raises(OptionRefused, match="endingOffsets: not for a load"):
         settings_of(kafka_0822, tmp_path, topic, endingOffsets="latest")
-    with pytest.raises(LoadRefused, match="format 'avro' is not known; there are parquet, json"):
+    with pytest.raises(LoadRefused, match="format 'avro' is not known; there are parquet, json, delta"):
         replace(settings, shape=Shape("avro", "date"))
     with pytest.raises(LoadRefused, match="nosuch"):
         run_load(spark, replace(settings, folder="nosuch://host/folder"))
@@ -261,3 +221,11 @@ def test_what_cannot_be_is_refused_by_name(
     manifest.write_text("{")
     with pytest.raises(LoadRefused, match=r"000000001\.json is no manifest"):
         run_load(spark, settings)
+
+
+@pytest.mark.skipif(not why_not(), reason="the session of the tests has Delta where delta-spark is installed")
+def test_a_session_without_delta_is_refused_before_anything_is_asked(spark: SparkSession, tmp_path: Path) -> None:
+    source = {"zookeeper.connect": "127.0.0.1:1", "subscribe": "clicks"}
+    with pytest.raises(RequirementMissing, match=r"session with the jar of Delta, .*spark\.sql\.extensions=io\.delta"):
+        run_load(spark, LoadSettings(source, str(tmp_path), Shape("delta", "date")))
+    assert not list(tmp_path.iterdir())

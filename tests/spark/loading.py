@@ -1,0 +1,54 @@
+"""What the tests of loads share: what they load, and a folder whose user dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from producing import Message
+
+from zkconsumer.spark.load.job import LoadReport
+from zkconsumer.spark.load.settings import LoadSettings
+from zkconsumer.spark.load.storage import Storage
+from zkconsumer.testing.kafka import KafkaCluster
+
+
+def numbered(first: int, count: int) -> list[Message]:
+    return [(b"k%d" % n if n % 2 else None, b"v%d" % n if n % 5 else None) for n in range(first, first + count)]
+
+
+def settings_of(cluster: KafkaCluster, folder: Path, topic: str, **source: str) -> LoadSettings:
+    return LoadSettings({"zookeeper.connect": cluster.zookeeper_connect, "subscribe": topic, **source}, str(folder))
+
+
+def counts(report: LoadReport) -> dict[int, tuple[int, int, int]]:
+    return {each.partition: (each.start, each.end, each.messages) for each in report.partitions}
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing behind it runs."""
+
+
+class DyingStorage(Storage):
+    """A folder whose user dies before or behind one of the changes it makes."""
+
+    left = 10**9
+    after = False
+
+    def _change(self, act: Callable[..., None], *arguments: str) -> None:
+        cls = type(self)
+        cls.left -= 1
+        if cls.left < 0 or (cls.left == 0 and not cls.after):
+            raise Killed
+        act(*arguments)
+        if cls.left == 0:
+            raise Killed
+
+    def create(self, path: str, text: str) -> None:
+        self._change(super().create, path, text)
+
+    def move(self, before: str, after: str) -> None:
+        self._change(super().move, before, after)
+
+    def delete(self, path: str) -> None:
+        self._change(super().delete, path)
