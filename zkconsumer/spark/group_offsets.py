@@ -3,6 +3,7 @@
 Rules, and what each prevents:
 - Each node is written at the version at which it was read, and never set to less: a commit of somebody else is not put
   back. What was stored before the topic was created anew, or is no number, is of no use and is written over.
+- An offset of a topic that was created anew since is not written: it would pass for one of the new topic.
 - Nothing is written while the group has members, unless that was asked for: they would read on from their own
   positions, and two that commit one offset make it mean nothing.
 
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.requests import Create, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
+from rebalance.requests import Create, Exists, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster import read_all
@@ -108,7 +109,8 @@ class GroupOffsets:
         """Store offsets that are higher than those that are stored; return how many were written.
 
         Args:
-            births: topic -> the transaction that created it; what was stored before then may be written over.
+            births: topic -> the transaction that created it; what was stored before then may be written over. Offsets
+                of a topic that has another birth by now are left out.
 
         Raises:
             GroupHasMembers: nothing was written.
@@ -151,11 +153,19 @@ class GroupOffsets:
     ) -> dict[TopicPartition, _Write]:
         """The writes that bring the nodes up to the offsets."""
         paths = {name: znodes.offset_path(self._group, *name) for name in offsets}
-        ids = GetChildren(znodes.ids_path(self._group))
-        members, *values = read_all(self._port, [ids, *map(GetData, paths.values())], _until(ends_at))
+        topics = sorted({name.topic for name in offsets} & births.keys())
+        reads: list[GetChildren | Exists | GetData] = [GetChildren(znodes.ids_path(self._group))]
+        reads += [Exists(znodes.topic_path(topic)) for topic in topics]
+        reads += [GetData(path) for path in paths.values()]
+        members, *found = read_all(self._port, reads, _until(ends_at))
         self._check_members(members)
+        stats, values = found[: len(topics)], found[len(topics) :]
+        reborn = {topic for topic, stat in zip(topics, stats, strict=True)
+                  if stat is not None and stat.czxid != births[topic]}  # fmt: skip
         writes: dict[TopicPartition, _Write] = {}
         for (name, path), value in zip(paths.items(), values, strict=True):
+            if name.topic in reborn:
+                continue
             data = znodes.format_offset(offsets[name])
             if value is None:
                 writes[name] = Create(path, data)
