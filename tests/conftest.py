@@ -28,6 +28,7 @@ REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
 SPARK_FILES = {
     "tests/spark/test_load_delta.py",
     "tests/spark/test_load_job.py",
+    "tests/spark/test_load_places.py",
     "tests/spark/test_spark_batch.py",
     "tests/spark/test_spark_stream.py",
 }
