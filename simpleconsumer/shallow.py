@@ -6,7 +6,7 @@ fast path: runs of entries of one size are found by comparing strided slices ins
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, error
 from typing import Final
 
 from simpleconsumer.errors import BrokenFraming
@@ -15,9 +15,11 @@ from simpleconsumer.types import Buffer
 
 SMALLEST_MESSAGE: Final = 14
 """Size of a magic 0 message with neither key nor value."""
-_EQUAL_SIZES_WORTH_A_RUN = 4
+_SHORT_BLOCK = 4
+_LONG_BLOCK = 64
 _FIRST_WINDOW = 64
 _SIZE = Struct(">i")
+_UNSIGNED_SIZE = Struct(">8xI")  # a negative size leads out of every set
 _OFFSET = Struct(">q")
 
 
@@ -32,10 +34,9 @@ def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
     """
     view = plain(buffer)
     length = len(view)
-    position = last = entries = equal = previous = 0
-    read_size = _SIZE.unpack_from
+    position, last, entries = _whole_blocks(view)
     while position + ENTRY_OVERHEAD <= length:
-        (size,) = read_size(view, position + 8)
+        (size,) = _SIZE.unpack_from(view, position + 8)
         if size < SMALLEST_MESSAGE:
             raise BrokenFraming(f"entry at byte {position}, after {entries} entries, has size {size}")
         end: int = position + ENTRY_OVERHEAD + size
@@ -44,18 +45,42 @@ def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
         last = position
         position = end
         entries += 1
-        if size != previous:
-            previous, equal = size, 1
-            continue
-        equal += 1
-        if equal == _EQUAL_SIZES_WORTH_A_RUN:
-            equal = 0
+    return (position, _OFFSET.unpack_from(view, last)[0] + 1, entries) if entries else (0, None, 0)
+
+
+def _whole_blocks(view: Buffer) -> tuple[int, int, int]:
+    """Return where the walk may go on exactly, where the entry before that begins, and how many entries are before.
+
+    Left out is the block of entries in which the set ends, or in which a size is wrong.
+    """
+    size_at = _UNSIGNED_SIZE.unpack_from
+    length, smallest = len(view), SMALLEST_MESSAGE
+    position = last = entries = size = 0
+    block = _SHORT_BLOCK
+    while True:
+        at = begin = position
+        previous = 0
+        try:
+            for _ in range(block):
+                begin, previous = at, size
+                (size,) = size_at(view, at)
+                if size < smallest:
+                    return position, last, entries
+                at += size + ENTRY_OVERHEAD
+        except error:  # no room for another head
+            return position, last, entries
+        if at > length:
+            return position, last, entries
+        position, last, entries = at, begin, entries + block
+        block = _LONG_BLOCK
+        if size == previous:
             more = _equal_entries(view, position, size)
             if more:
                 entries += more
                 position += more * (size + ENTRY_OVERHEAD)
                 last = position - size - ENTRY_OVERHEAD
-    return (position, _OFFSET.unpack_from(view, last)[0] + 1, entries) if entries else (0, None, 0)
+            if more >= _FIRST_WINDOW:
+                block = _SHORT_BLOCK
 
 
 def _equal_entries(view: Buffer, position: int, size: int) -> int:

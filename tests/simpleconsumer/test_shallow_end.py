@@ -48,10 +48,15 @@ def test_mixed_sizes_end_where_the_definition_says(sizes: list[int]) -> None:
 
 @pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 67, 68, 69, 400])
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
-def test_an_impossible_size_is_found_behind_a_run_of_any_length(before: int, size: int) -> None:
-    data = b"".join(entry(offset, 20) for offset in range(before)) + struct.pack(">qi", before, size)
-    with pytest.raises(BrokenFraming, match=f"entry at byte {before * 32}, after {before} entries, has size {size}"):
-        shallow_end(data)
+@pytest.mark.parametrize("varies", [False, True])
+def test_an_impossible_size_is_found_behind_any_number_of_entries(before: int, size: int, varies: bool) -> None:
+    good = b"".join(entry(offset, 20 + offset % 3 * varies) for offset in range(before))
+    data = good + struct.pack(">qi", before, size)
+    for behind in (b"", bytes(100), entry(before, 20) * 300):
+        with pytest.raises(
+            BrokenFraming, match=f"entry at byte {len(good)}, after {before} entries, has size {size}$"
+        ):
+            shallow_end(data + behind)
 
 
 def test_a_size_larger_than_the_rest_is_a_tail_that_was_cut_off() -> None:

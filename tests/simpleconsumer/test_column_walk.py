@@ -1,0 +1,127 @@
+"""Where entries begin: the walk from many places at once against the walk one by one, on bytes that mislead it."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simpleconsumer import column_lanes, column_walk
+from simpleconsumer.column_walk import entry_positions
+from simpleconsumer.message_encode import encode_message
+from simpleconsumer.types import Buffer
+
+COUNT = 6000
+Values = Callable[[random.Random], bytes | None]
+
+HEAD_OF_ANOTHER = encode_message(3, None, b"a message in a message")
+VALUES: dict[str, Values] = {
+    "text": lambda draw: b"word " * draw.randrange(24),
+    "random bytes": lambda draw: draw.randbytes(draw.randrange(120)),
+    "zeros": lambda draw: bytes(draw.randrange(120)),
+    "ones": lambda draw: b"\xff" * draw.randrange(120),
+    "messages": lambda draw: HEAD_OF_ANOTHER * draw.randrange(1, 4),
+    "seldom large": lambda draw: b"v" * (draw.randrange(3000) if draw.random() < 0.05 else draw.randrange(4)),
+    "null or not": lambda draw: None if draw.random() < 0.5 else b"v" * draw.randrange(9),
+}
+
+
+def message_set(values: Values, key_bytes: int = 0, magic: int = 0, first_offset: int = 0, count: int = COUNT) -> bytes:
+    """Return a set; `key_bytes` is the most that a key takes, 0 for no keys."""
+    draw = random.Random(7)
+    return b"".join(
+        encode_message(
+            first_offset + n, b"k" * draw.randrange(key_bytes) if key_bytes else None, values(draw), magic,
+            timestamp_ms=1_500_000_000_000 + n,
+        )
+        for n in range(count)
+    )  # fmt: skip
+
+
+def one_by_one(data: Buffer) -> list[int]:
+    found, position = [0], 0
+    while position + 12 <= len(data):
+        position += struct.unpack_from(">8xI", data, position)[0] + 12
+        if position <= len(data):
+            found.append(position)
+    return found
+
+
+@pytest.fixture
+def walked_by_lanes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries each use of lanes found."""
+    counts: list[int] = []
+
+    def counted(buffer: Buffer, known: column_lanes.Ints) -> column_lanes.Ints:
+        found = column_lanes.positions_by_lanes(buffer, known)
+        counts.append(len(found) - 1)
+        return found
+
+    monkeypatch.setattr(column_walk, "positions_by_lanes", counted)
+    return counts
+
+
+@pytest.mark.parametrize("first_offset", [0, 2**32 - 3000, 2**40, 2**63 - COUNT, -3000])
+@pytest.mark.parametrize("key_bytes", [0, 9])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("values", VALUES)
+def test_lanes_find_what_the_walk_one_by_one_finds(values: str, magic: int, key_bytes: int, first_offset: int) -> None:
+    data = message_set(VALUES[values], key_bytes, magic, first_offset)
+    assert entry_positions(data).tolist() == one_by_one(data)
+
+
+@pytest.mark.parametrize("key_bytes", [0, 9])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_set_of_text_is_walked_by_lanes_nearly_to_its_end(
+    walked_by_lanes: list[int], kind: type[Buffer], magic: int, key_bytes: int
+) -> None:
+    data = message_set(VALUES["text"], key_bytes, magic)
+    assert entry_positions(kind(data)).tolist() == one_by_one(data)
+    assert sum(walked_by_lanes) > 0.95 * COUNT
+
+
+def test_where_guesses_are_wrong_little_is_tried(walked_by_lanes: list[int]) -> None:
+    data = message_set(VALUES["messages"])
+    assert entry_positions(data).tolist() == one_by_one(data)
+    assert len(walked_by_lanes) == 1
+
+
+@pytest.fixture(scope="module")
+def eager_lanes() -> Iterator[None]:
+    """Lanes for small sets, so that examples get there."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (column_lanes, column_walk):
+            patch.setattr(module, "WORTH_LANES", 8)
+        patch.setattr(column_walk, "_LONG_BLOCK", 8)
+        patch.setattr(column_lanes, "_ENTRIES_A_LANE", 4)
+        patch.setattr(column_lanes, "_FIRST_STEPS", 3)
+        yield
+
+
+sizes = st.sampled_from([-(2**31), -12, -1, 0, 1, 13, 14, 26, 100, 3000, 2**31 - 1])
+
+
+@given(
+    values=st.sampled_from(sorted(VALUES)), count=st.integers(30, 300), cut=st.integers(0, 200),
+    damages=st.lists(st.tuples(st.integers(0, 299), sizes | st.none()), max_size=3), shift=st.integers(-20, 20),
+)  # fmt: skip
+@settings(deadline=None)
+@pytest.mark.usefixtures("eager_lanes")
+def test_wrong_sizes_and_cuts_lead_lanes_where_they_lead_the_walk_one_by_one(
+    values: str, count: int, cut: int, damages: list[tuple[int, int | None]], shift: int
+) -> None:
+    data = bytearray(message_set(VALUES[values], count=count))
+    starts = one_by_one(data)
+    for index, size in damages:
+        if index < count:
+            at = starts[index] + 8
+            if size is None:  # a few bytes too far or too short
+                size = max(0, struct.unpack_from(">i", data, at)[0] + shift)
+            struct.pack_into(">i", data, at, size)
+    del data[len(data) - cut :]
+    assert entry_positions(data).tolist() == one_by_one(data)
