@@ -171,6 +171,17 @@ def test_a_batch_is_planned_the_same_again_after_a_restart(drive: Drive, embedde
     assert ranges(drive(embedded_cluster, topic), start, end) == ranges(driver, start, end)
 
 
+def test_a_planned_batch_is_read_as_a_whole_although_a_topic_was_taken_from_the_subscription_since(
+    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str
+):
+    driver = drive(embedded_cluster, topic)
+    start = begin(driver)
+    end = driver.next_offsets(start, None)
+    embedded_cluster.create_topic(f"{topic}-b")
+    after = drive(embedded_cluster, f"{topic}-b")
+    assert ranges(after, start, end) == [(0, 0, 10), (1, 0, 10)]
+
+
 def test_what_retention_took_fails_the_stream_and_names_the_range(
     drive: Drive, embedded_cluster: EmbeddedCluster, topic: str
 ):

@@ -8,6 +8,7 @@
     ├── PlanningFailed       the driver could not learn leaders or offsets in time
     ├── DataLoss             offsets that were wanted are not in the log (any more)
     ├── MessagesLost         a stream lost messages (`stream_driver`)
+    ├── AnotherCluster       a stream's checkpoint is of another cluster (`stream_driver`)
     ├── GroupHasMembers      the offsets of a group with members are not written (`group_offsets`)
     ├── OffsetsNotStored     ZooKeeper did not take offsets of a group (`group_offsets`)
     └── PartitionUnreadable  an executor cannot read on, or met a message that cannot be delivered

@@ -172,12 +172,18 @@ def _go_on(
 
 
 def overtaken(
-    start: StreamOffsets, end: StreamOffsets, logs: Logs, begins: Mapping[TopicPartition, int]
+    start: StreamOffsets,
+    end: StreamOffsets,
+    logs: Logs,
+    begins: Mapping[TopicPartition, int],
+    reads: Callable[[TopicPartition], bool] = lambda name: True,
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[Loss]]:
     """The ranges of a batch that was planned, perhaps long ago, as far as they still exist, and what is lost of them.
 
     Args:
         begins: begins of their logs, without those whose leader did not answer.
+        reads: whether the query would read a partition now. What it does not is still part of the batch, which must
+            come out the same; nothing is known of those logs, the tasks will see.
     """
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     losses: list[Loss] = []
@@ -185,6 +191,9 @@ def overtaken(
         at = start.offsets.get(name, until)
         born = end.births.get(name.topic)
         if at >= until or start.births.get(name.topic, born) != born:  # a step to the beginning of another topic
+            continue
+        if not reads(name):
+            ranges[name] = (at, until)
             continue
         if name not in logs.partitions:
             losses.append(Loss(name, at, until, "it does not exist any more"))

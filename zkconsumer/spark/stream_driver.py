@@ -208,7 +208,9 @@ class StreamDriver:
         wanted = [name for name, until in end.offsets.items() if start.offsets.get(name, until) < until]
         if not wanted:
             return []
-        ranges, losses = overtaken(start, end, self._settled(end), self._logs.begins(wanted))
+        reads = self._logs.reads
+        logs = self._settled(end)
+        ranges, losses = overtaken(start, end, logs, self._logs.begins(list(filter(reads, wanted))), reads)
         self._account_for(losses)
         starts = {name: first for name, (first, _) in ranges.items()}
         ends = {name: last for name, (_, last) in ranges.items()}
