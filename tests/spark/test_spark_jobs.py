@@ -111,7 +111,7 @@ def test_newer_brokers_bring_timestamps(
     kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str], version: str
 ) -> None:
     cluster, topic = kafka_clusters(version, 1), fresh_topic()
-    cluster.create_topic(topic)
+    cluster.create_topic(topic, config={"retention.ms": -1})
     leader = cluster.leader(topic, 0)
     assert leader is not None
     with SimpleConsumer("127.0.0.1", cluster.port(leader)) as broker:
