@@ -55,6 +55,9 @@ class StreamBatches:
         except ImportError as error:
             error.add_note("batches need numpy and pyarrow: pip install 'zkconsumer[columns]'")
             raise
+        for name, limit in (("max_messages", max_messages), ("max_bytes", max_bytes)):
+            if limit is not None and not isinstance(limit, int):
+                raise TypeError(f"{name} is {limit!r}: a whole number, or None")
         if max_messages is not None and max_messages < 1:
             raise ValueError(f"max_messages is {max_messages}: at least 1, or None for no limit")
         self._next_batch = next_batch

@@ -133,6 +133,7 @@ class KafkaStream:
 
         Raises:
             ValueError: A limit or a column that cannot be, or a stream with decoders, which work on single messages.
+            TypeError: A limit that is no whole number.
             ImportError: numpy and pyarrow are not installed (`pip install 'zkconsumer[columns]'`).
         """
         if self._decode is not None:
