@@ -21,7 +21,8 @@ TIMESTAMP_MS = 1_400_000_000_123
 def test_every_message_of_every_codec_is_read_and_committed(version: str) -> None:
     is_timed = version not in ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1")
     with KafkaCluster(version, brokers=1) as cluster:
-        cluster.create_topic("clicks", 2, 1)
+        kept = {"retention.ms": -1} if is_timed else None  # for ever, as the messages are of 2014
+        cluster.create_topic("clicks", 2, 1, config=kept)
         expected = set()
         for codec in CODECS:
             for partition in (0, 1):
