@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load.audit import Found, OffsetSpan, audit
+from zkconsumer.spark.load.audit import Found, OffsetSpan, OffsetSums, audit
 from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.manifest import LoadedPartition
 
@@ -52,3 +57,20 @@ def test_whatever_differs_is_named(found: dict[TopicPartition, Found], sentence:
 def test_a_repeated_offset_is_a_fault_of_compacted_topics_too() -> None:
     with pytest.raises(AuditFailed, match="different offsets"):
         audit(ASKED, {T0: Found(5, 4, 10, 19, 5, 1)}, {"t"})
+
+
+@given(st.integers(0, 2**62), st.integers(1, 200))
+def test_the_sums_of_a_span_are_those_of_its_offsets(start: int, count: int) -> None:
+    offsets = range(start, start + count)
+    assert OffsetSums.of(OffsetSpan(start, start + count)) == (
+        count, start, offsets[-1], sum(offsets), functools.reduce(operator.xor, offsets),
+    )  # fmt: skip
+
+
+def test_offsets_with_the_same_sum_are_told_apart() -> None:
+    # 1, 5 and 6 twice in place of 2, 3 and 7: the same sum, even of the squares.
+    offsets = [0, 1, 1, 4, 5, 5, 6, 6, 8]
+    found = OffsetSums(9, 0, 8, sum(offsets), functools.reduce(operator.xor, offsets))
+    whole = OffsetSums.of(OffsetSpan(0, 9))
+    assert found.total == whole.total
+    assert found != whole

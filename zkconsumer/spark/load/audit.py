@@ -12,7 +12,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.manifest import LoadedPartition
 
-__all__ = ["Found", "OffsetSpan", "audit"]
+__all__ = ["Found", "OffsetSpan", "OffsetSums", "audit"]
 
 _SHOWN = 5
 
@@ -22,6 +22,30 @@ class OffsetSpan(NamedTuple):
 
     start: int
     end: int
+
+
+class OffsetSums(NamedTuple):
+    """What tells the offsets of a span, each there once, from as many others without comparing them one by one.
+
+    One is missing and another there twice: the sum differs. Several are, with equal sums: the exclusive or differs, but
+    where they were chosen to deceive it.
+    """
+
+    rows: int
+    first: int
+    last: int
+    total: int
+    xor: int
+
+    @classmethod
+    def of(cls, span: OffsetSpan) -> OffsetSums:
+        """Those of a span that is not empty.
+
+        >>> OffsetSums.of(OffsetSpan(2, 5))
+        OffsetSums(rows=3, first=2, last=4, total=9, xor=5)
+        """
+        count, last = span.end - span.start, span.end - 1
+        return cls(count, span.start, last, count * (span.start + last) // 2, _xor_to(last) ^ _xor_to(span.start - 1))
 
 
 class Found(NamedTuple):
@@ -75,6 +99,11 @@ def audit(
         more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise AuditFailed(f"nothing was published: {'; '.join(wrong[:_SHOWN])}{more}")
     return tuple(loaded)
+
+
+def _xor_to(last: int) -> int:
+    """The exclusive or of all numbers from 0 to `last`; 0 for -1."""
+    return (last, 1, last + 1, 0)[last % 4]
 
 
 def _fault(span: OffsetSpan, rows: Found, may_miss: bool) -> str:

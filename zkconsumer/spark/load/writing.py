@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load.audit import Found, OffsetSpan
+from zkconsumer.spark.load.audit import Found, OffsetSpan, OffsetSums
 
 __all__ = [
     "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "PARTITIONINGS", "Shape", "count_rows", "settings_of_writing",
@@ -153,8 +153,8 @@ def count_rows(
 ) -> dict[TopicPartition, Found]:
     """What the files below `url` hold of each partition.
 
-    Count, least, greatest and the sum of the offsets say whether each offset is there once; where they do not, the
-    different ones are counted, which takes a shuffle of them all.
+    Count, ends, sum and exclusive or of the offsets say whether each offset is there once; where they do not,
+    the different ones are counted, which takes a shuffle of them all.
     """
     from pyspark.sql import functions as f
 
@@ -163,12 +163,13 @@ def count_rows(
         if rows is None:
             return {}
         is_message = f.col("kind") == "data"
-        length = f.coalesce(f.length("key"), f.lit(0)) + f.coalesce(f.length("value"), f.lit(0))
+        length = f.coalesce(f.octet_length("key"), f.lit(0)) + f.coalesce(f.octet_length("value"), f.lit(0))
         grouped = rows.groupBy("topic", "partition").agg(
             f.count(f.lit(1)).alias("rows"),
             f.min("offset").alias("first"),
             f.max("offset").alias("last"),
             f.sum(f.col("offset").cast("decimal(20,0)")).alias("total"),
+            f.bit_xor("offset").alias("xor"),
             f.sum(f.when(is_message, 1).otherwise(0)).alias("messages"),
             f.sum(f.when(is_message, length).otherwise(0)).alias("bytes"),
         )
@@ -183,12 +184,8 @@ def count_rows(
 
 
 def _is_whole(span: OffsetSpan, row: Any) -> bool:
-    """Whether these can be the offsets of the span, each once."""
-    count = span.end - span.start
-    return bool(
-        row["rows"] == count and row["first"] == span.start and row["last"] == span.end - 1
-        and int(row["total"]) == count * (span.start + span.end - 1) // 2
-    )  # fmt: skip
+    found = OffsetSums(row["rows"], row["first"], row["last"], int(row["total"]), row["xor"])
+    return found == OffsetSums.of(span)
 
 
 def _count_distinct(rows: Any, topics: Iterable[str]) -> dict[TopicPartition, int]:
