@@ -121,7 +121,8 @@ def test_what_was_deleted_or_cut_since_the_plan_is_a_loss():
 
 
 def test_what_the_query_does_not_read_any_more_is_still_part_of_a_planned_batch():
-    ranges, losses = overtaken(start({A: 5, B: 7}), start({A: 20, B: 30}), logs({A: 90}), {A: 0}, lambda name: name == A)
+    planned = start({A: 5, B: 7}), start({A: 20, B: 30})
+    ranges, losses = overtaken(*planned, logs({A: 90}), {A: 0}, lambda name: name == A)
     assert (ranges, losses) == ({A: (5, 20), B: (7, 30)}, [])
 
 
