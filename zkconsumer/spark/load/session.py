@@ -49,7 +49,8 @@ def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = F
         spark = builder.getOrCreate()
     except (PySparkException, OSError) as error:
         packages = settings.get("spark.jars.packages")
-        hint = f"; it had to fetch {packages} from Maven, `--conf spark.jars=FILES` fetches none" if packages else ""
+        hint = (f" Before that it had to fetch {packages} from Maven Central: what came of it stands above; "
+                "`--conf spark.jars=FILES` takes jars that are here") if packages else ""  # fmt: skip
         raise LoadRefused(f"Spark does not start at {master}: {error}{hint}") from error
     try:
         yield spark
