@@ -26,6 +26,12 @@ Caused by: java.io.IOException: No space left on device
 \tat java.io.B.c(B.java:1)
 \t... 12 more
 """
+AWAY = """An error occurred while calling o67.exists.
+: java.net.ConnectException: Call From here to nn:8020 failed: java.net.ConnectException: Connection refused; see wiki
+\tat java.A.b(A.java:1)
+Caused by: java.net.ConnectException: Connection refused
+\tat java.B.c(B.java:1)
+"""
 
 
 @pytest.mark.parametrize(
@@ -33,6 +39,7 @@ Caused by: java.io.IOException: No space left on device
     [
         (Py4JError(TASK), "Spark has failed: clicks/1 at 42 (broker 0 at kafka1:9092): nothing came for 120 s"),
         (Py4JError(DISK), "Spark has failed: java.io.IOException: No space left on device"),
+        (Py4JError(AWAY), "Spark has failed: java.net.ConnectException: Call From here to nn:8020 failed"),
         (PySparkException("[PATH_NOT_FOUND] it\nis gone"), "Spark has failed: [PATH_NOT_FOUND] it is gone"),
         (PySparkException("x" * 1000), f"Spark has failed: {'x' * 600}..."),
         (Py4JNetworkError("Answer from Java side is empty"), "the Java process of Spark has ended"),

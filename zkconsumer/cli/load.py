@@ -88,6 +88,7 @@ def load(
     shape = Shape(file_format, partition_by, text, compression)
     settings = LoadSettings(source, folder, shape, on_data_loss == "skip", gaps == "allow")
     with (
+        _told_when_interrupted(),
         failures_in_a_sentence(),
         spark_session(master, _pairs("--conf", spark_settings), shape.is_table) as spark,
         _progress(as_json) as tell,
@@ -105,6 +106,15 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
         if not name or not sign:
             raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE", param_hint=option)
     return {name: value for name, _, value in pairs}
+
+
+@contextmanager
+def _told_when_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("zkconsumer: interrupted; the next load goes on behind the last run that was published", err=True)
+        raise
 
 
 @contextmanager

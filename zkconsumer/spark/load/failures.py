@@ -14,6 +14,7 @@ __all__ = ["SparkFailed", "failures_in_a_sentence", "sentence_of_spark"]
 _OURS: Final = re.compile(r"^(?:zkconsumer|rebalance|simpleconsumer)\.[\w.]+: (.+)$", re.MULTILINE)
 """The line of a Python traceback that says what this package has raised."""
 _CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_RAISED: Final = re.compile(r"^: (.+)$", re.MULTILINE)
 _LONGEST: Final = 600
 
 
@@ -47,9 +48,15 @@ def sentence_of_spark(text: str) -> str:
     'IOException: full'
     """
     ours = _OURS.findall(text)
+    if ours:
+        return _shortened(ours[-1])
     causes = _CAUSE.findall(text)
-    if ours or causes:
-        line: str = (ours or causes)[-1]
-    else:
-        line = " ".join(each.strip() for each in text.split("\n\tat ")[0].splitlines() if each.strip())
+    if causes:
+        # What was raised around it may say the same, and of which place.
+        around = [line for line in [*_RAISED.findall(text)[:1], *causes[:-1]] if causes[-1] in line]
+        return _shortened((around or causes)[-1])
+    return _shortened(" ".join(each.strip() for each in text.split("\n\tat ")[0].splitlines() if each.strip()))
+
+
+def _shortened(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

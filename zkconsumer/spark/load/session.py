@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +40,9 @@ def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = F
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    # py4j logs tracebacks of calls that were interrupted, and of a JVM that is gone, which are raised all the same; some
+    # of them to the root logger, which writes to stderr where nobody has given it a handler.
+    logging.getLogger().addHandler(logging.NullHandler())
     # Workers on this machine are to be the interpreter that has the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("zkconsumer load")
@@ -54,6 +58,10 @@ def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = F
         raise LoadRefused(f"Spark does not start at {master}: {error}{hint}") from error
     try:
         yield spark
+    except KeyboardInterrupt:
+        with suppress(Exception):
+            spark.sparkContext.setLogLevel("OFF")  # of tasks that are cut off Spark prints pages
+        raise
     finally:
         spark.stop()
 
