@@ -40,8 +40,8 @@ def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = F
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    # py4j logs tracebacks of calls that were interrupted, and of a JVM that is gone, which are raised all the same; some
-    # of them to the root logger, which writes to stderr where nobody has given it a handler.
+    # py4j logs tracebacks of interrupted calls, and of a JVM that is gone, which are raised all the same; some of
+    # them to the root logger, which writes to stderr where nobody has given it a handler.
     logging.getLogger().addHandler(logging.NullHandler())
     # Workers on this machine are to be the interpreter that has the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
