@@ -8,6 +8,7 @@ import pytest
 from transaction_marks import add_mark
 
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import MessageTooLarge
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.options import batch_options
@@ -78,7 +79,7 @@ def test_batches_that_do_not_fit_into_a_fetch_are_read_and_split_by_their_bytes(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_batch_that_no_fetch_holds_is_told_and_not_passed_over(
-    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str], version: str
+    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str], fresh_group: str, version: str
 ) -> None:
     cluster, topic = kafka_clusters(version, 1), fresh_topic()
     cluster.create_topic(topic)
@@ -94,3 +95,13 @@ def test_a_batch_that_no_fetch_holds_is_told_and_not_passed_over(
     assert [(row["offset"], row["error"] is None) for row in found] == [(0, True), (1, False), (2, True)]
     assert f"{topic}/0 at 1" in found[1]["error"]
     assert "51200" in found[1]["error"]
+    config = ConsumerConfig(
+        cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest", fetch_message_max_bytes=1000,
+        queued_max_bytes=50_000,
+    )  # fmt: skip
+    with ConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({topic: 1})[topic]
+        assert next(stream).offset == 0
+        with pytest.raises(MessageTooLarge, match="50000"):
+            next(stream)
+        assert next(stream).offset == 2
