@@ -24,7 +24,7 @@ def why_not() -> str:
         return ""
     return (f"delta-spark {DELTA} with pyspark 4.2 is wanted, here is {found}: python3 -m venv .venv-delta && "
             f".venv-delta/bin/pip install -e '.[test,delta]' delta-spark=={DELTA} && "
-            ".venv-delta/bin/pytest tests/spark/test_load_delta.py")  # fmt: skip
+            ".venv-delta/bin/pytest tests/spark/test_load_delta.py (docs/TESTING.md)")  # fmt: skip
 
 
 def delta_jars() -> str:

@@ -21,10 +21,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import wait_until
 
-if why_not():
-    pytest.skip(why_not(), allow_module_level=True)
-
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
 DEADLINE_S = 900.0
 MOMENTS = {
