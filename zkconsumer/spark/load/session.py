@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -49,8 +50,15 @@ def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = F
     settings = _with_delta(settings) if with_delta else settings
     for name, value in {**_QUIET, **(_LOCAL if master.startswith("local") else {}), **settings}.items():
         builder = builder.config(name, value)
+    before = _children()
     try:
         spark = builder.getOrCreate()
+    except KeyboardInterrupt:
+        # A JVM that starts just then is left for ever: pyspark removes the folder in which it wants to name its port.
+        for process in _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+        raise
     except (PySparkException, OSError) as error:
         packages = settings.get("spark.jars.packages")
         hint = (f" Before that it had to fetch {packages} from Maven Central: what came of it stands above; "
@@ -69,3 +77,14 @@ def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = F
 def _with_delta(given: Mapping[str, str]) -> dict[str, str]:
     packages = delta_packages(given)
     return delta_settings(given if packages is None else {**given, "spark.jars.packages": packages})
+
+
+def _children() -> set[int]:
+    """The processes that this one has started, as Linux tells them; none elsewhere."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                found.add(int(path.parent.name))
+    return found

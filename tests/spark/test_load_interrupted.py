@@ -1,0 +1,35 @@
+"""Ctrl-C while Spark is still on its way up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from killing import descendants, wait_gone
+
+from zkconsumer.testing.waiting import wait_until
+
+START_S = END_S = 120
+
+
+def test_a_load_that_is_interrupted_while_java_starts_leaves_no_java_behind(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("zkconsumer")), "load", "--zookeeper", "127.0.0.1:1",
+               "--topic", "clicks", "--to", str(tmp_path / "lake")]  # fmt: skip
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+    try:
+        wait_until(lambda: any("SparkSubmit" in each for each in descendants(process.pid).values()), START_S, "Java",
+                   interval_s=0.01)  # fmt: skip
+        started = list(descendants(process.pid))
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(END_S) == 130
+        wait_gone(started)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(END_S)
+    assert (tmp_path / "said").read_text().splitlines()[-1].startswith("zkconsumer: interrupted")
