@@ -5,7 +5,8 @@ Decoding happens here, in the application's own thread, one chunk at a time. Rul
 - The lease is looked at last before a message is handed over, each time: a process that was stopped for a minute
   between two messages must not deliver what others own by now.
 - Nothing that is decoded but not handed over is remembered: position and queue say all. So an exception that a signal
-  handler raises at any point of `next()` costs decoding a chunk again, and no message.
+  handler raises at any point of `next()` costs decoding a chunk again, and no message. Struck on its way out of
+  `next()`, a message is in hand that the loop has not seen; `handed` says which, for those who go on.
 - A batch is to all of this what a message is: in hand as a whole, done when the next one is asked for.
 - What is wrong with one message is raised once; the following `next()` goes on behind it.
 
