@@ -16,6 +16,7 @@ import argparse
 import signal
 import sys
 import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
@@ -23,6 +24,7 @@ from queue import SimpleQueue
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaStream
 
 STOP_S = 5.0
+NAP_S = 0.2
 
 
 def work(stream: KafkaStream, ends: SimpleQueue[str]) -> None:
@@ -78,6 +80,8 @@ def main() -> None:
         worker = threading.Thread(target=work, args=(stream, ends), daemon=True)  # daemons do not hold up the end
         for thread in (worker, threading.Thread(target=server.serve_forever, daemon=True)):
             thread.start()
+        while ends.empty():  # in naps: Python hears of a signal that strikes just before a wait when that ends
+            time.sleep(NAP_S)
         reason = ends.get()
         connector.shutdown(STOP_S if reason == "signal" else 0)
         worker.join(1.0)

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaStream
 
 STREAMS = 2
+NAP_S = 0.2
 
 
 def work(number: int, stream: KafkaStream) -> None:
@@ -44,7 +46,10 @@ def main() -> None:
         workers = [threads.submit(work, number, stream) for number, stream in enumerate(streams)]
         for worker in workers:
             worker.add_done_callback(ends.put)
-        ends.get()  # a signal came, or a thread failed; leaving the block ends the streams
+        # Until a signal came, or a thread failed; in naps, as Python hears of a signal that strikes just before a wait
+        # when that ends. Leaving the block ends the streams.
+        while ends.empty():
+            time.sleep(NAP_S)
     for worker in workers:
         worker.result()  # raises what a thread failed of
 

@@ -26,6 +26,8 @@ __all__ = ["END_OF_OFFSETS", "ByteBudget", "Chunk", "Flow", "InHand", "Reader", 
 
 END_OF_OFFSETS: Final = 2**63 - 1
 """The next offset of a chunk behind which nothing comes."""
+_SLICE_S: Final = 0.5
+"""Longest sleep at a stretch: of a signal that strikes in the moment before it, Python hears when it ends."""
 
 
 class Wakeup:
@@ -49,9 +51,12 @@ class Wakeup:
 
     def wait(self, timeout_s: float | None) -> bool:
         """Return True when woken, False at the time-out; None waits without end and is interruptible by signals."""
-        if timeout_s is None:
-            return self._lock.acquire()
-        return self._lock.acquire(timeout=min(max(timeout_s, 0.0), threading.TIMEOUT_MAX))
+        while timeout_s is None or timeout_s > _SLICE_S:
+            if self._lock.acquire(timeout=_SLICE_S):
+                return True
+            if timeout_s is not None:
+                timeout_s -= _SLICE_S
+        return self._lock.acquire(timeout=max(timeout_s, 0.0))
 
 
 class Charge:

@@ -39,6 +39,7 @@ class LeaveSignals:
         os.set_blocking(self.fd, False)
         os.set_blocking(self._write_fd, False)
         self._before: dict[int, object] = {}
+        self._wakeup_before = -1
 
     def wait_quietly(self) -> None:
         """From now on signals only make `fd` readable."""
@@ -68,6 +69,9 @@ class LeaveSignals:
             raise Interrupted
 
     def __enter__(self) -> LeaveSignals:
+        # A handler of Python's runs when the main thread goes on: one that strikes just before a wait, after it. The
+        # byte that is written here ends the wait.
+        self._wakeup_before = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._handle)
@@ -78,6 +82,7 @@ class LeaveSignals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
+        signal.set_wakeup_fd(self._wakeup_before)
         os.close(self.fd)
         write_fd, self._write_fd = self._write_fd, -1
         os.close(write_fd)

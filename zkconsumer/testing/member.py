@@ -34,6 +34,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
+from zkconsumer.flow import Wakeup
 from zkconsumer.testing.history import Event, format_event
 
 
@@ -225,8 +226,8 @@ def main(arguments: Sequence[str]) -> None:
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     faulthandler.register(signal.SIGUSR1)  # all stacks to standard error, for whoever wonders why it hangs
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    stop = Wakeup()  # an Event would wait on where the signal strikes just before its `wait`
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.wake())
     numbered = [f"{options.name}{number:02}" for number in range(options.copies)]
     members = [Member(name, options) for name in (numbered if options.copies > 1 else [options.name])]
     joining = [threading.Thread(target=member.join, name=f"join-{member.name}") for member in members]
@@ -238,7 +239,7 @@ def main(arguments: Sequence[str]) -> None:
     if not all(member.has_joined for member in members):
         raise SystemExit(1)
     history.note("ready")
-    stop.wait()
+    stop.wait(None)
     history.note("leaving")
     for member in members:
         member.leave()

@@ -1,0 +1,59 @@
+"""A signal that does not interrupt the main thread's wait is heard all the same.
+
+The system hands it to another thread here; the moment before a wait begins, in which a signal has the same fate,
+cannot be aimed at.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from zkconsumer.cli.signals import LeaveSignals
+from zkconsumer.flow import Wakeup
+
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def another_thread() -> Iterator[Callable[[signal.Signals], None]]:
+    """Have a signal go to a thread that is not the main one, once that waits."""
+    threads: list[threading.Thread] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}
+
+    def strike(number: signal.Signals) -> None:
+        def run() -> None:
+            threading.Event().wait(0.1)
+            signal.pthread_kill(threading.get_ident(), number)
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+
+    yield strike
+    for thread in threads:
+        thread.join()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_reader_that_waits_without_end_hears_of_it(another_thread: Callable[[signal.Signals], None]) -> None:
+    wakeup, heard = Wakeup(), []
+    signal.signal(signal.SIGUSR1, lambda *_: (heard.append("signal"), wakeup.wake()))
+    rescue = threading.Timer(DEADLINE_S, lambda: (heard.append("rescued"), wakeup.wake()))
+    rescue.start()
+    another_thread(signal.SIGUSR1)
+    wakeup.wait(None)
+    rescue.cancel()
+    assert heard == ["signal"]
+
+
+def test_a_command_that_waits_for_its_end_hears_of_it(another_thread: Callable[[signal.Signals], None]) -> None:
+    with LeaveSignals() as signals:
+        signals.wait_quietly()
+        another_thread(signal.SIGTERM)
+        assert select.select([signals.fd], [], [], DEADLINE_S)[0] == [signals.fd]
+        assert signals.came
