@@ -87,13 +87,16 @@ def wrappers_among(buffer: Buffer, positions: Ints) -> Ints:
     return np.flatnonzero(np.frombuffer(buffer, np.uint8)[starts + 17] & CODEC_MASK)
 
 
-def read_entries(stretch: NDArray[np.uint8], positions: Ints, parts: Sequence[Part]) -> Entries | None:
+def read_entries(
+    stretch: NDArray[np.uint8], positions: Ints, parts: Sequence[Part], floor: int
+) -> Entries | None:
     """Return what stands in a stretch of whole entries; None if anything in it is not a plain and right message.
 
     Args:
         stretch: Ours to write on: the heads of entries are lost, their bodies stay.
         positions: As `entry_positions` has them: one more than there are entries.
         parts: In their order; the first begins at byte 0.
+        floor: Least offset that the first entry can have.
     """
     starts, ends = positions[:-1], positions[1:]
     sizes = ends - starts
@@ -112,7 +115,7 @@ def read_entries(stretch: NDArray[np.uint8], positions: Ints, parts: Sequence[Pa
     if newest == 1 and (sizes < ENTRY_OVERHEAD + SMALLEST_OF_MAGIC[1])[magic == 1].any():
         return None
     offset = _offsets(fields.at(0, ">i8"), parts, counts)
-    if offset is None:
+    if offset is None or not _ascends(offset, parts, counts, floor):
         return None
     crc = fields.at(12, ">u4").astype(np.uint32)
     timestamp_ms, timestamp_type = _timestamps(fields, magic, attributes, parts, counts)
@@ -174,6 +177,20 @@ def _offsets(found: NDArray[np.int64], parts: Sequence[Part], counts: Ints) -> I
     if any(not _INT64_MIN <= base <= _INT64_MAX for base in bases):
         return None
     return offset + (bases[0] if len(bases) == 1 else np.repeat(np.array(bases, np.int64), counts))
+
+
+def _ascends(offset: Ints, parts: Sequence[Part], counts: Ints, floor: int) -> bool:
+    """Return whether offsets ascend, those of wrappers with them, and each part keeps below its limit."""
+    if offset[0] < floor or (offset[1:] <= offset[:-1]).any():
+        return False
+    ends = np.cumsum(counts)
+    for part, count, end in zip(parts, counts.tolist(), ends.tolist(), strict=True):
+        level = part.level
+        if count and offset[end - 1] >= level.limit + level.base:
+            return False
+        if level.magic is not None and end > count and level.wrapper_offset <= offset[end - count - 1]:
+            return False
+    return True
 
 
 def _timestamps(

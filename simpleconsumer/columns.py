@@ -19,6 +19,7 @@ This module needs numpy and pyarrow (the extra `columns`); nothing imports it bu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -26,9 +27,10 @@ import numpy as np
 from simpleconsumer.column_batches import COLUMNS, Rows, column_schema, size_of, to_batch
 from simpleconsumer.column_entries import Ints, Part, read_entries, wrappers_among
 from simpleconsumer.column_walk import entry_positions
-from simpleconsumer.errors import BrokenFraming, CorruptMessage, MessageError
-from simpleconsumer.message_set import MAX_DECODED_BYTES, REACHED, Entry, Resume, begin, next_entry
+from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.message_set import MAX_DECODED_BYTES, REACHED, Entry, begin, next_entry
 from simpleconsumer.message_shapes import Level
+from simpleconsumer.offset_order import PLAIN, why_damaged
 from simpleconsumer.types import Buffer
 
 __all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
@@ -38,7 +40,6 @@ MAX_BATCH_BYTES: Final = 1024 * 1024
 _LARGEST_BATCH_BYTES = 256 * 1024 * 1024
 _WORTH_ARRAYS = 32
 _FIRST_WINDOW_AFTER_ERROR = 4096
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def decode_columns(
@@ -50,6 +51,7 @@ def decode_columns(
     end_offset: int | None = None,
     columns: Sequence[str] = tuple(COLUMNS),
     max_batch_bytes: int = MAX_BATCH_BYTES,
+    high_watermark: int | None = None,
     max_decoded_bytes: int = MAX_DECODED_BYTES,
     resume: object = None,
 ) -> Iterator[Any]:
@@ -65,20 +67,20 @@ def decode_columns(
         end_offset: The first message from there on is not yielded, and nothing behind it is looked at.
         columns: Which columns, in which order.
         max_batch_bytes: Bytes of message set, inflated, that a batch is made of; a larger message has one for itself.
-        max_decoded_bytes: As for `decode_messages`.
+        high_watermark, max_decoded_bytes: As for `decode_messages`.
         resume: `MessageError.resume` of an earlier call with the same arguments, of `decode_messages` too.
 
     Raises:
         ValueError: Columns that there are not, or a size of batches that cannot be.
-        CrcMismatch, UnknownCodec, CorruptMessage, MessageTooLarge, BrokenFraming: As by `decode_messages`. One more
-            message is corrupt: of an offset that does not fit into 64 bits, which only a made-up wrapper has.
+        CrcMismatch, DamagedOffset, UnknownCodec, CorruptMessage, MessageTooLarge, BrokenFraming: As by
+            `decode_messages`.
 
     Threads: Any number at once, each with its own generator.
     """
     schema = column_schema(columns)
     if not 1 <= max_batch_bytes <= _LARGEST_BATCH_BYTES:
         raise ValueError(f"max_batch_bytes is {max_batch_bytes}: from 1 to {_LARGEST_BATCH_BYTES} are possible")
-    levels = begin(message_set, max_decoded_bytes, resume)
+    levels = begin(message_set, start_offset, high_watermark, max_decoded_bytes, resume)
     reading = _Reading(topic, partition, schema, start_offset, end_offset, max_batch_bytes)
     if resume is not None:
         reading.start_offset = REACHED
@@ -123,7 +125,7 @@ class _Reading:
                     continue
             elif len(positions) <= _WORTH_ARRAYS:
                 parts.clear()
-            batch = self._together(parts, None if len(wrappers) else positions)
+            batch = self._together(parts, None if len(wrappers) else positions, level, end)
             if batch is None:
                 yield from self._one_by_one(levels, level.position + max(end, 1))
             else:
@@ -169,7 +171,7 @@ class _Reading:
 
     def _open(self, level: Level, position: int) -> Level | None:
         """Return the inside of an outermost wrapper; None if anything is wrong with it."""
-        at = Level(level.buffer, level.budget_bytes)
+        at = copy(level)
         at.position = position
         levels = [at]
         try:
@@ -178,8 +180,12 @@ class _Reading:
             return None
         return levels[-1]
 
-    def _together(self, parts: Sequence[Part], positions: Ints | None) -> Any:
-        """Return what the parts hold as a batch, perhaps an empty one; None if it has to be read one by one."""
+    def _together(self, parts: Sequence[Part], positions: Ints | None, level: Level, end: int) -> Any:
+        """Return what the parts hold as a batch, perhaps an empty one; None if it has to be read one by one.
+
+        Args:
+            end: Where they end in the level, behind its position.
+        """
         if not parts:
             return None
         joined = bytearray().join([part.data for part in parts])
@@ -188,12 +194,24 @@ class _Reading:
             positions = entry_positions(joined)
             if len(positions) == 1 or positions[-1] != len(joined):
                 return None
-        entries = read_entries(stretch, positions, parts)
-        if entries is None:
+        entries = read_entries(stretch, positions, parts, level.floor + level.base)
+        if entries is None or not self._pass_on(parts[-1], entries.offset, level, level.position + end):
             return None
         first, count = self._wanted(entries.offset)
         batch = to_batch(self._schema, stretch, positions, entries)
         return batch if count == batch.num_rows else batch.slice(first, count)
+
+    def _pass_on(self, last: Part, offsets: Ints, level: Level, end: int) -> bool:
+        """Take note of what was passed, if the last entry fits what is behind it; return whether it does."""
+        offset, before = int(offsets[-1]) - level.base, level.floor
+        if last.level is level:  # of a wrapper `_open` has seen that it fits
+            if len(offsets) > 1:
+                level.floor = int(offsets[-2]) + 1 - level.base
+            if why_damaged(level, offset, end, PLAIN) is not None:
+                level.floor = before
+                return False
+        level.floor = offset + 1
+        return True
 
     def _wanted(self, offsets: Ints) -> tuple[int, int]:
         """Return which of these messages are asked for, as the first one and how many; take note if it is the end."""
@@ -225,7 +243,6 @@ class _Reading:
                 entry = next_entry(levels, self._topic, self._partition)
                 if entry is None or not self._is_wanted(level, entry):
                     continue
-                self._check_offset(entry.offset + level.base, levels)
             except (MessageError, BrokenFraming) as error:
                 if isinstance(error, MessageError) and error.offset < self.start_offset:
                     continue
@@ -251,9 +268,3 @@ class _Reading:
             return True
         self._is_over = offset >= self._last_offset
         return offset <= self._last_offset
-
-    def _check_offset(self, offset: int, levels: list[Level]) -> None:
-        if not _INT64_MIN <= offset <= _INT64_MAX:
-            error = CorruptMessage(self._topic, self._partition, offset, offset + 1, "no 64 bits hold this offset")
-            error.resume = Resume(levels)
-            raise error

@@ -9,6 +9,7 @@
     ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
     └── MessageError           one message (or one compressed wrapper); decoding can go on behind it
         ├── CrcMismatch        the checksum of the message is wrong
+        ├── DamagedOffset      its offset contradicts those of its neighbours, or the end of the log
         ├── UnknownCodec       a codec number that no Kafka of this age defines
         ├── CorruptMessage     bytes that do not inflate, lengths that contradict each other, unknown magic
         └── MessageTooLarge    inflates to more than the limit, or does not fit into the fetch size
@@ -182,6 +183,10 @@ class MessageError(SimpleConsumerError):
 
 class CrcMismatch(MessageError):
     """The bytes of the message do not match its checksum."""
+
+
+class DamagedOffset(MessageError):
+    """The offset of an entry cannot be right; `offset` is the place that its neighbours leave free for it."""
 
 
 class UnknownCodec(MessageError):

@@ -11,6 +11,7 @@ attributes name a codec is a *wrapper*: its value is a compressed message set.
 Rules, and why:
 - One bad message costs one error. It names its place and carries `resume`, with which decoding goes on behind it.
 - Only a size field that no message can have is `BrokenFraming`: nothing behind it can be found.
+- The offset of an entry has to fit those around it: no checksum covers it (`offset_order`).
 - The end of a broker's set may be cut off, silently. The end of the inside of a wrapper may not: the CRC vouches
   for those bytes, so somebody lost messages there.
 - Memory is bounded by the buffer, plus `max_decoded_bytes` for the wrapper that is being read.
@@ -32,6 +33,7 @@ from simpleconsumer.errors import (
     BrokenFraming,
     CorruptMessage,
     CrcMismatch,
+    DamagedOffset,
     DecodeError,
     LimitExceeded,
     MessageError,
@@ -40,6 +42,7 @@ from simpleconsumer.errors import (
 )
 from simpleconsumer.message_encode import encode_message_set
 from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level, family_at
+from simpleconsumer.offset_order import most_in, offset_behind, place_of_damaged, why_damaged
 from simpleconsumer.primitives import read_int32
 from simpleconsumer.shallow import SMALLEST_MESSAGE, plain, shallow_end
 from simpleconsumer.types import Buffer, Message
@@ -103,6 +106,7 @@ def decode_messages(
     partition: int | str,
     start_offset: int = 0,
     *,
+    high_watermark: int | None = None,
     max_decoded_bytes: int = MAX_DECODED_BYTES,
     resume: object = None,
 ) -> Iterator[Message]:
@@ -114,16 +118,18 @@ def decode_messages(
     Args:
         start_offset: First offset to yield. Offsets never fall within a log, so only the beginning is searched: behind
             the first message (or error) from there on, and with `resume`, all count.
+        high_watermark: Offsets from there on are damaged: that of the same answer. None when it is not known.
         max_decoded_bytes: Most bytes that one wrapper may inflate to, counting the wrappers inside of it.
         resume: `MessageError.resume` of an earlier call with the same arguments: go on behind that message.
 
     Raises:
-        CrcMismatch, UnknownCodec, CorruptMessage, MessageTooLarge: Of one message; go on with `resume`.
+        CrcMismatch, DamagedOffset, UnknownCodec, CorruptMessage, MessageTooLarge: Of one message, or of one wrapper; go
+            on with `resume`.
         BrokenFraming: The size field of an entry is negative or below 14; nothing behind it can be read.
 
     Threads: Any number at once, each with its own generator.
     """
-    levels = begin(buffer, max_decoded_bytes, resume)
+    levels = begin(buffer, start_offset, high_watermark, max_decoded_bytes, resume)
     if resume is not None:
         start_offset = REACHED
     while levels:
@@ -162,22 +168,38 @@ def next_entry(levels: list[Level], topic: str, partition: int | str) -> Entry |
     try:
         entry = _read_entry(level)
         if entry is None:
-            levels.pop()
+            _leave(levels)
             return None
         level.position = entry.end
         if entry.attributes & CODEC_MASK:
             levels.append(_open_wrapper(levels, entry))
             return None
+        level.floor = entry.offset + 1
         return entry
     except _Fault as fault:
         raise _place(fault, levels, topic, partition) from fault.__cause__
 
 
-def begin(buffer: Buffer, max_decoded_bytes: int, resume: object) -> list[Level]:
+def _leave(levels: list[Level]) -> None:
+    """Leave the innermost level, which is read to its end."""
+    inside = levels.pop()
+    if levels:
+        # Not behind the offset of the wrapper: those inside of it stand under its checksum, and its own does not.
+        outside = levels[-1]
+        outside.floor = max(outside.floor, inside.floor + inside.base - outside.base)
+
+
+def begin(
+    buffer: Buffer, start_offset: int, high_watermark: int | None, max_decoded_bytes: int, resume: object
+) -> list[Level]:
     """Return the levels with which decoding begins, or goes on."""
     buffer = plain(buffer)
     if resume is None:
-        return [Level(buffer, max_decoded_bytes)]
+        level = Level(buffer, max_decoded_bytes)
+        level.asked = max(start_offset, 0)
+        if high_watermark is not None and high_watermark >= 0:
+            level.limit = min(level.limit, high_watermark)
+        return [level]
     if not isinstance(resume, Resume):
         raise TypeError(f"resume must come from a MessageError, not {type(resume).__name__}")
     return resume.levels(buffer)
@@ -195,6 +217,9 @@ def _read_entry(level: Level) -> Entry | None:
     if bounds is None:
         return None
     offset, size, end = bounds
+    reason = why_damaged(level, offset, end, most_in(buffer, position, size))
+    if reason is not None:
+        raise _Fault(DamagedOffset, place_of_damaged(level, end) - level.base, end, reason)
     crc, magic, attributes = _MESSAGE.unpack_from(buffer, position + ENTRY_OVERHEAD)
     if magic >= len(SMALLEST_OF_MAGIC):
         raise _Fault(CorruptMessage, offset, end, f"magic {magic} is not known (0 and 1 are)")
@@ -273,11 +298,28 @@ def _open_wrapper(levels: list[Level], wrapper: Entry) -> Level:
     inside.magic = wrapper.magic
     inside.wrapper_offset = wrapper.offset + level.base
     inside.timestamp_ms = level.timestamp_ms
+    inside.asked = level.asked + level.base
     if wrapper.magic == 1:
         inside.base = inside.wrapper_offset - _last_offset(inside, wrapper)
         if wrapper.attributes & LOG_APPEND_TIME and inside.timestamp_ms is None:
             inside.timestamp_ms = wrapper.timestamp_ms
+        inside.asked -= inside.base
+    inside.floor = level.floor + level.base - inside.base
+    inside.limit = _limit_inside(level, wrapper) - inside.base
     return inside
+
+
+def _limit_inside(level: Level, wrapper: Entry) -> int:
+    """Return the absolute limit of the offsets in a wrapper.
+
+    In magic 1 they count from that of the wrapper. In magic 0 they stand under its checksum, and its own does not: if
+    it is too low, it must not cost what is inside.
+    """
+    limit = wrapper.offset + 1
+    if wrapper.magic == 0:
+        behind = offset_behind(level, wrapper.end)
+        limit = level.limit if behind is None else max(limit, behind)
+    return limit + level.base
 
 
 def _inflate(levels: list[Level], wrapper: Entry, codec: int, value: bytes) -> bytes:
@@ -319,6 +361,8 @@ def _place(fault: _Fault, levels: list[Level], topic: str, partition: int | str)
     """Return the error about an entry of the innermost level, which is left behind that entry."""
     level = levels[-1]
     level.position = fault.end
+    if fault.kind is not DamagedOffset:
+        level.floor = max(level.floor, fault.offset + 1)
     offset = fault.offset + level.base
     error = fault.kind(topic, partition, offset, offset + 1, fault.reason)
     error.resume = Resume(levels)

@@ -1,13 +1,14 @@
 """The fast half of the decoder: runs of plain messages that look alike.
 
 A *shape* is everything about a message that its size and key length decide: the `struct` layout, the bytes that
-must stand in its fixed fields, and the checksum state behind those. So one `unpack_from` yields offset, CRC, fixed
-bytes, key, value and the size of the *next* entry; one comparison checks the lengths; and the CRC goes on from the
+must stand in its fixed fields, and the checksum state behind those. So one `unpack_from` yields CRC, fixed bytes, key,
+value, and the offset and size of the *next* entry; one comparison checks the lengths; and the CRC goes on from the
 known state over the value object, without slicing the buffer.
 
 A *family* holds the shapes of one magic, attributes byte and key length. `Family.run` yields messages until the next
-entry is of another family, wrong in any way, too large to cache, or the last of its set (there is no next size to
-read); it raises nothing and judges nothing: `message_set` looks at that entry the slow and exact way.
+entry is of another family, wrong in any way, too large to cache, or the last of its set (there is no next entry to
+read); it raises nothing and judges nothing: `message_set` looks at that entry the slow and exact way. The same goes for
+an entry whose offset does not follow that of the one before, unless a hole explains it (`offset_order`).
 
 Layouts (Kafka 0.8.2.2 and 0.10.0.1, kafka.message.Message), behind `int64 offset, int32 size`:
 
@@ -29,7 +30,8 @@ from simpleconsumer.types import Buffer, Message
 ENTRY_OVERHEAD: Final = 12
 CODEC_MASK: Final = 7
 NO_TIMESTAMP: Final = -1
-_SIZE = Struct(">8xi").unpack_from
+_END_OF_OFFSETS: Final = 2**63 - 1
+_ENTRY = Struct(">qi").unpack_from
 # offset, size, CRC; magic, attributes, then key length (magic 0) or timestamp and key length (magic 1).
 _HEAD_0 = Struct(">16xBBi").unpack_from
 _HEAD_1 = Struct(">16xBB8xi").unpack_from
@@ -50,9 +52,26 @@ class Level:
         timestamp_ms: Timestamp of all messages here (wrapper with LogAppendTime), or None.
         wrapper_offset: Offset of the wrapper, -1 outside of any.
         budget_bytes: How much wrappers in here may still inflate to.
+        floor: Least offset that the next entry can have: behind that of the entry before. Like `limit` and `asked` as
+            entries here have it, that is less `base`.
+        limit: Offsets here lie below it.
+        asked: The offset that was asked for, where the first entry belongs if its own offset is damaged.
+        damaged: Where entries of damaged offset came last, as the floor at that time, and how many.
     """
 
-    __slots__ = ("base", "budget_bytes", "buffer", "magic", "position", "timestamp_ms", "wrapper_offset")
+    __slots__ = (
+        "asked",
+        "base",
+        "budget_bytes",
+        "buffer",
+        "damaged",
+        "floor",
+        "limit",
+        "magic",
+        "position",
+        "timestamp_ms",
+        "wrapper_offset",
+    )
 
     def __init__(self, buffer: Buffer, budget_bytes: int) -> None:
         self.buffer = buffer
@@ -62,6 +81,10 @@ class Level:
         self.timestamp_ms: int | None = None
         self.wrapper_offset = -1
         self.budget_bytes = budget_bytes
+        self.floor = 0
+        self.limit = _END_OF_OFFSETS
+        self.asked = 0
+        self.damaged = (-1, 0)
 
 
 class Family(dict[int, tuple[Any, ...]], ABC):
@@ -96,33 +119,37 @@ class _Keyless0(Family):
 
     def _shape(self, value_length: int) -> tuple[Any, ...]:
         fixed = bytes((0, self.attributes)) + pack(">ii", -1, value_length)
-        return Struct(f">q4xI10s{value_length}s8xi").unpack_from, fixed, crc32(fixed)
+        return Struct(f">12xI10s{value_length}sqi").unpack_from, fixed, crc32(fixed)
 
     def run(self, level: Level, topic: str, partition: int | str) -> Iterator[Message]:
         buffer, position, checksum = level.buffer, level.position, crc32
+        floor, limit = level.floor, level.limit
         new, kind = object.__new__, Message
         shaped: int | None = None
         try:
-            (size,) = _SIZE(buffer, position)
+            offset, size = _ENTRY(buffer, position)
             while True:
                 if size != shaped:  # runs of one size are common, and looking a shape up is a seventh of the time
                     unpack, expected, state = self[size]
                     shaped = size
-                offset, crc, fixed, value, next_size = unpack(buffer, position)
+                crc, fixed, value, next_offset, next_size = unpack(buffer, position)
                 if fixed != expected or checksum(value, state) != crc:
                     return
+                if (offset != floor and not floor < offset < next_offset < limit) or offset >= limit:
+                    return
+                floor = offset + 1
                 # As the constructor does, but without its call: a sixth of the time that a message takes here.
                 message = new(kind)
                 message.topic, message.partition = topic, partition
-                message.offset, message.next_offset = offset, offset + 1
+                message.offset, message.next_offset = offset, floor
                 message.key, message.value, message.timestamp_ms = None, value, None
                 yield message
                 position += size + 12
-                size = next_size
+                offset, size = next_offset, next_size
         except (error, KeyError):  # too near the end, or not cached
             return
         finally:
-            level.position = position
+            level.position, level.floor = position, floor
 
 
 class _Keyed0(Family):
@@ -135,21 +162,22 @@ class _Keyed0(Family):
 
     def _shape(self, value_length: int) -> tuple[Any, ...]:
         fixed = bytes((0, self.attributes)) + pack(">i", self.key_length)
-        layout = Struct(f">q4xI6s{self.key_length}s4s{value_length}s8xi")
+        layout = Struct(f">12xI6s{self.key_length}s4s{value_length}sqi")
         return layout.unpack_from, fixed, pack(">i", value_length), crc32(fixed)
 
     def run(self, level: Level, topic: str, partition: int | str) -> Iterator[Message]:
         buffer, position, checksum = level.buffer, level.position, crc32
+        floor, limit = level.floor, level.limit
         shapes: Family = self
         known, peek = self.known, False
         new, kind = object.__new__, Message
         try:
-            (size,) = _SIZE(buffer, position)
+            offset, size = _ENTRY(buffer, position)
             while True:
                 if peek:
                     shapes = known[_HEAD_0(buffer, position)]
                 unpack, expected, expected_length, state = shapes[size]
-                offset, crc, fixed, key, length, value, next_size = unpack(buffer, position)
+                crc, fixed, key, length, value, next_offset, next_size = unpack(buffer, position)
                 if fixed != expected or length != expected_length:
                     if peek:
                         return
@@ -157,49 +185,55 @@ class _Keyed0(Family):
                     continue
                 if checksum(value, checksum(length, checksum(key, state))) != crc:
                     return
+                if (offset != floor and not floor < offset < next_offset < limit) or offset >= limit:
+                    return
+                floor = offset + 1
                 message = new(kind)  # as above
                 message.topic, message.partition = topic, partition
-                message.offset, message.next_offset = offset, offset + 1
+                message.offset, message.next_offset = offset, floor
                 message.key, message.value, message.timestamp_ms = key, value, None
                 yield message
                 position += size + 12
-                size = next_size
+                offset, size = next_offset, next_size
         except (error, KeyError):
             return
         finally:
-            level.position = position
+            level.position, level.floor = position, floor
 
 
 class _Keyless1(Family):
     """Magic 1 without key. The timestamp stands before the lengths, so the CRC is taken over the buffer itself."""
 
     def _shape(self, value_length: int) -> tuple[Any, ...]:
-        layout = Struct(f">q4xI2sq8s{value_length}s8xi")
+        layout = Struct(f">12xI2sq8s{value_length}sqi")
         return layout.unpack_from, bytes((1, self.attributes)), pack(">ii", -1, value_length)
 
     def run(self, level: Level, topic: str, partition: int | str) -> Iterator[Message]:
         buffer, position, checksum = level.buffer, level.position, crc32
+        floor, limit = level.floor, level.limit
         view, base, append_time = memoryview(buffer), level.base, level.timestamp_ms
         try:
-            (size,) = _SIZE(buffer, position)
+            offset, size = _ENTRY(buffer, position)
             while True:
                 unpack, expected, expected_lengths = self[size]
-                offset, crc, fixed, timestamp, lengths, value, next_size = unpack(buffer, position)
+                crc, fixed, timestamp, lengths, value, next_offset, next_size = unpack(buffer, position)
                 end = position + size + 12
                 if fixed != expected or lengths != expected_lengths or checksum(view[position + 16 : end]) != crc:
                     return
-                offset += base
+                if (offset != floor and not floor < offset < next_offset < limit) or offset >= limit:
+                    return
+                floor = offset + 1
                 if append_time is not None:
                     timestamp = append_time
                 if timestamp == -1:
                     timestamp = None
-                yield Message(topic, partition, offset, offset + 1, None, value, timestamp)
+                yield Message(topic, partition, offset + base, floor + base, None, value, timestamp)
                 position = end
-                size = next_size
+                offset, size = next_offset, next_size
         except (error, KeyError):
             return
         finally:
-            level.position = position
+            level.position, level.floor = position, floor
 
 
 class _Keyed1(Family):
@@ -208,22 +242,23 @@ class _Keyed1(Family):
     known: ClassVar[dict[tuple[int, int, int], Family]] = {}
 
     def _shape(self, value_length: int) -> tuple[Any, ...]:
-        layout = Struct(f">q4xI2sq4s{self.key_length}s4s{value_length}s8xi")
+        layout = Struct(f">12xI2sq4s{self.key_length}s4s{value_length}sqi")
         fixed = bytes((1, self.attributes))
         return layout.unpack_from, fixed, pack(">i", self.key_length), pack(">i", value_length)
 
     def run(self, level: Level, topic: str, partition: int | str) -> Iterator[Message]:
         buffer, position, checksum = level.buffer, level.position, crc32
+        floor, limit = level.floor, level.limit
         view, base, append_time = memoryview(buffer), level.base, level.timestamp_ms
         shapes: Family = self
         known, peek = self.known, False
         try:
-            (size,) = _SIZE(buffer, position)
+            offset, size = _ENTRY(buffer, position)
             while True:
                 if peek:
                     shapes = known[_HEAD_1(buffer, position)]
                 unpack, expected, key_length, value_length = shapes[size]
-                offset, crc, fixed, timestamp, of_key, key, of_value, value, next_size = unpack(buffer, position)
+                crc, fixed, timestamp, of_key, key, of_value, value, next_offset, next_size = unpack(buffer, position)
                 end = position + size + 12
                 if fixed != expected or of_key != key_length or of_value != value_length:
                     if peek:
@@ -232,18 +267,20 @@ class _Keyed1(Family):
                     continue
                 if checksum(view[position + 16 : end]) != crc:
                     return
-                offset += base
+                if (offset != floor and not floor < offset < next_offset < limit) or offset >= limit:
+                    return
+                floor = offset + 1
                 if append_time is not None:
                     timestamp = append_time
                 if timestamp == -1:
                     timestamp = None
-                yield Message(topic, partition, offset, offset + 1, key, value, timestamp)
+                yield Message(topic, partition, offset + base, floor + base, key, value, timestamp)
                 position = end
-                size = next_size
+                offset, size = next_offset, next_size
         except (error, KeyError):
             return
         finally:
-            level.position = position
+            level.position, level.floor = position, floor
 
 
 _families: dict[tuple[int, int, int], Family] = {}

@@ -7,7 +7,7 @@ fast path: runs of entries of one size are found by comparing strided slices ins
 from __future__ import annotations
 
 from struct import Struct, error
-from typing import Final
+from typing import Final, NamedTuple
 
 from simpleconsumer.errors import BrokenFraming
 from simpleconsumer.message_shapes import ENTRY_OVERHEAD
@@ -23,6 +23,22 @@ _UNSIGNED_SIZE = Struct(">8xI")  # a negative size leads out of every set
 _OFFSET = Struct(">q")
 
 
+class Walk(NamedTuple):
+    """The whole entries of a set.
+
+    Attributes:
+        end: Where they end.
+        last: Where the last one begins.
+        entries: How many there are.
+        tail: Where one of the last ones begins, which is the first one or has some behind it.
+    """
+
+    end: int
+    last: int
+    entries: int
+    tail: int
+
+
 def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
     """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are.
 
@@ -33,8 +49,18 @@ def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
         BrokenFraming: A size field is negative or below 14.
     """
     view = plain(buffer)
+    walk = walk_entries(view)
+    return (walk.end, _OFFSET.unpack_from(view, walk.last)[0] + 1, walk.entries) if walk.entries else (0, None, 0)
+
+
+def walk_entries(view: Buffer) -> Walk:
+    """Return where the whole entries of a set are; `view` holds bytes (`plain`).
+
+    Raises:
+        BrokenFraming: A size field is negative or below 14.
+    """
     length = len(view)
-    position, last, entries = _whole_blocks(view)
+    position, last, entries, tail = _whole_blocks(view)
     while position + ENTRY_OVERHEAD <= length:
         (size,) = _SIZE.unpack_from(view, position + 8)
         if size < SMALLEST_MESSAGE:
@@ -45,17 +71,17 @@ def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
         last = position
         position = end
         entries += 1
-    return (position, _OFFSET.unpack_from(view, last)[0] + 1, entries) if entries else (0, None, 0)
+    return Walk(position, last, entries, tail)
 
 
-def _whole_blocks(view: Buffer) -> tuple[int, int, int]:
-    """Return where the walk may go on exactly, where the entry before that begins, and how many entries are before.
+def _whole_blocks(view: Buffer) -> tuple[int, int, int, int]:
+    """Return where the walk may go on exactly, the entry before that, how many are before, and the start of the tail.
 
     Left out is the block of entries in which the set ends, or in which a size is wrong.
     """
     size_at = _UNSIGNED_SIZE.unpack_from
     length, smallest = len(view), SMALLEST_MESSAGE
-    position = last = entries = size = 0
+    position = last = entries = size = tail = 0
     block = _SHORT_BLOCK
     while True:
         at = begin = position
@@ -65,13 +91,13 @@ def _whole_blocks(view: Buffer) -> tuple[int, int, int]:
                 begin, previous = at, size
                 (size,) = size_at(view, at)
                 if size < smallest:
-                    return position, last, entries
+                    return position, last, entries, tail
                 at += size + ENTRY_OVERHEAD
         except error:  # no room for another head
-            return position, last, entries
+            return position, last, entries, tail
         if at > length:
-            return position, last, entries
-        position, last, entries = at, begin, entries + block
+            return position, last, entries, tail
+        tail, position, last, entries = position, at, begin, entries + block
         block = _LONG_BLOCK
         if size == previous:
             more = _equal_entries(view, position, size)
@@ -80,6 +106,7 @@ def _whole_blocks(view: Buffer) -> tuple[int, int, int]:
                 position += more * (size + ENTRY_OVERHEAD)
                 last = position - size - ENTRY_OVERHEAD
             if more >= _FIRST_WINDOW:
+                tail = position - _FIRST_WINDOW * (size + ENTRY_OVERHEAD)
                 block = _SHORT_BLOCK
 
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
+from simpleconsumer.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
 from simpleconsumer.errors import BrokenFraming, broker_error
 from simpleconsumer.message_set import shallow_end
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
-from zkconsumer.unconverted import behind_marks, last_offset_of_batch, repeated_bytes
 
 __all__ = [
     "BROKEN_TRIES",
@@ -105,7 +105,7 @@ def judge(
         asked_bytes: The size that was asked for.
         largest_bytes: The largest size that may ever be asked for.
         converted_from: The offset that was asked for, where the broker may have converted what is in its log
-            (`zkconsumer.unconverted`); None of a broker that does not.
+            (`simpleconsumer.down_conversion`); None of a broker that does not.
     """
     code = answer.error_code
     if code:

@@ -19,7 +19,7 @@ MEBIBYTE = 1024 * 1024
 
 
 def decode_all(
-    buffer: Buffer, start_offset: int = 0, max_decoded_bytes: int = MEBIBYTE
+    buffer: Buffer, start_offset: int = 0, max_decoded_bytes: int = MEBIBYTE, high_watermark: int | None = None
 ) -> tuple[list[Message], list[MessageError | BrokenFraming]]:
     """Return all messages and all errors, going on behind each error as a consumer that skips would."""
     messages: list[Message] = []
@@ -28,8 +28,9 @@ def decode_all(
     while True:
         try:
             for message in decode_messages(
-                buffer, "t", 0, start_offset, max_decoded_bytes=max_decoded_bytes, resume=resume
-            ):
+                buffer, "t", 0, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
+                resume=resume,
+            ):  # fmt: skip
                 messages.append(message)  # noqa: PERF402 - what came before an error counts
             return messages, errors
         except MessageError as error:

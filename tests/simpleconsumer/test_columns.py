@@ -12,7 +12,13 @@ from decoding import MEBIBYTE, memory_growth_below
 from simpleconsumer import column_entries, columns
 from simpleconsumer.column_batches import COLUMNS
 from simpleconsumer.columns import decode_columns
-from simpleconsumer.errors import BrokenFraming, CorruptMessage, CrcMismatch, MessageError, MessageTooLarge
+from simpleconsumer.errors import (
+    BrokenFraming,
+    CrcMismatch,
+    DamagedOffset,
+    MessageError,
+    MessageTooLarge,
+)
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.types import Message
 
@@ -158,10 +164,11 @@ def test_behind_an_error_batches_soon_have_their_size_again() -> None:
     assert len(sizes) < 15
 
 
-def test_an_offset_that_no_column_holds_is_corrupt_and_the_rest_is_read() -> None:
+def test_an_offset_that_no_column_holds_is_damaged_and_the_rest_is_read() -> None:
     inside = encode_message(2**63 - 1, None, b"far", 1) + encode_message(-5, None, b"last", 1)
-    data = encode_wrapper(inside, "gzip", 1, 2**62) + encode_message_set([b"after"] * 50, first_offset=100)
-    with pytest.raises(CorruptMessage, match=f"t/0 at {2**63 - 1 + 2**62 + 5}: no 64 bits hold this offset") as caught:
+    data = encode_wrapper(inside, "gzip", 1, 2**62) + encode_message_set([b"after"] * 50, first_offset=2**62 + 1)
+    far = 2**63 - 1 + 2**62 + 5
+    with pytest.raises(DamagedOffset, match=f"offset {far} is above {2**62}, the offset of its wrapper") as caught:
         list(decode_columns(data, "t", 0))
     rest = pa.Table.from_batches(decode_columns(data, "t", 0, resume=caught.value.resume))
     assert rest.column("value").to_pylist() == [b"last", *[b"after"] * 50]
@@ -191,8 +198,8 @@ def test_small_wrappers_share_a_batch_and_a_large_one_makes_many() -> None:
     small = b"".join(encode_message_set([bytes(100)] * 10, "gzip", first_offset=n) for n in range(0, 1000, 10))
     assert [batch.num_rows for batch in decode_columns(small, "t", 0)] == [1000]
     assert [batch.num_rows for batch in decode_columns(small, "t", 0, max_batch_bytes=5000)] == [40] * 25
-    large = encode_message_set([bytes(100)] * 1000, "gzip")
-    sizes = [batch.num_rows for batch in decode_columns(large + large, "t", 0, max_batch_bytes=12_600)]
+    large, more = (encode_message_set([bytes(100)] * 1000, "gzip", first_offset=first) for first in (0, 1000))
+    sizes = [batch.num_rows for batch in decode_columns(large + more, "t", 0, max_batch_bytes=12_600)]
     assert sizes == [100] * 20
 
 

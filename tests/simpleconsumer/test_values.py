@@ -13,6 +13,7 @@ from simpleconsumer.errors import (
     ConnectionFailed,
     CorruptMessage,
     CrcMismatch,
+    DamagedOffset,
     MessageError,
     MessageTooLarge,
     SimpleConsumerError,
@@ -52,7 +53,7 @@ def test_topic_partitions_sort_and_are_equal_to_plain_tuples() -> None:
     assert {TopicPartition("a", 1): "x"}[("a", 1)] == "x"  # type: ignore[index]
 
 
-@pytest.mark.parametrize("kind", [CrcMismatch, UnknownCodec, CorruptMessage, MessageTooLarge])
+@pytest.mark.parametrize("kind", [CrcMismatch, DamagedOffset, UnknownCodec, CorruptMessage, MessageTooLarge])
 def test_message_errors_name_their_place_and_survive_pickling_without_resume(kind: type[MessageError]) -> None:
     error = kind("clicks", 3, 41, 42, "it is broken")
     error.resume = object()
@@ -96,6 +97,6 @@ def test_the_error_table_has_no_holes() -> None:
 def test_every_error_of_the_package_has_one_root() -> None:
     errors = [getattr(simpleconsumer, name) for name in simpleconsumer.__all__]
     errors = [value for value in errors if isinstance(value, type) and issubclass(value, Exception)]
-    assert len(errors) == 12
+    assert len(errors) == 13
     assert all(issubclass(error, SimpleConsumerError) for error in errors)
     assert str(ConnectionFailed("h", 9092, "refused")) == "h:9092: refused"

@@ -19,6 +19,7 @@ from rebalance import znodes
 from rebalance.errors import GroupRefused, UnreadableNode
 from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.down_conversion import last_offset_of_batch
 from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.message_set import shallow_end
 from simpleconsumer.types import Broker, Buffer, FetchRequest, TopicPartition
@@ -29,7 +30,6 @@ from zkconsumer.fetch_state import LEADER_CODES
 from zkconsumer.spark import connections
 from zkconsumer.spark.bounds import LogEnds
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing, shown_broker
-from zkconsumer.unconverted import last_offset_of_batch
 from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["ClusterOffsets", "bytes_an_offset"]

@@ -1,0 +1,152 @@
+"""Whether the offset of an entry can be right, and which place an entry has whose offset cannot.
+
+No checksum covers the offset of an entry of magic 0 or 1: a flipped bit there is found by its neighbours alone. In a
+log offsets ascend, with holes where it was compacted, and those that a consumer may see lie below the high watermark.
+So an offset is *damaged* if it is
+
+    negative, or not above the offset of the entry before
+    not below the high watermark; inside of a wrapper of magic 1, above the offset of the wrapper
+    above those of entries behind it that fit what came before: of one, where a hole is before it that its own messages
+        do not explain, else of two
+
+An entry whose offset is damaged takes the first place that its neighbours leave free; the ones behind it keep theirs.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Final
+
+from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level
+from simpleconsumer.shallow import SMALLEST_MESSAGE
+from simpleconsumer.types import Buffer
+
+__all__ = ["PLAIN", "most_in", "offset_behind", "place_of_damaged", "trusted_end", "why_damaged"]
+
+PLAIN: Final = 0
+"""How many offsets before its own a plain message stands for."""
+_LOOKED_AT: Final = 64
+"""How many entries behind a doubtful one are looked at."""
+_MOST_A_BYTE: Final = 64
+"""How many messages one byte of a wrapper holds at most, as far as its offset is believed."""
+_ATTRIBUTES_AT: Final = 17
+_ENTRY = Struct(">qi").unpack_from
+
+
+def most_in(buffer: Buffer, position: int, size: int) -> int:
+    """Return how many offsets before its own an entry may stand for: none if it is plain, many if it is a wrapper."""
+    return size * _MOST_A_BYTE if buffer[position + _ATTRIBUTES_AT] & CODEC_MASK else PLAIN
+
+
+def why_damaged(level: Level, offset: int, end: int, most: int) -> str | None:
+    """Return what is wrong with the offset of the next entry of a level, as a clause; None if it can be right.
+
+    Args:
+        offset: As found, not yet absolute.
+        end: Where the entry ends.
+        most: See `most_in`.
+    """
+    base, floor = level.base, level.floor
+    if offset + base < 0:
+        return f"offset {offset + base} is negative"
+    if offset < floor:
+        return f"offset {offset + base} is not above {floor + base - 1}, the offset of the entry before"
+    if offset >= level.limit:
+        if level.magic == 1:
+            return f"offset {offset + base} is above {level.wrapper_offset}, the offset of its wrapper"
+        return f"offset {offset + base} is not below {level.limit + base}, where the log ends"
+    hole = offset - max(floor, level.asked)
+    if hole <= 0:
+        return None
+    behind = offset_behind(level, end, offset, 1 if hole > most else 2)
+    if behind is None:
+        return None
+    return f"offset {offset + base} is not below {behind + base}, the offset of an entry behind it"
+
+
+def place_of_damaged(level: Level, end: int) -> int:
+    """Return the absolute offset to report of the next entry, whose offset is damaged, and take note of it.
+
+    It lies below every sound offset behind it, so that going on behind it skips no message.
+    """
+    floor, count = level.floor, 0
+    if level.damaged[0] == floor:
+        count = level.damaged[1]
+    level.damaged = (floor, count + 1)
+    place = max(floor, level.asked) + count
+    behind = offset_behind(level, end)
+    return level.base + (place if behind is None else min(place, behind - 1))
+
+
+def offset_behind(level: Level, position: int, most: int | None = None, needed: int = 1) -> int | None:
+    """Return the first offset of a whole entry behind a position that fits what was passed; None if none is near by.
+
+    Args:
+        most: Return None as well unless the first `needed` ones, ascending, are not above that.
+    """
+    buffer, floor, limit = level.buffer, max(level.floor, level.asked), level.limit
+    first: int | None = None
+    try:
+        for _ in range(_LOOKED_AT):
+            offset, size = _ENTRY(buffer, position)
+            position += ENTRY_OVERHEAD + size
+            if size < SMALLEST_MESSAGE or position > len(buffer):  # no entry, or one that is cut off
+                return None
+            if not floor <= offset < limit:
+                continue
+            if most is not None and offset > most:
+                return None
+            first = offset if first is None else first
+            needed -= 1
+            if not needed:
+                return first
+            floor = offset + 1
+    except error:  # the set ends
+        pass
+    return None
+
+
+def trusted_end(message_set: Buffer, start: int, end: int, asked: int, high_watermark: int) -> tuple[int, int]:
+    """Return up to which byte entries of a fetched set may be used, and the offset behind them.
+
+    A plain last entry behind a hole may be one of a compacted log, or one whose offset is damaged, and would lead over
+    messages that nobody has read. It is left out unless the log ends with it: fetched again it is the first, and the
+    entries behind it tell. Entries that have no place below the high watermark are left out, too.
+
+    Args:
+        start: Where to begin: some entries before the end, or at the first one.
+        end: Where the whole entries end.
+        asked: The offset that was asked for.
+        high_watermark: Of the same answer; negative when the broker did not say.
+    """
+    level = Level(message_set, 0)
+    level.position, level.asked = start, asked
+    if high_watermark >= 0:
+        level.limit = high_watermark
+    sound_end, behind = start, asked
+    while level.position < end:
+        position = level.position
+        offset, size = _ENTRY(message_set, position)
+        most = most_in(message_set, position, size)
+        level.position = position + ENTRY_OVERHEAD + size
+        if why_damaged(level, offset, level.position, most) is not None:
+            place = place_of_damaged(level, level.position)
+            if place >= level.limit:
+                return position, behind
+            behind = max(behind, place + 1)
+            continue
+        if level.position >= end and sound_end > start and _is_doubtful(level, offset, most):
+            return sound_end, level.floor
+        level.floor = behind = offset + 1
+        sound_end = level.position
+    return end, behind
+
+
+def _is_doubtful(level: Level, offset: int, most: int) -> bool:
+    """Return whether a last entry lies further behind the one before than what stands between them explains."""
+    hole = offset - level.floor
+    if level.damaged[0] == level.floor:
+        hole -= level.damaged[1]
+    return hole > most and offset + 1 != level.limit
