@@ -23,7 +23,7 @@ from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level
 from simpleconsumer.shallow import SMALLEST_MESSAGE
 from simpleconsumer.types import Buffer
 
-__all__ = ["PLAIN", "most_in", "offset_behind", "place_of_damaged", "trusted_end", "why_damaged"]
+__all__ = ["PLAIN", "begins_below", "most_in", "offset_behind", "place_of_damaged", "trusted_end", "why_damaged"]
 
 PLAIN: Final = 0
 """How many offsets before its own a plain message stands for."""
@@ -108,7 +108,22 @@ def offset_behind(level: Level, position: int, most: int | None = None, needed: 
     return None
 
 
-def trusted_end(message_set: Buffer, start: int, end: int, asked: int, high_watermark: int) -> tuple[int, int]:
+def begins_below(message_set: Buffer, asked: int) -> bool:
+    """Return whether a set begins below the offset asked for, with a hole there: the first offset is damaged.
+
+    No broker sends a plain message from below, but for one whose log holds entries of damaged offset; and then it sends
+    those up to the offset asked for, too.
+    """
+    offset, size = _ENTRY(message_set)
+    level = Level(message_set, 0)
+    level.floor = offset + 1
+    behind = offset_behind(level, ENTRY_OVERHEAD + size)
+    return 0 <= offset < asked and behind is not None and behind > asked
+
+
+def trusted_end(
+    message_set: Buffer, first: int, tail: int, end: int, asked: int, high_watermark: int
+) -> tuple[int, int]:
     """Return up to which byte entries of a fetched set may be used, and the offset behind them.
 
     A plain last entry behind a hole may be one of a compacted log, or one whose offset is damaged, and would lead over
@@ -116,16 +131,18 @@ def trusted_end(message_set: Buffer, start: int, end: int, asked: int, high_wate
     entries behind it tell. Entries that have no place below the high watermark are left out, too.
 
     Args:
-        start: Where to begin: some entries before the end, or at the first one.
+        first: Where the first entry begins.
+        tail: Where one of the last entries begins, from which on to look; or the first one.
         end: Where the whole entries end.
         asked: The offset that was asked for.
         high_watermark: Of the same answer; negative when the broker did not say.
     """
     level = Level(message_set, 0)
-    level.position, level.asked = start, asked
+    level.position, level.asked = tail, asked
     if high_watermark >= 0:
         level.limit = high_watermark
-    sound_end, behind = start, asked
+    sound_end = usable_end = tail
+    behind = asked
     while level.position < end:
         position = level.position
         offset, size = _ENTRY(message_set, position)
@@ -134,14 +151,17 @@ def trusted_end(message_set: Buffer, start: int, end: int, asked: int, high_wate
         if why_damaged(level, offset, level.position, most) is not None:
             place = place_of_damaged(level, level.position)
             if place >= level.limit:
-                return position, behind
+                break
             behind = max(behind, place + 1)
-            continue
-        if level.position >= end and sound_end > start and _is_doubtful(level, offset, most):
-            return sound_end, level.floor
-        level.floor = behind = offset + 1
-        sound_end = level.position
-    return end, behind
+        else:
+            if level.position >= end and sound_end > tail and _is_doubtful(level, offset, most):
+                return sound_end, level.floor
+            level.floor = behind = offset + 1
+            sound_end = level.position
+        usable_end = level.position
+    if sound_end == tail > first:
+        return trusted_end(message_set, first, first, end, asked, high_watermark)
+    return usable_end, behind
 
 
 def _is_doubtful(level: Level, offset: int, most: int) -> bool:

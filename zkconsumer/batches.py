@@ -82,13 +82,14 @@ class StreamBatches:
         partition: int | str,
         start_offset: int,
         *,
+        high_watermark: int | None,
         max_decoded_bytes: int,
         resume: object,
     ) -> Iterator[MessageBatch]:
         """Yield the messages of a set in batches; arguments and errors are those of `decode_messages`."""
         for batch in self._decode(
             data, topic, partition, start_offset, columns=self._columns, max_batch_bytes=self._max_bytes,
-            max_decoded_bytes=max_decoded_bytes, resume=resume,
+            high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes, resume=resume,
         ):  # fmt: skip
             offsets = batch.column("offset")
             if self._columns is not self._wanted:

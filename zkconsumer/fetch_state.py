@@ -3,7 +3,8 @@
 Pure: time comes in as `now`; nothing is sent from here. Rules, and which failure each prevents:
 - An answer counts only for the very position that was asked for: a late one is dropped, not delivered twice.
 - One partition's error touches that partition: it is asked again later, the others at once.
-- No answer moves a position but a message set, or a range that the leader confirmed. "Out of range" alone does not:
+- No answer moves a position but a message set, or a range that the leader confirmed, and a message set by offsets only
+  that can be right (`simpleconsumer.offset_order`): a damaged one would lead out of the log. "Out of range" does not:
   a broker that has just become leader, or one that is restarting, says so of positions that are good.
 - A message that does not fit is asked for with its own size; bounded by the byte budget of the connector.
 
@@ -20,7 +21,8 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
 from simpleconsumer.errors import BrokenFraming, broker_error
-from simpleconsumer.message_set import shallow_end
+from simpleconsumer.offset_order import begins_below, trusted_end
+from simpleconsumer.shallow import Walk, walk_entries
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 
 __all__ = [
@@ -68,6 +70,7 @@ class Outcome(enum.Enum):
     NOTHING = "no messages yet"
     GROW = "the next message does not fit, ask with a larger size"
     TOO_LARGE = "the next message is larger than the limit"
+    DAMAGED = "the next message says that it is another one; when that lasts, its offset is damaged"
     LEFT_OUT = "nothing came of a message that is there; when that lasts, it is larger than the limit"
     BROKEN = "impossible sizes"
     CHECK_RANGE = "the broker calls the position out of range"
@@ -81,8 +84,8 @@ class Verdict(NamedTuple):
     Attributes:
         valid_bytes: CHUNK: where the whole entries end.
         first_byte: CHUNK: where they begin.
-        next_offset: CHUNK, TOO_LARGE, LEFT_OUT: offset behind what the answer is about.
-        offset: TOO_LARGE, LEFT_OUT: offset of the message.
+        next_offset: CHUNK, TOO_LARGE, DAMAGED, LEFT_OUT: offset behind what the answer is about.
+        offset: TOO_LARGE, DAMAGED, LEFT_OUT: offset of the message.
         size_bytes: GROW: what to ask for; TOO_LARGE: what the message takes.
         reason: A clause for the log and the status, for every outcome that is no progress.
     """
@@ -97,15 +100,15 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    answer: FetchedPartition, asked_bytes: int, largest_bytes: int, converted_from: int | None = None
+    answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, *, may_be_converted: bool = False
 ) -> Verdict:
     """Return what the answer to a fetch of one partition means.
 
     Args:
+        position: The offset that was asked for.
         asked_bytes: The size that was asked for.
         largest_bytes: The largest size that may ever be asked for.
-        converted_from: The offset that was asked for, where the broker may have converted what is in its log
-            (`simpleconsumer.down_conversion`); None of a broker that does not.
+        may_be_converted: Whether the broker may have converted what is in its log (`simpleconsumer.down_conversion`).
     """
     code = answer.error_code
     if code:
@@ -115,40 +118,54 @@ def judge(
             return Verdict(Outcome.CHECK_RANGE, reason=reason)
         return Verdict(Outcome.FIND_LEADER if code in LEADER_CODES else Outcome.BACK_OFF, reason=reason)
     if not answer.message_set:
-        return _nothing_came(answer, asked_bytes, largest_bytes, converted_from)
-    behind = None if converted_from is None else behind_marks(answer.message_set, converted_from)
+        return _nothing_came(answer, position, asked_bytes, largest_bytes, may_be_converted)
+    behind = behind_marks(answer.message_set, position) if may_be_converted else None
     if behind is not None:
         return Verdict(Outcome.CHUNK, next_offset=behind)
     try:
-        valid_bytes, next_offset, _ = shallow_end(answer.message_set)
+        walk = walk_entries(answer.message_set)
     except BrokenFraming as error:
         return Verdict(Outcome.BROKEN, reason=str(error))
-    if next_offset is None:
-        return _does_not_fit(answer, asked_bytes, largest_bytes)
-    first_byte = 0 if converted_from is None else repeated_bytes(answer.message_set[:valid_bytes], converted_from)
-    return Verdict(Outcome.CHUNK, valid_bytes, next_offset, first_byte=first_byte)
+    if not walk.entries:
+        return _does_not_fit(answer, position, asked_bytes, largest_bytes)
+    return _usable(answer, walk, position, may_be_converted)
+
+
+def _usable(answer: FetchedPartition, walk: Walk, position: int, may_be_converted: bool) -> Verdict:
+    """Return the verdict on a set that holds whole entries."""
+    message_set, first = answer.message_set, 0
+    if may_be_converted:
+        first = repeated_bytes(message_set[: walk.end], position)
+    elif begins_below(message_set, position):
+        found = _ENTRY.unpack_from(message_set)[0]
+        reason = f"offset {position} was asked for, {found} came first, and what is behind it lies above {position}"
+        return Verdict(Outcome.DAMAGED, next_offset=position + 1, offset=position, reason=reason)
+    end, next_offset = trusted_end(
+        message_set, first, max(walk.tail, first), walk.end, position, answer.high_watermark
+    )
+    if end == first:
+        return Verdict(Outcome.NOTHING)
+    return Verdict(Outcome.CHUNK, end, next_offset, first_byte=first)
 
 
 def _nothing_came(
-    answer: FetchedPartition, asked_bytes: int, largest_bytes: int, converted_from: int | None
+    answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, may_be_converted: bool
 ) -> Verdict:
     """Return the verdict on an empty set: a broker of Kafka 3 sends it where the next batch does not fit, too."""
-    if converted_from is None or answer.high_watermark <= converted_from:
+    if not may_be_converted or answer.high_watermark <= position:
         return Verdict(Outcome.NOTHING)
     reason = f"nothing came within {asked_bytes} bytes, though the log ends at {answer.high_watermark}"
     if asked_bytes < largest_bytes:
         return Verdict(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     reason += ": the next message is larger than that, and it is the limit"
     # Or the log has grown between the read and the look at its end; asking again tells.
-    return Verdict(
-        Outcome.LEFT_OUT, next_offset=converted_from + 1, offset=converted_from, size_bytes=asked_bytes, reason=reason
-    )
+    return Verdict(Outcome.LEFT_OUT, next_offset=position + 1, offset=position, size_bytes=asked_bytes, reason=reason)
 
 
-def _does_not_fit(answer: FetchedPartition, asked_bytes: int, largest_bytes: int) -> Verdict:
+def _does_not_fit(answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int) -> Verdict:
     """Return the verdict on a set that holds not even one whole entry."""
     if len(answer.message_set) < _ENTRY.size:
-        offset, needed = -1, asked_bytes * 2
+        offset, needed = position, asked_bytes * 2
         size = f"its size is not within the {len(answer.message_set)} bytes that came"
     else:
         offset, value_bytes = _ENTRY.unpack_from(answer.message_set)
@@ -158,10 +175,12 @@ def _does_not_fit(answer: FetchedPartition, asked_bytes: int, largest_bytes: int
         # The broker sent less than it was asked for, and less than one entry: its log ends in a cut-off message.
         return Verdict(Outcome.BROKEN, reason=f"{len(answer.message_set)} bytes came of an entry of {needed}")
     reason = f"the message at {offset} does not fit into {asked_bytes} bytes: {size}"
-    if needed > largest_bytes and (offset >= 0 or asked_bytes >= largest_bytes):
+    if needed > largest_bytes and (len(answer.message_set) >= _ENTRY.size or asked_bytes >= largest_bytes):
         reason += f", and the limit is {largest_bytes}"
         last = last_offset_of_batch(answer.message_set)
         offset = offset if last is None else last
+        if offset < position or 0 <= answer.high_watermark <= offset:  # damaged
+            offset = position
         return Verdict(Outcome.TOO_LARGE, next_offset=offset + 1, offset=offset, size_bytes=needed, reason=reason)
     return Verdict(Outcome.GROW, size_bytes=min(needed, largest_bytes), reason=reason)
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from rebalance.tally import Tally
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokenFraming, BrokerError, MessageTooLarge, SimpleConsumerError
+from simpleconsumer.errors import BrokenFraming, BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError
 from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import (
@@ -265,8 +265,9 @@ class Fetcher:
     def _take(self, one: _Asked, answer: FetchedPartition) -> None:
         """Do what one partition's answer comes to."""
         task, flow, state = one.task, one.task.flow, one.task.state
-        converted_from = one.offset if self.broker.fetch_version else None
-        verdict = judge(answer, one.size_bytes, self._largest_bytes, converted_from)
+        verdict = judge(
+            answer, one.offset, one.size_bytes, self._largest_bytes, may_be_converted=bool(self.broker.fetch_version)
+        )
         if flow is None:
             return
         match verdict.outcome:
@@ -275,7 +276,7 @@ class Fetcher:
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would live as long as the slowest of them.
                 message_set = bytes(answer.message_set[verdict.first_byte : verdict.valid_bytes])
-                flow.push(Chunk(message_set, verdict.next_offset))
+                flow.push(Chunk(message_set, verdict.next_offset, high_watermark=answer.high_watermark))
                 state.moved_on(verdict.next_offset)
                 now = self._clock()
                 state.answered(now, answer.high_watermark)
@@ -285,10 +286,10 @@ class Fetcher:
                 state.answered(self._clock(), answer.high_watermark)
             case Outcome.GROW:
                 state.grow(verdict.size_bytes)
-            case Outcome.LEFT_OUT if state.broken < BROKEN_TRIES:
+            case Outcome.LEFT_OUT | Outcome.DAMAGED if state.broken < BROKEN_TRIES:
                 state.broken += 1
                 self._fail(task, verdict.reason)
-            case Outcome.TOO_LARGE | Outcome.LEFT_OUT:
+            case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
                 self._give_up_message(one, flow, verdict)
             case Outcome.BROKEN:
                 self._broken(task, flow, answer, verdict.reason)
@@ -302,12 +303,11 @@ class Fetcher:
                 self._fail(task, verdict.reason)
 
     def _give_up_message(self, one: _Asked, flow: Flow, verdict: Verdict) -> None:
-        """Queue the error about a message that is too large, and fetch on behind it."""
-        topic, partition = one.task.state.partition
-        offset = verdict.offset if verdict.offset >= 0 else one.offset
-        error = MessageTooLarge(topic, partition, offset, offset + 1, verdict.reason)
-        flow.push(Chunk(b"", offset + 1, error=error))
-        one.task.state.moved_on(offset + 1)
+        """Queue the error about a message that cannot be fetched, and fetch on behind it."""
+        kind = DamagedOffset if verdict.outcome is Outcome.DAMAGED else MessageTooLarge
+        error = kind(*one.task.state.partition, verdict.offset, verdict.next_offset, verdict.reason)
+        flow.push(Chunk(b"", verdict.next_offset, error=error))
+        one.task.state.moved_on(verdict.next_offset)
         one.task.state.answered(self._clock())
 
     def _broken(self, task: FetchTask, flow: Flow, answer: FetchedPartition, reason: str) -> None:
@@ -317,7 +317,12 @@ class Fetcher:
         self._fail(task, f"broken message set at offset {task.state.offset}: {reason}")
         if broken > BROKEN_TRIES:
             task.state.need = Need.NOTHING
-            flow.push(Chunk(bytes(answer.message_set), END_OF_OFFSETS, error=BrokenFraming(reason)))
+            flow.push(
+                Chunk(
+                    bytes(answer.message_set), END_OF_OFFSETS, high_watermark=answer.high_watermark,
+                    error=BrokenFraming(reason),
+                )
+            )  # fmt: skip
 
     # -- questions about offsets ---------------------------------------------------------------------------------------
 
@@ -358,11 +363,12 @@ class Fetcher:
         self._tally.add("broker_requests", "offsets")
         answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
         for task, (code, offsets) in zip(wanted, answers, strict=True):
-            if code == 0 and offsets:
+            if code == 0 and offsets and offsets[0] >= 0:
                 ends[task].append(offsets[0])
                 continue
             del ends[task]
-            reason = str(BrokerError(code, *task.state.partition)) if code else "the broker names no offset"
+            named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
+            reason = str(BrokerError(code, *task.state.partition)) if code else f"the broker names {named}"
             if code in LEADER_CODES:
                 self._tally.add("errors", "leader_moved")
                 self._lose(task, reason, self.broker.id)

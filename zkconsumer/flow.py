@@ -77,19 +77,27 @@ class Chunk:
     Attributes:
         data: Whole entries of a message set, a copy of our own.
         next_offset: Position once the chunk is read.
+        high_watermark: Where the log ended when the chunk was fetched; None when that is not known.
         size_bytes: What it takes of the budget.
         charge: What it takes of the budget now.
         reset_to: Not None: no data, the position jumps there (`auto.offset.reset`).
         error: Not None: no data (or data that ends in this error), raised when the reader gets there.
     """
 
-    __slots__ = ("charge", "data", "error", "next_offset", "reset_to", "size_bytes")
+    __slots__ = ("charge", "data", "error", "high_watermark", "next_offset", "reset_to", "size_bytes")
 
     def __init__(
-        self, data: bytes, next_offset: int, *, reset_to: int | None = None, error: Exception | None = None
+        self,
+        data: bytes,
+        next_offset: int,
+        *,
+        high_watermark: int | None = None,
+        reset_to: int | None = None,
+        error: Exception | None = None,
     ) -> None:
         self.data = data
         self.next_offset = next_offset
+        self.high_watermark = high_watermark
         self.size_bytes = len(data)
         self.charge = Charge()
         self.reset_to = reset_to

@@ -303,7 +303,12 @@ class _Batch:
         size = 0
         for partition, value in list(self._left.items()):
             record = self._store._record(partition)
-            path, data = znodes.offset_path(self._store._group, *partition), znodes.format_offset(value)
+            path = znodes.offset_path(self._store._group, *partition)
+            try:
+                data = znodes.format_offset(value)
+            except ValueError as error:  # one position that cannot be stored must not cost the others
+                self._settle(partition, str(error))
+                continue
             if partition in self.starts and record.stored not in (None, value) and not record.is_void:
                 self._settle(partition, f"{record.stored} was stored by somebody else meanwhile")
                 continue

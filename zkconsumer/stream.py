@@ -339,8 +339,9 @@ class KafkaStream:
         topic, partition = flow.partition
         decode = decode_messages if self._batches is None else self._batches.decode
         return decode(
-            chunk.data, topic, partition, flow.position, max_decoded_bytes=self._max_decoded_bytes, resume=resume
-        )
+            chunk.data, topic, partition, flow.position, high_watermark=chunk.high_watermark,
+            max_decoded_bytes=self._max_decoded_bytes, resume=resume,
+        )  # fmt: skip
 
     def _read(self, flow: Flow, chunk: Chunk, messages: Iterator[Any]) -> Any:
         """Hand over the next message or batch of a chunk, and leave the chunk open.

@@ -151,3 +151,17 @@ def with_size(partition: int, offset: int, size: int) -> ChangePiece:
         return replace(piece, message_set=bytes(data))
 
     return change
+
+
+def with_offset(partition: int, offset: int, found: int) -> ChangePiece:
+    """One message says that it has another offset."""
+
+    def change(piece: Piece) -> Piece:
+        start = entry_starts(piece.message_set).get(offset)
+        if piece.partition != partition or start is None:
+            return piece
+        data = bytearray(piece.message_set)
+        struct.pack_into(">q", data, start, found)
+        return replace(piece, message_set=bytes(data))
+
+    return change

@@ -26,9 +26,9 @@ from consuming import (
     stored,
     texts,
 )
-from fetch_faults import FetchFaults, with_error, with_flipped_byte, with_size
+from fetch_faults import FetchFaults, with_error, with_flipped_byte, with_offset, with_size
 
-from simpleconsumer.errors import CrcMismatch
+from simpleconsumer.errors import CrcMismatch, DamagedOffset
 from zkconsumer import ConsumerConnector, ConsumerTimeout, KafkaStream, PartitionStopped
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka_frames import RawReply
@@ -144,6 +144,44 @@ def test_a_corrupt_message_stops_its_partition_on_demand(site: Site, fresh_group
         assert f"{topic}/0 at 3" in (error_of(consumer, topic, 0) or "")
         assert error_of(consumer, topic, 1) is None
     assert stored(site.cluster, fresh_group, topic, 0) == b"3"
+
+
+@pytest.mark.parametrize(
+    "found", [3 - 2**63, 2**63 - 1, 2**40 + 3, 11, 10, 7, 4, 2, 0], ids=lambda found: f"says-{found}"
+)
+def test_a_damaged_offset_costs_one_error_and_moves_no_position(
+    site: Site, fresh_group: str, topic: str, found: int
+) -> None:
+    site.faults.in_pieces(fresh_group, with_offset(0, 3, found))
+    with member(site.cluster, fresh_group) as consumer:
+        received, errors = read_with_errors(consumer.create_message_streams({topic: 1})[topic][0], 19)
+        assert of_partition(received, 0) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+        assert of_partition(received, 1) == list(range(10))
+        [error] = errors
+        assert isinstance(error, DamagedOffset)
+        assert (error.topic, error.partition, error.offset, error.next_offset) == (topic, 0, 3, 4)
+        assert f"offset {found} " in str(error)
+        consumer.commit_offsets()
+    assert stored(site.cluster, fresh_group, topic, 0) == b"10"
+
+
+def test_a_damaged_offset_at_which_an_answer_begins_is_fetched_again_before_it_is_given_up(
+    site: Site, fresh_group: str, topic: str
+) -> None:
+    preset_offset(site.cluster, fresh_group, topic, 0, b"3")
+    site.faults.in_pieces(fresh_group, with_offset(0, 3, 1))
+    with member(site.cluster, fresh_group) as consumer:
+        received, [error] = read_with_errors(consumer.create_message_streams({topic: 1})[topic][0], 16)
+        assert of_partition(received, 0) == [4, 5, 6, 7, 8, 9]
+        assert isinstance(error, DamagedOffset)
+        assert (error.offset, error.next_offset) == (3, 4)
+        assert "offset 3 was asked for, 1 came first" in str(error)
+    preset_offset(site.cluster, fresh_group, topic, 0, b"3")
+    site.faults.in_pieces(fresh_group, with_offset(0, 3, 1), times=1)  # on the way, and not in the log
+    with member(site.cluster, fresh_group) as consumer:
+        received, errors = read_with_errors(consumer.create_message_streams({topic: 1})[topic][0], 7)
+        assert of_partition(received, 0) == [3, 4, 5, 6, 7, 8, 9]
+        assert errors == []
 
 
 # -- one bad partition -------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def messages(*offsets: int, codec: str = "none") -> bytes:
 
 
 def judged(message_set: bytes, position: int = 5, asked: int = 1000, largest: int = 4000, end: int = 100) -> Verdict:
-    return judge(FetchedPartition("t", 0, 0, end, message_set), asked, largest, position)
+    return judge(FetchedPartition("t", 0, 0, end, message_set), position, asked, largest, may_be_converted=True)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_what_may_hold_messages_is_not(message_set: bytes) -> None:
 
 
 def test_an_older_broker_sends_no_such_thing() -> None:
-    assert judge(FetchedPartition("t", 0, 0, 100, FILLER), 1000, 4000).outcome is not Outcome.CHUNK
-    assert judge(FetchedPartition("t", 0, 0, 100, b""), 1000, 4000).outcome is Outcome.NOTHING
+    assert judge(FetchedPartition("t", 0, 0, 100, FILLER), 5, 1000, 4000).outcome is not Outcome.CHUNK
+    assert judge(FetchedPartition("t", 0, 0, 100, b""), 5, 1000, 4000).outcome is Outcome.NOTHING
 
 
 def test_where_nothing_comes_though_there_is_more_a_larger_size_is_asked_for_up_to_the_limit() -> None:

@@ -40,17 +40,17 @@ def state(offset: int = 5) -> FetchState:
 
 def test_whole_entries_make_a_chunk_and_a_cut_off_tail_is_left_out() -> None:
     whole = message_set(5, 8)
-    verdict = judge(answered(whole + message_set(8, 9)[:-1]), SIZE, LIMIT)
+    verdict = judge(answered(whole + message_set(8, 9)[:-1]), 5, SIZE, LIMIT)
     assert (verdict.outcome, verdict.valid_bytes, verdict.next_offset) == (Outcome.CHUNK, len(whole), 8)
 
 
 def test_a_compressed_set_counts_by_its_wrapper() -> None:
-    verdict = judge(answered(message_set(0, 10, "gzip")), SIZE, LIMIT)
+    verdict = judge(answered(message_set(0, 10, "gzip")), 3, SIZE, LIMIT)
     assert (verdict.outcome, verdict.next_offset) == (Outcome.CHUNK, 10)
 
 
 def test_no_bytes_mean_no_messages_yet() -> None:
-    assert judge(answered(), SIZE, LIMIT).outcome is Outcome.NOTHING
+    assert judge(answered(), 5, SIZE, LIMIT).outcome is Outcome.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_no_bytes_mean_no_messages_yet() -> None:
     ],
 )
 def test_each_error_code_has_its_outcome_and_is_named(code: int, outcome: Outcome) -> None:
-    verdict = judge(answered(code=code), SIZE, LIMIT)
+    verdict = judge(answered(code=code), 5, SIZE, LIMIT)
     assert verdict.outcome is outcome
     assert f"code {code}" in verdict.reason
 
@@ -78,41 +78,41 @@ def entry_head(offset: int, size_bytes: int) -> bytes:
 
 
 def test_a_message_larger_than_the_fetch_is_asked_for_with_its_own_size() -> None:
-    verdict = judge(answered(entry_head(5, 4321)), SIZE, LIMIT)
+    verdict = judge(answered(entry_head(5, 4321)), 5, SIZE, LIMIT)
     assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, 4321)
 
 
 def test_a_message_whose_size_is_not_among_the_bytes_is_asked_for_with_twice_the_size() -> None:
-    verdict = judge(answered(b"\0" * 11), 11, LIMIT)
+    verdict = judge(answered(b"\0" * 11), 5, 11, LIMIT)
     assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, 22)
 
 
 def test_a_message_larger_than_the_limit_is_given_up_by_name() -> None:
-    verdict = judge(answered(entry_head(7, LIMIT + 1)), SIZE, LIMIT)
+    verdict = judge(answered(entry_head(7, LIMIT + 1)), 5, SIZE, LIMIT)
     assert (verdict.outcome, verdict.offset, verdict.next_offset) == (Outcome.TOO_LARGE, 7, 8)
     assert str(LIMIT + 1) in verdict.reason
     assert f"limit is {LIMIT}" in verdict.reason
 
 
 def test_a_message_of_exactly_the_limit_is_fetched() -> None:
-    verdict = judge(answered(entry_head(7, LIMIT)), SIZE, LIMIT)
+    verdict = judge(answered(entry_head(7, LIMIT)), 5, SIZE, LIMIT)
     assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, LIMIT)
 
 
 def test_a_log_that_ends_in_a_cut_off_entry_is_broken_not_too_large() -> None:
-    assert judge(answered(entry_head(5, 900)[:500]), SIZE, LIMIT).outcome is Outcome.BROKEN
+    assert judge(answered(entry_head(5, 900)[:500]), 5, SIZE, LIMIT).outcome is Outcome.BROKEN
 
 
 @pytest.mark.parametrize("size", [-1, 0, 13])
 def test_an_impossible_size_is_broken(size: int) -> None:
-    verdict = judge(answered(struct.pack(">qi", 5, size) + b"x" * 50), SIZE, LIMIT)
+    verdict = judge(answered(struct.pack(">qi", 5, size) + b"x" * 50), 5, SIZE, LIMIT)
     assert verdict.outcome is Outcome.BROKEN
     assert str(size) in verdict.reason
 
 
 @given(st.binary(max_size=200), st.integers(1, 300), st.integers(1, 400))
 def test_any_bytes_get_a_verdict_that_leads_on(data: bytes, asked: int, extra: int) -> None:
-    verdict = judge(answered(data[:asked]), asked, asked + extra)
+    verdict = judge(answered(data[:asked]), 5, asked, asked + extra)
     if verdict.outcome is Outcome.GROW:
         assert asked < verdict.size_bytes <= asked + extra
     elif verdict.outcome is Outcome.CHUNK:

@@ -288,7 +288,7 @@ def _ends(
     refused: dict[TopicPartition, int] = {}
     answers = consumer.multi_offsets_before(names, time_ms) if names else []
     for name, (code, offsets) in zip(names, answers, strict=True):
-        if code == 0 and offsets:
+        if code == 0 and offsets and offsets[0] >= 0:
             found[name] = offsets[0]
         else:
             refused[name] = code or -1

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokerError, MessageTooLarge, SimpleConsumerError, broker_error
+from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError, broker_error
 from simpleconsumer.types import Broker, Buffer, FetchedPartition, FetchRequest
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import BROKEN_TRIES, LEADER_CODES, Outcome, Verdict, judge
@@ -47,18 +47,20 @@ class FetchedSet:
 
     Attributes:
         start: First offset that was asked for; a wrapper may begin before it.
+        high_watermark: Where the log ended then; negative when the broker did not say.
     """
 
     message_set: Buffer
     start: int
+    high_watermark: int
     broker: Broker
 
 
 @dataclass(frozen=True, slots=True)
 class UnfetchableMessage:
-    """A message that is larger than any fetch may be."""
+    """A message that is larger than any fetch may be, or not to be found at its offset."""
 
-    error: MessageTooLarge
+    error: DamagedOffset | MessageTooLarge
     broker: Broker
 
 
@@ -159,8 +161,10 @@ class RangeFetcher:
         except SimpleConsumerError as error:
             self._lose_broker(str(error), None)
             return
-        converted_from = self._position if broker.fetch_version else None
-        yield from self._take(answer, broker, judge(answer, asked_bytes, self._max_bytes, converted_from))
+        verdict = judge(
+            answer, self._position, asked_bytes, self._max_bytes, may_be_converted=bool(broker.fetch_version)
+        )
+        yield from self._take(answer, broker, verdict)
 
     def _take(self, answer: FetchedPartition, broker: Broker, verdict: Verdict) -> Iterator[Fetched]:
         match verdict.outcome:
@@ -168,7 +172,7 @@ class RangeFetcher:
                 self._pause(f"only messages below {verdict.next_offset} came")
             case Outcome.CHUNK:
                 message_set = answer.message_set[verdict.first_byte : verdict.valid_bytes]
-                fetched = FetchedSet(message_set, self._position, broker)
+                fetched = FetchedSet(message_set, self._position, answer.high_watermark, broker)
                 # Where messages are large the next one is likely to be so, too.
                 self._moved_on(verdict.next_offset, verdict.valid_bytes)
                 yield fetched
@@ -176,11 +180,11 @@ class RangeFetcher:
                 yield from self._nothing(answer)
             case Outcome.GROW:
                 self._size_bytes = max(self._size_bytes, verdict.size_bytes)
-            case Outcome.LEFT_OUT if self._broken < BROKEN_TRIES:
+            case Outcome.LEFT_OUT | Outcome.DAMAGED if self._broken < BROKEN_TRIES:
                 self._broken += 1
                 self._pause(verdict.reason)
-            case Outcome.TOO_LARGE | Outcome.LEFT_OUT:
-                yield self._too_large(broker, verdict)
+            case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
+                yield self._given_up(broker, verdict)
             case Outcome.BROKEN:
                 yield from self._broken_set(answer, broker, verdict.reason)
             case Outcome.CHECK_RANGE:
@@ -199,11 +203,13 @@ class RangeFetcher:
         self._doubted_at = None
         self._failures = self._empty = self._broken = 0
 
-    def _too_large(self, broker: Broker, verdict: Verdict) -> UnfetchableMessage:
-        topic, partition = self._wanted.topic, self._wanted.partition
-        offset = max(verdict.offset, self._position)
-        self._moved_on(offset + 1)
-        return UnfetchableMessage(MessageTooLarge(topic, partition, offset, offset + 1, verdict.reason), broker)
+    def _given_up(self, broker: Broker, verdict: Verdict) -> UnfetchableMessage:
+        kind = DamagedOffset if verdict.outcome is Outcome.DAMAGED else MessageTooLarge
+        error = kind(
+            self._wanted.topic, self._wanted.partition, verdict.offset, verdict.next_offset, verdict.reason
+        )
+        self._moved_on(verdict.next_offset)
+        return UnfetchableMessage(error, broker)
 
     def _nothing(self, answer: FetchedPartition) -> Iterator[Fetched]:
         """An empty answer: compaction took the rest, or the leader does not have it yet, or any more."""
@@ -222,7 +228,7 @@ class RangeFetcher:
         if self._broken <= BROKEN_TRIES:
             self._pause(f"broken message set: {reason}")
             return
-        yield FetchedSet(answer.message_set, self._position, broker)
+        yield FetchedSet(answer.message_set, self._position, answer.high_watermark, broker)
         raise self._unreadable(f"broken message set: {reason}; nothing behind it can be found")
 
     # -- ranges --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from simpleconsumer.columns import decode_columns
-from simpleconsumer.errors import DecodeError, MessageError
+from simpleconsumer.errors import DamagedOffset, DecodeError, MessageError
 from simpleconsumer.types import Broker, Buffer
 from zkconsumer.spark.ahead import Ahead
 from zkconsumer.spark.errors import PartitionUnreadable
@@ -121,15 +121,12 @@ class Rows:
             try:
                 for batch in decode_columns(
                     fetched.message_set, self._wanted.topic, self._wanted.partition, fetched.start,
-                    end_offset=self._wanted.end, columns=self._decoded,
+                    end_offset=self._wanted.end, columns=self._decoded, high_watermark=fetched.high_watermark,
                     max_decoded_bytes=self._options.config.decoded_max_bytes, resume=resume,
                 ):  # fmt: skip
                     yield self._spark_batch(batch)
             except MessageError as error:
-                if error.offset >= self._wanted.end and not (
-                    self._tells_at_end
-                    and first_offset_in(fetched.message_set, error.offset, fetched.start) < self._wanted.end
-                ):
+                if error.offset >= self._wanted.end and not self._begins_before_end(error, fetched):
                     return
                 resume = error.resume
                 bad = error
@@ -142,6 +139,12 @@ class Rows:
             else:
                 return
             yield from self._bad_message(bad, fetched.broker)
+
+    def _begins_before_end(self, error: MessageError, fetched: FetchedSet) -> bool:
+        """Return whether an error behind the end is about a wrapper that begins before it, and this range tells it."""
+        if not self._tells_at_end or isinstance(error, DamagedOffset):  # which names the place where its entry begins
+            return False
+        return first_offset_in(fetched.message_set, error.offset, fetched.start) < self._wanted.end
 
     def _spark_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with the columns of the query."""

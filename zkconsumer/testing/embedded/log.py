@@ -341,10 +341,27 @@ class PartitionLog:
             ValueError: the log does not hold that offset.
         """
         with self._lock:
-            self._require_open()
-            first = bisect.bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-            if not (first >= 0 and offset < self._end_offset and self._segments[first].corrupt(offset)):
+            if not self._segment_of(offset).corrupt(offset):
                 raise ValueError(f"{self!r} does not hold offset {offset}")
+
+    def damage_offset(self, offset: int, found: int) -> None:
+        """Have the stored entry that holds an offset say that it has another one, which no checksum notices.
+
+        Raises:
+            ValueError: the log does not hold that offset, or `found` does not fit into 64 bits.
+        """
+        if not -(2**63) <= found < 2**63:
+            raise ValueError(f"offset {found} does not fit into 64 bits")
+        with self._lock:
+            if not self._segment_of(offset).write_offset(offset, found):
+                raise ValueError(f"{self!r} does not hold offset {offset}")
+
+    def _segment_of(self, offset: int) -> Segment:
+        self._require_open()
+        first = bisect.bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        if first < 0 or offset >= self._end_offset:
+            raise ValueError(f"{self!r} does not hold offset {offset}")
+        return self._segments[first]
 
     def remove(self, offsets: Collection[int]) -> None:
         """Take the entries with these offsets out, as compaction does: a gap that is no loss.

@@ -18,6 +18,7 @@ from zkconsumer.testing.embedded.messages import ENTRY_OVERHEAD, SMALLEST_MESSAG
 
 _ENTRY = Struct(">qi")
 _CRC = Struct(">I")
+_OFFSET = Struct(">q")
 _WINDOW_BYTES = 64 * 1024
 _SEARCH_BYTES = 8 * 1024
 _LOG_SUFFIX = ".log"
@@ -196,6 +197,14 @@ class Segment:
             if last_offset >= offset:
                 end = at + ENTRY_OVERHEAD + size - 1
                 os.pwrite(self._fd, bytes([os.pread(self._fd, 1, end)[0] ^ 0xFF]), end)
+                return True
+        return False
+
+    def write_offset(self, offset: int, found: int) -> bool:
+        """Write `found` over the offset of the entry that holds `offset`; False if none does."""
+        for at, last_offset, _ in self._walk(0):
+            if last_offset >= offset:
+                os.pwrite(self._fd, _OFFSET.pack(found), at)
                 return True
         return False
 
