@@ -54,7 +54,8 @@ class Level:
         budget_bytes: How much wrappers in here may still inflate to.
         floor: Least offset that the next entry can have: behind that of the entry before. Like `limit` and `asked` as
             entries here have it, that is less `base`.
-        limit: Offsets here lie below it.
+        limit: Offsets here lie below it, but for one that follows directly on that of the entry before: that the two
+            agree says more than a high watermark, which may be late. Within a wrapper of magic 1 it binds all.
         asked: The offset that was asked for, where the first entry belongs if its own offset is damaged.
         damaged: Where entries of damaged offset came last, as the floor at that time, and how many.
     """
@@ -135,7 +136,7 @@ class _Keyless0(Family):
                 crc, fixed, value, next_offset, next_size = unpack(buffer, position)
                 if fixed != expected or checksum(value, state) != crc:
                     return
-                if (offset != floor and not floor < offset < next_offset < limit) or offset >= limit:
+                if offset != floor and not floor < offset < next_offset < limit:
                     return
                 floor = offset + 1
                 # As the constructor does, but without its call: a sixth of the time that a message takes here.
@@ -185,7 +186,7 @@ class _Keyed0(Family):
                     continue
                 if checksum(value, checksum(length, checksum(key, state))) != crc:
                     return
-                if (offset != floor and not floor < offset < next_offset < limit) or offset >= limit:
+                if offset != floor and not floor < offset < next_offset < limit:
                     return
                 floor = offset + 1
                 message = new(kind)  # as above

@@ -5,7 +5,8 @@ log offsets ascend, with holes where it was compacted, and those that a consumer
 So an offset is *damaged* if it is
 
     negative, or not above the offset of the entry before
-    not below the high watermark; inside of a wrapper of magic 1, above the offset of the wrapper
+    not below the high watermark, if it does not follow directly on the entry before; in a wrapper of magic 1, above
+        the offset of the wrapper
     above those of entries behind it that fit what came before: of one, where a hole is before it that its own messages
         do not explain, else of two
 
@@ -53,7 +54,7 @@ def why_damaged(level: Level, offset: int, end: int, most: int) -> str | None:
         return f"offset {offset + base} is negative"
     if offset < floor:
         return f"offset {offset + base} is not above {floor + base - 1}, the offset of the entry before"
-    if offset >= level.limit:
+    if offset >= level.limit and (offset != floor or level.magic == 1):
         if level.magic == 1:
             return f"offset {offset + base} is above {level.wrapper_offset}, the offset of its wrapper"
         return f"offset {offset + base} is not below {level.limit + base}, where the log ends"
@@ -154,6 +155,8 @@ def trusted_end(
                 break
             behind = max(behind, place + 1)
         else:
+            if offset >= level.limit:  # not to be seen yet
+                break
             if level.position >= end and sound_end > tail and _is_doubtful(level, offset, most):
                 return sound_end, level.floor
             level.floor = behind = offset + 1
