@@ -84,10 +84,12 @@ def place_of_damaged(level: Level, end: int) -> int:
 def offset_behind(level: Level, position: int, most: int | None = None, needed: int = 1) -> int | None:
     """Return the first offset of a whole entry behind a position that fits what was passed; None if none is near by.
 
+    One below what was asked for counts only if another one above it follows: a single one is damaged itself.
+
     Args:
         most: Return None as well unless the first `needed` ones, ascending, are not above that.
     """
-    buffer, floor, limit = level.buffer, max(level.floor, level.asked), level.limit
+    buffer, floor, limit = level.buffer, level.floor, level.limit
     first: int | None = None
     try:
         for _ in range(_LOOKED_AT):
@@ -99,7 +101,10 @@ def offset_behind(level: Level, position: int, most: int | None = None, needed: 
                 continue
             if most is not None and offset > most:
                 return None
-            first = offset if first is None else first
+            if first is None:
+                first = offset
+                if first < level.asked:
+                    needed = 2
             needed -= 1
             if not needed:
                 return first

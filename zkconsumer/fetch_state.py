@@ -27,6 +27,7 @@ from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 
 __all__ = [
     "BROKEN_TRIES",
+    "EMPTY_TRIES",
     "LEADER_CODES",
     "SMALLEST_SHARE_BYTES",
     "Candidate",
@@ -43,6 +44,8 @@ __all__ = [
 
 BROKEN_TRIES: Final = 3
 """How often a set with impossible sizes is fetched again before the partition is given up."""
+EMPTY_TRIES: Final = 10
+"""How often in a row nothing must come from a log that goes on before that is worth a line."""
 SMALLEST_SHARE_BYTES: Final = 16 * 1024
 """Least that a partition is asked for when many share the byte budget; a larger message is asked for by itself."""
 LEADER_CODES: Final = (3, 5, 6)
@@ -128,7 +131,14 @@ def judge(
         return Verdict(Outcome.BROKEN, reason=str(error))
     if not walk.entries:
         return _does_not_fit(answer, position, asked_bytes, largest_bytes)
-    return _usable(answer, walk, position, may_be_converted)
+    verdict = _usable(answer, walk, position, may_be_converted)
+    if verdict.outcome is not Outcome.CHUNK or verdict.next_offset > position:
+        return verdict
+    # The broker began at an entry of damaged offset, far before the position: with more bytes it gets there.
+    reason = f"offset {position} was asked for, and messages below {verdict.next_offset} came"
+    if asked_bytes < largest_bytes:
+        return Verdict(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
+    return Verdict(Outcome.BACK_OFF, reason=reason)
 
 
 def _usable(answer: FetchedPartition, walk: Walk, position: int, may_be_converted: bool) -> Verdict:
@@ -226,6 +236,7 @@ class FetchState:
         full_since: Since when its queue is full, None while it has room.
         error: What went wrong last, None after a good answer.
         answered_at: When the last good answer came, None before.
+        empty: How often in a row nothing came although the log goes on.
 
     Threads: changed by the one thread that has the partition at the moment (leader finder or a fetcher); others
         may read single attributes.
@@ -245,6 +256,7 @@ class FetchState:
     full_since: float | None = None
     error: str | None = None
     answered_at: float | None = None
+    empty: int = 0
 
     def __post_init__(self) -> None:
         self.size_bytes = self.size_bytes or self.configured_bytes
@@ -257,9 +269,21 @@ class FetchState:
         if high_watermark is not None:
             self.high_watermark = high_watermark
 
+    def nothing_came(self, now: float, high_watermark: int) -> bool:
+        """Take note of a good answer without messages; return whether it is time to say that none come any more."""
+        self.answered(now, high_watermark)
+        self.empty = self.empty + 1 if high_watermark > self.offset else 0
+        if self.empty >= EMPTY_TRIES:
+            self.error = (
+                f"nothing comes from offset {self.offset} on, though the log ends at {high_watermark}: either "
+                "compaction has taken the rest, or the broker takes an entry of damaged offset for the end"
+            )
+        return self.empty == EMPTY_TRIES
+
     def moved_on(self, next_offset: int) -> None:
         """Go on at an offset; a size that was grown for one message is given back."""
         self.offset = next_offset
+        self.empty = 0
         self.size_bytes = self.configured_bytes
         self.is_single = False
 

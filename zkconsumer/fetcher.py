@@ -271,8 +271,6 @@ class Fetcher:
         if flow is None:
             return
         match verdict.outcome:
-            case Outcome.CHUNK if verdict.next_offset <= one.offset:
-                self._fail(task, f"offset {one.offset} was asked for, and messages below {verdict.next_offset} came")
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would live as long as the slowest of them.
                 message_set = bytes(answer.message_set[verdict.first_byte : verdict.valid_bytes])
@@ -283,7 +281,8 @@ class Fetcher:
                 if task.meter is not None:
                     task.meter.add(now, verdict.next_offset - one.offset, verdict.valid_bytes)
             case Outcome.NOTHING:
-                state.answered(self._clock(), answer.high_watermark)
+                if state.nothing_came(self._clock(), answer.high_watermark):
+                    log.warning("%s/%s on broker %d: %s", *state.partition, self.broker.id, state.error)
             case Outcome.GROW:
                 state.grow(verdict.size_bytes)
             case Outcome.LEFT_OUT | Outcome.DAMAGED if state.broken < BROKEN_TRIES:

@@ -15,6 +15,7 @@ Threads: one runs it; `interrupt` from any other.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -32,6 +33,8 @@ from zkconsumer.spark.leaders import LeaderSearch
 from zkconsumer.spark.planning import PlannedRange
 
 __all__ = ["DOUBT_S", "FetchedSet", "Interrupted", "LostOffsets", "RangeFetcher", "UnfetchableMessage"]
+
+log = logging.getLogger(__name__)
 
 DOUBT_S: Final = 10.0
 """How long a log that seems to end too early may still grow again, before that is believed."""
@@ -168,8 +171,6 @@ class RangeFetcher:
 
     def _take(self, answer: FetchedPartition, broker: Broker, verdict: Verdict) -> Iterator[Fetched]:
         match verdict.outcome:
-            case Outcome.CHUNK if verdict.next_offset <= self._position:
-                self._pause(f"only messages below {verdict.next_offset} came")
             case Outcome.CHUNK:
                 message_set = answer.message_set[verdict.first_byte : verdict.valid_bytes]
                 fetched = FetchedSet(message_set, self._position, answer.high_watermark, broker)
@@ -216,6 +217,12 @@ class RangeFetcher:
         if answer.high_watermark >= self._wanted.end:
             self._empty += 1
             if self._empty >= _EMPTY_TRIES:
+                log.warning(
+                    "%s/%d: nothing comes from offset %d on, though the log ends at %d: either compaction has taken "
+                    "the rest, or the broker takes an entry of damaged offset for the end; going on behind %d",
+                    self._wanted.topic, self._wanted.partition, self._position, answer.high_watermark,
+                    self._wanted.end - 1,
+                )  # fmt: skip
                 self._moved_on(self._wanted.end)
                 return
             self._pause(f"no messages came, and the log ends at {answer.high_watermark}")
