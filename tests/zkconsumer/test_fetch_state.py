@@ -9,14 +9,17 @@ from feeding import message_set
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simpleconsumer.message_encode import encode_message
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.fetch_state import (
+    EMPTY_TRIES,
     LONGEST_BACKOFF_S,
     SMALLEST_SHARE_BYTES,
     Candidate,
     FetchState,
     Need,
     Outcome,
+    Verdict,
     check_range,
     judge,
     poll_wait_ms,
@@ -257,3 +260,63 @@ def test_the_long_poll_is_short_only_while_a_queue_has_just_run_full() -> None:
     assert poll_wait_ms(100, 0.04) == 40
     assert poll_wait_ms(100, 3600.0) == 100
     assert poll_wait_ms(2, 0.0) == 2
+
+
+# -- damaged offsets ---------------------------------------------------------------------------------------------------
+
+
+def entries_at(*offsets: int) -> bytes:
+    return b"".join(encode_message(offset, None, b"value", 0) for offset in offsets)
+
+
+def judged(*offsets: int, position: int = 5, asked_bytes: int = LIMIT) -> Verdict:
+    return judge(answered(entries_at(*offsets)), position, asked_bytes, LIMIT)
+
+
+@pytest.mark.parametrize("found", [-1, -(2**63), 2**63 - 1, 100, 3])
+def test_a_damaged_last_offset_moves_the_position_behind_its_entry_only(found: int) -> None:
+    verdict = judged(5, 6, found)
+    assert (verdict.outcome, verdict.next_offset) == (Outcome.CHUNK, 8)
+    assert verdict.valid_bytes == len(entries_at(5, 6, 7))
+
+
+def test_a_last_offset_behind_a_hole_is_fetched_again() -> None:
+    verdict = judged(5, 6, 70)
+    assert (verdict.outcome, verdict.valid_bytes, verdict.next_offset) == (Outcome.CHUNK, len(entries_at(5, 6)), 7)
+    assert judged(70, position=7).next_offset == 71
+
+
+def test_a_set_that_leaves_out_the_offset_asked_for_begins_with_a_damaged_one() -> None:
+    verdict = judged(4, 6, 7)
+    assert (verdict.outcome, verdict.offset, verdict.next_offset) == (Outcome.DAMAGED, 5, 6)
+    assert "offset 5 was asked for, 4 came first" in verdict.reason
+
+
+def test_a_broker_that_begins_far_before_the_position_is_asked_for_more() -> None:
+    """It has found an entry that says too much, and its bytes end before the position."""
+    verdict = judged(2**63 - 1, 50, 51, 52, position=60, asked_bytes=1000)
+    assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, 2000)
+    assert judged(2**63 - 1, 50, 51, 52, position=60).outcome is Outcome.BACK_OFF
+
+
+def test_what_has_no_place_below_the_high_watermark_is_not_there_yet() -> None:
+    assert judged(100, 101, position=100).outcome is Outcome.NOTHING
+    assert judged(98, 99, 100, position=98).next_offset == 100
+
+
+@pytest.mark.parametrize("found", [-7, 3, 100, 2**63 - 1])
+def test_a_message_too_large_whose_offset_is_damaged_is_given_up_at_the_position(found: int) -> None:
+    verdict = judge(answered(entry_head(found, LIMIT + 1)), 5, SIZE, LIMIT)
+    assert (verdict.outcome, verdict.offset, verdict.next_offset) == (Outcome.TOO_LARGE, 5, 6)
+
+
+def test_that_nothing_comes_from_a_log_that_goes_on_is_said_once_and_stays_in_the_status() -> None:
+    of = state(5)
+    said = [of.nothing_came(1.0, 9) for _ in range(EMPTY_TRIES + 2)]
+    assert said == [*[False] * (EMPTY_TRIES - 1), True, False, False]
+    assert "nothing comes from offset 5 on, though the log ends at 9" in (of.error or "")
+    of.moved_on(6)
+    of.answered(2.0, 9)
+    assert of.error is None
+    assert not any(of.nothing_came(3.0, 6) for _ in range(2 * EMPTY_TRIES))
+    assert of.error is None

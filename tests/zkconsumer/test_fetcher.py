@@ -103,6 +103,16 @@ def test_an_answer_that_lies_below_the_position_is_not_delivered_and_not_asked_f
         assert next(rig.streams[0]).offset == 500
 
 
+def test_a_negative_end_of_a_log_is_no_position(caplog: pytest.LogCaptureFixture) -> None:
+    log = ScriptedLog(1000, start=100)
+    with rigged(log, auto_offset_reset="smallest", refresh_leader_backoff_ms=20) as rig:
+        answers = iter([(0, [5 - 2**63]), (0, [-1])])
+        rig.broker.on_offsets = lambda *asked: next(answers, None) or log.offsets(*asked)
+        rig.delivery.start(P0, "thread-0", 5)
+        assert next(rig.streams[0]).offset == 100
+    assert f"the broker names offset {5 - 2**63}, which is negative" in caplog.text
+
+
 # -- odd messages ------------------------------------------------------------------------------------------------------
 
 

@@ -297,6 +297,14 @@ def test_one_bad_node_holds_up_nobody(client: KazooClient, store: Store) -> None
     assert [stored(client, store, number)[0] for number in bad] == [b"1"] * len(bad)
 
 
+@pytest.mark.parametrize("position", [-1, 5 - 2**63, 2**63])
+def test_a_position_that_no_node_can_hold_fails_alone(client: KazooClient, store: Store, position: int) -> None:
+    failed = store.commit({(TOPIC, 0): 7, (TOPIC, 1): position, (TOPIC, 2): 9})
+    assert failed == {(TOPIC, 1): f"offset {position} is not an integer from 0 to 2^63-1"}
+    assert [stored(client, store, number)[0] for number in (0, 2)] == [b"7", b"9"]
+    assert store.commit({(TOPIC, 1): 8}) == {}
+
+
 def test_a_node_lowered_by_hand_under_a_live_owner_is_written_again(client: KazooClient, store: Store) -> None:
     store.commit({(TOPIC, 0): 50})
     client.set(node(store, 0), b"20")
