@@ -487,6 +487,20 @@ def test_a_corrupt_message_can_be_a_row_with_its_place_and_what_is_wrong(
     assert [row["offset"] for row in found if row["error"] is None] == [n for n in range(100) if n not in lost]
 
 
+@pytest.mark.parametrize("parts", ["1", "13"])
+@pytest.mark.parametrize("found", [2**63 - 1, 59 - 2**63, 70, 60, 3])
+def test_a_damaged_offset_is_one_bad_message_whatever_it_says(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], found: int, parts: str
+) -> None:
+    topic = filled(embedded_cluster, fresh_topic(), 100)
+    embedded_cluster.log(topic, 0).damage_offset(59, found)
+    with pytest.raises(PartitionUnreadable, match=rf"{topic}/0 at 59 .*: DamagedOffset: offset {found} "):
+        rows(options(embedded_cluster, topic, minPartitions=parts))
+    all_rows = rows(options(embedded_cluster, topic, onMessageError="row", minPartitions=parts), WITH_ERRORS)
+    assert [row["offset"] for row in all_rows] == list(range(100))
+    assert [row["offset"] for row in all_rows if row["error"] is not None] == [59]
+
+
 def test_a_message_that_is_larger_than_any_fetch_is_an_error_of_that_message(
     embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
 ) -> None:
