@@ -13,6 +13,7 @@ takes some seconds longer, and a warning says that the last messages come again.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -69,7 +70,8 @@ def main() -> None:
 
     ends: SimpleQueue[str] = SimpleQueue()  # the one queue that signal handlers may put into
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: ends.put("signal"))
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `&` in a script has it: Ctrl-C is for others
+            signal.signal(number, lambda number, frame: ends.put("signal"))
 
     settings = {"auto_offset_reset": "smallest", "max_processing_interval_ms": options.longest_ms}
     connector = ConsumerConnector(ConsumerConfig(options.zookeeper, options.group, **settings))
@@ -86,7 +88,8 @@ def main() -> None:
         connector.shutdown(STOP_S if reason == "signal" else 0)
         worker.join(1.0)
     if reason == "worker" or worker.is_alive():
-        sys.exit("a message has failed or took too long; it comes again")
+        print("a message has failed or took too long; it comes again", file=sys.stderr, flush=True)
+        os._exit(1)  # at once: an orderly end waits for what the thread holds, such as a standard output that is full
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def main() -> None:
     options = parser.parse_args()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: sys.exit())  # an exception in the loop: commits what is done
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `&` in a script has it: Ctrl-C is for others
+            signal.signal(number, lambda number, frame: sys.exit())  # an exception in the loop: commits what is done
 
     config = ConsumerConfig(
         options.zookeeper,

@@ -80,7 +80,8 @@ def main() -> None:
     options = parser.parse_args()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: sys.exit())  # at any line: the next start sees to the rest
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `&` in a script has it: Ctrl-C is for others
+            signal.signal(number, lambda number, frame: sys.exit())  # at any line: the next start sees to the rest
 
     settings = {"auto_offset_reset": "smallest", "auto_commit_enable": False, "consumer_timeout_ms": BATCH_MS}
     config = ConsumerConfig(options.zookeeper, options.group, **settings)

@@ -38,7 +38,8 @@ def main() -> None:
 
     ends: SimpleQueue[object] = SimpleQueue()  # the one queue that signal handlers may put into
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: ends.put(number))
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `&` in a script has it: Ctrl-C is for others
+            signal.signal(number, lambda number, frame: ends.put(number))
 
     config = ConsumerConfig(options.zookeeper, options.group, auto_offset_reset="smallest")
     with ThreadPoolExecutor(STREAMS) as threads, ConsumerConnector(config) as connector:

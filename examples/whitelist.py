@@ -26,7 +26,8 @@ def main() -> None:
     options = parser.parse_args()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: sys.exit())  # an exception in the loop below
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `&` in a script has it: Ctrl-C is for others
+            signal.signal(number, lambda number, frame: sys.exit())  # an exception in the loop below
 
     config = ConsumerConfig(
         options.zookeeper, options.group, auto_offset_reset="smallest", auto_commit_interval_ms=1000

@@ -8,6 +8,7 @@ continuous integration must not pass by skipping. Tests marked `slow` run only w
 from __future__ import annotations
 
 import logging
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,6 +34,24 @@ SPARK_FILES = {
     "tests/spark/test_spark_stream.py",
 }
 """Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""
+
+LEFT_IGNORED = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU}
+"""Python ignores the first two itself, and not for children; a write to a terminal would never end with the others."""
+
+
+def start_children_as_a_terminal_does() -> None:
+    """Have children begin with no signal ignored or blocked, however the tests were started: `nohup`, `&`, cron.
+
+    An ignored signal stays ignored in a child, one with a handler does not. So each has a handler that does nothing: to
+    the tests themselves a hangup or an interrupt means as little as before.
+    """
+    for number in signal.valid_signals() - LEFT_IGNORED:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+start_children_as_a_terminal_does()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -29,14 +29,17 @@ def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[byte
 class Running:
     """A command that is ended by the test, and by the end of the block at the latest.
 
-    Its stdout goes to a file, or to a pipe that nobody reads (`pipe`); its temporary files go to `scratch`.
+    Its stdout goes to a file, or to a pipe that nobody reads (`pipe`); its temporary files go to `scratch`. It is
+    started through another command, such as `nohup`, which then becomes it.
     """
 
-    def __init__(self, *arguments: str, pipe: bool = False, scratch: Path | None = None) -> None:
+    def __init__(
+        self, *arguments: str, pipe: bool = False, scratch: Path | None = None, through: Sequence[str] = ()
+    ) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the block
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            command(arguments),
+            [*through, *command(arguments)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if pipe else self._output,
             stderr=self._errors,

@@ -7,6 +7,7 @@ import fcntl
 import json
 import signal
 import subprocess
+import sys
 import termios
 import uuid
 from collections import Counter
@@ -164,6 +165,42 @@ def test_a_signal_commits_what_was_printed_and_leaves_at_once(
         assert kafka_0822.client.get_children(f"/consumers/{fresh_group}/owners/{name}") == []
         assert stored(kafka_0822, fresh_group, name) == {0: 25, 1: 25}
         assert consumer.errors() == "Consumed 50 messages\n"
+
+
+def test_under_nohup_and_in_the_background_of_a_script_it_goes_on_until_it_is_told_to_end(
+    kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]
+) -> None:
+    name = topic()
+    ignoring = ("sh", "-c", 'trap "" HUP INT; exec "$@"', "sh")
+    with Running("consume", *zk, "--topic", name, "--from-beginning", through=ignoring) as consumer:
+        produce(kafka_0822, name, [b"before"])
+        consumer.wait_lines(1)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            consumer.process.send_signal(number)
+        produce(kafka_0822, name, [b"after"])
+        assert consumer.wait_lines(2) == ["before", "after"]
+        assert consumer.end() == 0
+        assert consumer.errors() == "Consumed 2 messages\n"
+
+
+BLOCKED = (
+    "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_was_blocked_at_the_start_ends_it_all_the_same(
+    kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str], fresh_group: str, number: int
+) -> None:
+    arguments = ("consume", *zk, "--topic", topic(), "--group", fresh_group)
+    with Running(*arguments, through=(sys.executable, "-c", BLOCKED)) as consumer:
+        members = f"/consumers/{fresh_group}/ids"
+        wait_until(
+            lambda: kafka_0822.client.exists(members) and kafka_0822.client.get_children(members), TIMEOUT_S, "a member"
+        )
+        assert consumer.end(number) == 0
+        assert consumer.errors() == "Consumed 0 messages\n"
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(

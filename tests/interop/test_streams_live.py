@@ -288,8 +288,16 @@ def test_shutdown_in_a_signal_handler_ends_a_start_that_waits(
     assert owners(kafka_0822, fresh_group, ten) == {}
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_an_interrupt_in_a_loop_repeats_only_the_message_in_hand(
-    kafka_0822: KafkaCluster, fresh_group: str, ten: str
+    kafka_0822: KafkaCluster, fresh_group: str, ten: str, interruptible: None
 ) -> None:
     received: list[Message] = []
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,32 @@ def test_exit_code_and_both_outputs_are_kept(tmp_path: Path) -> None:
     assert not child.running
     assert (tmp_path / "out").read_text() == "out\n"
     assert child.tail() == "err"
+
+
+@pytest.fixture
+def carelessly_started() -> Iterator[None]:
+    """This process as `nohup`, `&` in a script and a careless parent leave it: signals are ignored, and blocked."""
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells what a process ignores")
+def test_a_child_begins_with_no_signal_ignored_or_blocked(carelessly_started: None, tmp_path: Path) -> None:
+    child = ChildProcess("grep", ["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"], tmp_path / "log")
+    assert child.wait(10) == 0
+    assert child.tail().split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
+
+
+def test_a_child_hears_what_it_is_sent_however_its_parent_was_started(carelessly_started: None, tmp_path: Path) -> None:
+    children = [ChildProcess("sleeper", SLEEP, tmp_path / "log") for _ in range(2)]
+    children[0].signal(signal.SIGHUP)
+    assert children[0].wait(10) == -signal.SIGHUP
+    assert children[1].stop() == -signal.SIGTERM
 
 
 def test_a_program_that_does_not_exist_says_so_in_its_log(tmp_path: Path) -> None:

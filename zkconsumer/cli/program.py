@@ -25,6 +25,7 @@ from zkconsumer.cli.load import load
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.release import release
+from zkconsumer.cli.signals import unblock_signals
 from zkconsumer.cli.spark_zip import spark_zip
 from zkconsumer.cli.standard_streams import prepare_streams
 from zkconsumer.cli.topics import topics
@@ -76,6 +77,7 @@ def program(debug: bool) -> None:
     Where to begin, without any server of your own:
       zkconsumer demo
     """
+    unblock_signals()
     _set_up_logging(debug)
     if sys.stdout is None and click.get_current_context().invoked_subcommand != produce.name:
         raise CliError("standard output is closed", "`>/dev/null` throws away what is printed")

@@ -10,9 +10,18 @@ import os
 import signal
 from types import FrameType, TracebackType
 
-__all__ = ["Interrupted", "LeaveSignals"]
+__all__ = ["Interrupted", "LeaveSignals", "unblock_signals"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def unblock_signals() -> None:
+    """Hear the signals to leave also where whoever started us had them blocked.
+
+    To ignore one is a wish, which is kept: so `nohup`, and `&` in a script, have a command go on. To start a command
+    with one blocked is an oversight, and it could only be killed then.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 class Interrupted(BaseException):

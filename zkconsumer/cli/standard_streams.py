@@ -1,4 +1,4 @@
-"""Standard streams that were closed by whoever started us, and a standard output that cannot be written."""
+"""Standard streams that were closed by whoever started us, and those that cannot be written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ if TYPE_CHECKING:
 
 __all__ = ["discard_output", "prepare_streams"]
 
-_STDOUT, _STREAMS = 1, 3
+_STDOUT, _STDERR, _STREAMS = 1, 2, 3
 
 
 def prepare_streams() -> None:
-    """Have errors of standard output say whose they are, and no file of ours get the number of a closed stream."""
+    """Have no file of ours get the number of a closed stream.
+
+    An error of standard output says from now on whose it is; standard error has none.
+    """
     while (fd := os.open(os.devnull, os.O_RDWR)) < _STREAMS:
         os.set_inheritable(fd, True)
     os.close(fd)
@@ -25,12 +28,21 @@ def prepare_streams() -> None:
             io.BufferedWriter(_Output(_STDOUT, "wb", closefd=False)),
             encoding=sys.stdout.encoding, errors=sys.stdout.errors, line_buffering=sys.stdout.isatty(),
         )  # fmt: skip
+    if sys.stderr is not None:
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(_Errors(_STDERR, "wb", closefd=False)),
+            encoding=sys.stderr.encoding, errors=sys.stderr.errors, line_buffering=True,
+        )  # fmt: skip
 
 
 def discard_output() -> None:
     """From now on nothing comes of what is printed."""
+    _discard(_STDOUT)
+
+
+def _discard(stream: int) -> None:
     with open(os.devnull, "wb") as null:
-        os.dup2(null.fileno(), _STDOUT)
+        os.dup2(null.fileno(), stream)
 
 
 class _Output(io.FileIO):
@@ -43,3 +55,17 @@ class _Output(io.FileIO):
             if not isinstance(error, BrokenPipeError):
                 discard_output()
             raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+class _Errors(io.FileIO):
+    """Standard error; what cannot be written is given up, and the exit status has to tell.
+
+    Python would try again at its end and make the status 120.
+    """
+
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            _discard(_STDERR)
+            return len(memoryview(data).cast("B"))

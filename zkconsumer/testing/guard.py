@@ -8,6 +8,9 @@ the *thread* that forked. A server started from a pool thread would be killed wh
 thread of this process is the parent, so the signal comes exactly when this process ends, by whatever means. This
 process in turn ends when the control socket closes, which the kernel does for a parent that was killed by SIGKILL too.
 
+The command begins with no signal ignored or blocked, whatever the parent was started with (`nohup`, `&` in a script,
+cron): a server that is told to end by SIGTERM ends. No terminal reaches it, as this process leads a session of its own.
+
 Control socket, one line each way: a number asks for that signal to be sent, the answer is `sent`; `pid N` is reported
 once, `exit N` last (negative: ended by that signal).
 """
@@ -32,7 +35,10 @@ def _become(command: list[str], guard_pid: int) -> None:
             ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
             if os.getppid() != guard_pid:  # the guard died before the line above: no signal would ever come
                 os._exit(126)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        for number in signal.valid_signals():
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execvp(command[0], command)
     except OSError as error:
         os.write(2, f"cannot run {command[0]}: {error}\n".encode())
@@ -111,6 +117,7 @@ def main(control_fd: int, parent: int, command: list[str]) -> None:
     for fd in (wake_read, wake_write):
         os.set_blocking(fd, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     guard_pid = os.getpid()
     child_pid = os.fork()
