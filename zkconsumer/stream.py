@@ -4,9 +4,11 @@ Decoding happens here, in the application's own thread, one chunk at a time. Rul
 - A message is done when the application asks the stream for the next one, and not before.
 - The lease is looked at last before a message is handed over, each time: a process that was stopped for a minute
   between two messages must not deliver what others own by now.
-- Nothing that is decoded but not handed over is remembered: position and queue say all. So an exception that a signal
-  handler raises at any point of `next()` costs decoding a chunk again, and no message. Struck on its way out of
-  `next()`, a message is in hand that the loop has not seen; `handed` says which, for those who go on.
+- Of what is decoded but not handed over nothing counts: position and queue say all. So an exception that a signal
+  handler raises at any point of `next()` costs decoding a chunk again, and no message. Where that was cut off, it is
+  done again out of reach of interrupts (`zkconsumer.uninterrupted`), so that a reader who is struck every few
+  milliseconds gets on. Struck on its way out of `next()`, a message is in hand that the loop has not seen; `handed`
+  says which, for those who go on.
 - A batch is to all of this what a message is: in hand as a whole, done when the next one is asked for.
 - What is wrong with one message is raised once; the following `next()` goes on behind it.
 
@@ -28,6 +30,7 @@ from zkconsumer.batches import MessageBatch, StreamBatches
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.flow import ByteBudget, Chunk, Flow, InHand, Wakeup
+from zkconsumer.uninterrupted import UninterruptedDecoding
 
 __all__ = ["KafkaStream", "LeaseView"]
 
@@ -36,6 +39,7 @@ log = logging.getLogger(__name__)
 Decoder = Callable[[bytes], Any]
 
 _LEASE_POLL_S = 0.05
+_LOOK_AGAIN_S = 0.05
 _NOWHERE = TopicPartition("", -1)
 
 
@@ -48,6 +52,8 @@ class LeaseView(Protocol):
 
 _NO_CHUNK: Iterator[Message] = iter(())
 """Stands for the decoder while no chunk is open."""
+_UNDER_WAY = object()
+"""Stands for a message that is being decoded out of reach of interrupts."""
 
 
 class KafkaStream:
@@ -111,6 +117,9 @@ class KafkaStream:
         self._messages: Iterator[Any] | None = None  # or batches, while the application reads those
         self._source = _NO_CHUNK
         self._batches: StreamBatches | None = None
+        # The last call was interrupted, perhaps in decoding; and what is decoded since then where no interrupt strikes.
+        self._was_cut_off = False
+        self._decoding: UninterruptedDecoding | None = None
 
     def __iter__(self) -> KafkaStream:
         return self
@@ -171,7 +180,7 @@ class KafkaStream:
         """Raise this by every `next()` from now on, in a forked child; takes no lock, as its holder may be gone."""
         self._source = _NO_CHUNK
         self._flow = Flow(_NOWHERE, 0, self, ByteBudget(0))
-        self._chunk = self._messages = None
+        self._chunk = self._messages = self._decoding = None
         self._inside = {}
         self._error = error
 
@@ -217,6 +226,7 @@ class KafkaStream:
         """Leave things so that the next call finds the message again that this call did not hand over."""
         if isinstance(error, ValueError) and "already executing" in str(error):
             raise ConcurrentStreamUse(self.thread_id) from None
+        self._was_cut_off = True
         self._source = _NO_CHUNK
         self._chunk = self._messages = None
         self._put_down(message)
@@ -273,6 +283,8 @@ class KafkaStream:
         self._source = _NO_CHUNK
         self._put_down(message)
         self.handed = None
+        if not self._was_cut_off:
+            self._decoding = None
         if self._batches is not batches:
             self._batches = batches
             self._chunk = self._messages = None
@@ -285,7 +297,7 @@ class KafkaStream:
             if messages is not None:
                 found = self._read(flow, chunk, messages)
         deadline = None if self._timeout_ms < 0 else self._clock() + self._timeout_ms / 1000
-        while found is None:
+        while found is None or found is _UNDER_WAY:
             if self._error is not None:
                 raise self._error.with_traceback(None)
             if self._is_ended:
@@ -293,7 +305,9 @@ class KafkaStream:
                     self._at_end()
                 raise StopIteration
             found = self._read_ready()
-            if found is None:
+            if found is _UNDER_WAY:
+                self._wakeup.wait(_LOOK_AGAIN_S)  # whatever the time-out: there is something
+            elif found is None:
                 self._wait(deadline)
         return found
 
@@ -307,7 +321,7 @@ class KafkaStream:
         self._wakeup.wait(wait_s)
 
     def _read_ready(self) -> Any:
-        """Hand over the next message of what is queued; None when nothing is, or the lease is out."""
+        """Hand over the next message of what is queued; None when nothing is, or the lease is out; or _UNDER_WAY."""
         while self.ready:
             try:
                 flow = self.ready[0]
@@ -324,16 +338,32 @@ class KafkaStream:
             if chunk.reset_to is not None:
                 flow.reset(chunk.reset_to)
             if chunk.reset_to is not None or chunk.next_offset <= flow.position:
-                self._chunk = self._messages = None
+                self._chunk = self._messages = self._decoding = None
                 flow.take_out(chunk)
                 continue
             if self._clock() >= self._lease.until:
                 return None
             # The position says where to begin; what an interrupted call had decoded already is decoded again.
-            message = self._read(flow, chunk, self._open(flow, chunk))
+            decoding = self._decode_uninterrupted(flow, chunk) if self._was_cut_off else None
+            if decoding is None:
+                message = self._read(flow, chunk, self._open(flow, chunk))
+            elif decoding.is_done:
+                message = self._read(flow, chunk, decoding.messages, decoding.take)
+            else:
+                return _UNDER_WAY
             if message is not None:
                 return message
         return None
+
+    def _decode_uninterrupted(self, flow: Flow, chunk: Chunk) -> UninterruptedDecoding | None:
+        """Return what comes next in a chunk, decoded or under way; None if that is not possible."""
+        decoding = self._decoding
+        if decoding is None or not decoding.is_next(self._batches, chunk, flow.position):
+            decoding = UninterruptedDecoding(
+                self._batches, chunk, flow.position, self._open(flow, chunk), self._wakeup.wake
+            )
+            self._decoding = decoding
+        return decoding if decoding.begin() else None
 
     def _open(self, flow: Flow, chunk: Chunk, resume: object = None) -> Iterator[Any]:
         topic, partition = flow.partition
@@ -343,17 +373,19 @@ class KafkaStream:
             max_decoded_bytes=self._max_decoded_bytes, resume=resume,
         )  # fmt: skip
 
-    def _read(self, flow: Flow, chunk: Chunk, messages: Iterator[Any]) -> Any:
+    def _read(
+        self, flow: Flow, chunk: Chunk, messages: Iterator[Any], take: Callable[..., Any] = next
+    ) -> Any:
         """Hand over the next message or batch of a chunk, and leave the chunk open.
 
-        None: the chunk is at its end, or nothing may be handed over.
+        None: the chunk is at its end, or nothing may be handed over. The first one is what `take` returns.
         """
         while True:
             self._flow, self._chunk, self._messages = flow, chunk, None if self._batches else messages
             message: Any = None
             trouble: Exception | None = None
             try:
-                message = next(messages, None)
+                message = take(messages, None)
                 if message is not None:
                     flow.in_hand = message
                     self.reader = get_ident()
@@ -365,6 +397,7 @@ class KafkaStream:
                         else:
                             self._source = messages
                         self.handed = message
+                        self._was_cut_off = False
                         return message
             except (MessageError, BrokenFraming, DecoderFailed) as error:
                 trouble = error
@@ -376,13 +409,13 @@ class KafkaStream:
                 return None
             trouble = trouble or chunk.error
             if trouble is None:
-                self._chunk = self._messages = None
+                self._chunk = self._messages = self._decoding = None
                 flow.take_out(chunk)
                 return None
             rest = self._report(flow, chunk, trouble, message)
             if rest is None:
                 return None
-            messages = rest
+            messages, take = rest, next
 
     # -- what is wrong with one message --------------------------------------------------------------------------------
 
