@@ -634,8 +634,10 @@ def interrupt_after() -> Iterator[Callable[[float], None]]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()  # an interrupt in a callback of the collector, of which hypothesis has one, would be swallowed
     try:
         yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds) and None
     finally:
+        gc.enable()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
