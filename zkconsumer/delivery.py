@@ -21,12 +21,13 @@ from rebalance.assignment import java_string_hash
 from rebalance.tally import Tally
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.brokers import BrokerDirectory, LeaderFinder
+from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_meter import FetchMeter
 from zkconsumer.fetch_state import FetchState, Need
 from zkconsumer.fetch_task import FetchTask
 from zkconsumer.fetcher import Fetcher
-from zkconsumer.flow import END_OF_OFFSETS, ByteBudget, Chunk, Flow, Reader, Wakeup
+from zkconsumer.flow import END_OF_OFFSETS, Chunk, Flow, Reader, Wakeup
 from zkconsumer.stream import KafkaStream, LeaseView
 
 __all__ = ["Delivery", "PartitionStatus"]
@@ -105,7 +106,7 @@ class Delivery:
         self._clock = clock
         self._tally = tally or Tally()
         self._meters: dict[TopicPartition, FetchMeter] = {}
-        self._budget = ByteBudget(config.queued_max_bytes)
+        self._budget = ByteBudget(config.queued_max_bytes, len(self._streams))
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._paused: set[TopicPartition] = set()
         self._finder = LeaderFinder(

@@ -14,7 +14,6 @@ Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
@@ -24,13 +23,12 @@ from simpleconsumer.errors import BrokenFraming, broker_error
 from simpleconsumer.offset_order import begins_below, trusted_end
 from simpleconsumer.shallow import Walk, walk_entries
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
+from zkconsumer.byte_shares import Candidate
 
 __all__ = [
     "BROKEN_TRIES",
     "EMPTY_TRIES",
     "LEADER_CODES",
-    "SMALLEST_SHARE_BYTES",
-    "Candidate",
     "FetchState",
     "Need",
     "Outcome",
@@ -39,15 +37,12 @@ __all__ = [
     "check_range",
     "judge",
     "poll_wait_ms",
-    "share_out",
 ]
 
 BROKEN_TRIES: Final = 3
 """How often a set with impossible sizes is fetched again before the partition is given up."""
 EMPTY_TRIES: Final = 10
 """How often in a row nothing must come from a log that goes on before that is worth a line."""
-SMALLEST_SHARE_BYTES: Final = 16 * 1024
-"""Least that a partition is asked for when many share the byte budget; a larger message is asked for by itself."""
 LEADER_CODES: Final = (3, 5, 6)
 """What a broker says that does not lead the partition."""
 LONGEST_BACKOFF_S: Final = 10.0
@@ -228,12 +223,14 @@ class FetchState:
         offset: Next offset to ask for; in Need.RESOLVE and Need.BOUNDS meaningless.
         size_bytes: Size to ask for; larger than the configured one while a larger message is ahead.
         is_single: True while the next message is known not to fit into a share of the budget.
+        entry_bytes: Size of the last message that did not fit; 0 when smaller ones have come since.
+        asked_at: When it was asked for last; negative before.
         leader: Who was last believed to lead it; None at first.
         high_watermark: Log end as the last answer told it, -1 when never told.
         retry_at: Ask nothing before that time.
         failures: How often in a row it went wrong; sets the back-off.
         broken: How often in a row the framing was wrong.
-        full_since: Since when its queue is full, None while it has room.
+        full_since: Since when there is no room for more of it, in its queue or in the budget; None while there is.
         error: What went wrong last, None after a good answer.
         answered_at: When the last good answer came, None before.
         empty: How often in a row nothing came although the log goes on.
@@ -248,6 +245,8 @@ class FetchState:
     need: Need = Need.FETCH
     size_bytes: int = 0
     is_single: bool = False
+    entry_bytes: int = 0
+    asked_at: float = -1.0
     leader: Broker | None = None
     high_watermark: int = -1
     retry_at: float = 0.0
@@ -280,17 +279,34 @@ class FetchState:
             )
         return self.empty == EMPTY_TRIES
 
-    def moved_on(self, next_offset: int) -> None:
-        """Go on at an offset; a size that was grown for one message is given back."""
+    def moved_on(self, next_offset: int, chunk_bytes: int = 0) -> None:
+        """Go on at an offset behind so many bytes; a size that was grown for one message is given back."""
         self.offset = next_offset
         self.empty = 0
         self.size_bytes = self.configured_bytes
         self.is_single = False
+        self.entry_bytes = min(self.entry_bytes, chunk_bytes)
 
     def grow(self, size_bytes: int) -> None:
         """Ask for the next message with a size in which it fits."""
         self.size_bytes = max(self.configured_bytes, size_bytes)
+        self.entry_bytes = size_bytes
         self.is_single = True
+
+    def candidate(self, stream: object) -> Candidate:
+        """Return what to ask for, for the byte budget."""
+        is_at_end = not self.is_single and 0 <= self.high_watermark <= self.offset
+        return Candidate(stream, self.size_bytes, self.entry_bytes, is_at_end)
+
+    def waits_for_room(self, now: float) -> float:
+        """Take note that it is not asked for, as there is no room; return for how many seconds that lasts."""
+        self.full_since = now if self.full_since is None else self.full_since
+        return now - self.full_since
+
+    def asked(self, now: float) -> None:
+        """Take note that it is being asked for."""
+        self.asked_at = now
+        self.full_since = None
 
     def failed(self, reason: str, now: float, backoff_s: float) -> bool:
         """Ask later, the longer the more often it failed in a row; return whether this failure is a new one."""
@@ -308,56 +324,15 @@ class FetchState:
         self.retry_at = 0.0
 
 
-class Candidate(NamedTuple):
-    """One partition that could be asked for now, for `share_out`.
-
-    Attributes:
-        size_bytes: What it would like to ask for.
-        is_single: True when a smaller size is no use (a large message is ahead).
-        stream: Identity of its stream.
-        stream_is_idle: True when that stream holds no chunk, of whatever partition.
-    """
-
-    size_bytes: int
-    is_single: bool
-    stream: int
-    stream_is_idle: bool
-
-
-def share_out(candidates: Sequence[Candidate], available_bytes: int) -> list[int]:
-    """Return how many bytes to ask for of each candidate, in their order; 0 leaves one out of this request.
-
-    When not all fit, each gets an equal share, but at least SMALLEST_SHARE_BYTES. A stream that holds nothing gets
-    one chunk even when nothing is available, so that a budget eaten up by slow streams stops no other.
-    The caller rotates the order from request to request, so that nobody is last for ever.
-    """
-    if not candidates:
-        return []
-    share = max(SMALLEST_SHARE_BYTES, available_bytes // len(candidates))
-    fits = sum(candidate.size_bytes for candidate in candidates) <= available_bytes
-    granted: list[int] = []
-    served: set[int] = set()
-    for candidate in candidates:
-        wanted = candidate.size_bytes if fits or candidate.is_single else min(candidate.size_bytes, share)
-        entitled = candidate.stream_is_idle and candidate.stream not in served
-        if wanted > available_bytes and not entitled:
-            granted.append(0)
-            continue
-        served.add(candidate.stream)
-        available_bytes -= wanted
-        granted.append(wanted)
-    return granted
-
-
 def poll_wait_ms(longest_ms: int, filled_for_s: float | None) -> int:
     """Return how long the broker may hold back an answer when there is no data.
 
-    A partition that has just run full is left out of the request and is likely to have room again soon, so the
-    others' long poll must not keep it waiting: it starts short and doubles with the time the queue stays full.
+    A partition for which there is just no room is left out of the request and is likely to have room again soon, so the
+    others' long poll must not keep it waiting: it starts short and doubles with the time that it is left out.
 
     Args:
         longest_ms: `fetch.wait.max.ms`.
-        filled_for_s: Since when the partition that ran full last is full; None when none is.
+        filled_for_s: For how long the partition that was left out last is left out; None when none is.
     """
     if filled_for_s is None:
         return longest_ms

@@ -24,21 +24,20 @@ from rebalance.tally import Tally
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError
 from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
+from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import (
     BROKEN_TRIES,
     LEADER_CODES,
-    Candidate,
     Need,
     Outcome,
     Verdict,
     check_range,
     judge,
     poll_wait_ms,
-    share_out,
 )
 from zkconsumer.fetch_task import FetchTask
-from zkconsumer.flow import END_OF_OFFSETS, ByteBudget, Chunk, Flow, Wakeup
+from zkconsumer.flow import END_OF_OFFSETS, Chunk, Flow, Wakeup
 
 __all__ = ["IDLE_S", "Fetcher"]
 
@@ -109,7 +108,7 @@ class Fetcher:
         # Reentrant: a signal handler may shut down on a thread that is inside.
         self._lock = threading.RLock()
         self._tasks: dict[TopicPartition, FetchTask] = {}
-        self._turn = 0
+        self._is_refused = False
         self._gathered_at = float("-inf")
         self._pause_s = 0.0
         self._fault: str | None = None
@@ -161,13 +160,14 @@ class Fetcher:
                     log.exception("the fetcher of broker %d failed; going on after a pause", self.broker.id)
                     self._wakeup.wait(min(self._backoff_s * 2**failures, _LONGEST_SLEEP_S))
         finally:
-            self._budget.reserve(self, 0)
+            self._budget.leave(self)
             self._consumer.close()
 
     def _step(self) -> bool:
         """Do one round: questions about offsets, then one fetch, or sleep. True: idle for long, end."""
         tasks = self._wanted()
         if not tasks:
+            self._budget.leave(self)
             return not self._wakeup.wait(IDLE_S) and self._is_idle(self)
         try:
             if all(task.flow is None for task in tasks):
@@ -196,9 +196,8 @@ class Fetcher:
         now = self._clock()
         tasks = self.tasks()
         due = [task.state.retry_at - now for task in tasks if task.state.retry_at > now]
-        if any(task.state.retry_at <= now and task.state.full_since is None and task.state.need is Need.FETCH
-               for task in tasks):
-            due.append(_BUDGET_POLL_S)
+        if self._is_refused:
+            due.append(_BUDGET_POLL_S)  # whoever reads of the same stream wakes us; of what others leave nobody tells
         self._wakeup.wait(min([*due, _LONGEST_SLEEP_S]))
 
     # -- fetching ------------------------------------------------------------------------------------------------------
@@ -206,37 +205,30 @@ class Fetcher:
     def _plan(self, tasks: list[FetchTask]) -> tuple[list[_Asked], int]:
         """Return what to ask for now, and how long the broker may wait for data."""
         now = self._clock()
-        ready: list[tuple[FetchTask, Flow]] = []
-        filled_for_s: float | None = None
+        ready: list[FetchTask] = []
+        left_out_s: list[float] = []
         for task in tasks:
             state, flow = task.state, task.flow
             if flow is None or state.need is not Need.FETCH or state.retry_at > now:
                 continue
             # One more than are to be queued: the chunk that is being read counts, too.
             if len(flow.chunks) <= self._config.queued_max_message_chunks:
-                state.full_since = None
-                ready.append((task, flow))
+                ready.append(task)
             else:
-                state.full_since = now if state.full_since is None else state.full_since
-                full_s = now - state.full_since
-                filled_for_s = full_s if filled_for_s is None else min(full_s, filled_for_s)
-        if not ready:
-            return [], 0
-        first = self._turn % len(ready)
-        ready = ready[first:] + ready[:first]
-        candidates = [
-            Candidate(task.state.size_bytes, task.state.is_single, id(flow.stream), not flow.stream.ready)
-            for task, flow in ready
-        ]
-        sizes = share_out(candidates, self._budget.available_bytes(self, self._askers()))
+                left_out_s.append(state.waits_for_room(now))
+        # Who has waited longest comes first, so that nobody is left out for ever.
+        ready.sort(key=lambda task: task.state.asked_at)
+        candidates = [task.state.candidate(task.flow.stream) for task in ready if task.flow is not None]
+        sizes = self._budget.ask(self, candidates, self._askers(), _LARGEST_ANSWER_BYTES, self._wakeup.wake)
         asked: list[_Asked] = []
-        total = 0
-        for (task, _), size in zip(ready, sizes, strict=True):
-            total += size
-            if size and (total <= _LARGEST_ANSWER_BYTES or not asked):
+        for task, size, candidate in zip(ready, sizes, candidates, strict=True):
+            if size:
+                task.state.asked(now)
                 asked.append(_Asked(task, task.state.offset, size))
-        self._turn = first + (len(asked) if len(asked) < len(ready) else 1)
-        return asked, poll_wait_ms(self._longest_poll_ms, filled_for_s)
+            elif not candidate.is_at_end:
+                left_out_s.append(task.state.waits_for_room(now))
+        self._is_refused = len(asked) < len(ready)
+        return asked, poll_wait_ms(self._longest_poll_ms, min(left_out_s, default=None))
 
     def _fetch(self, asked: list[_Asked], wait_ms: int) -> None:
         requests = [
@@ -244,7 +236,6 @@ class Fetcher:
                          one.size_bytes)
             for one in asked
         ]
-        self._budget.reserve(self, sum(one.size_bytes for one in asked))
         self._tally.add("broker_requests", "fetch")
         try:
             answers = self._consumer.multifetch(
@@ -260,7 +251,7 @@ class Fetcher:
                 elif one.task.is_wanted and one.task.state.offset == one.offset:
                     self._take(one, answer)
         finally:
-            self._budget.reserve(self, 0)
+            self._budget.answered(self)
 
     def _take(self, one: _Asked, answer: FetchedPartition) -> None:
         """Do what one partition's answer comes to."""
@@ -275,7 +266,7 @@ class Fetcher:
                 # A copy: the answer holds all partitions, and would live as long as the slowest of them.
                 message_set = bytes(answer.message_set[verdict.first_byte : verdict.valid_bytes])
                 flow.push(Chunk(message_set, verdict.next_offset, high_watermark=answer.high_watermark))
-                state.moved_on(verdict.next_offset)
+                state.moved_on(verdict.next_offset, verdict.valid_bytes)
                 now = self._clock()
                 state.answered(now, answer.high_watermark)
                 if task.meter is not None:

@@ -1,4 +1,4 @@
-"""What passes between a fetcher and a stream: chunks, the flow of one partition, and the byte budget over all flows.
+"""What passes between a fetcher and a stream: chunks, and the flow of one partition.
 
 No lock is held anywhere on the reader's side, because a reader may be interrupted at any point by a signal handler
 that shuts the connector down. It rests on four rules instead:
@@ -21,8 +21,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from simpleconsumer.types import TopicPartition
+from zkconsumer.byte_budget import ByteBudget, Charge
 
-__all__ = ["END_OF_OFFSETS", "ByteBudget", "Chunk", "Flow", "InHand", "Reader", "Wakeup"]
+__all__ = ["END_OF_OFFSETS", "Chunk", "Flow", "InHand", "Reader", "Wakeup"]
 
 END_OF_OFFSETS: Final = 2**63 - 1
 """The next offset of a chunk behind which nothing comes."""
@@ -57,18 +58,6 @@ class Wakeup:
             if timeout_s is not None:
                 timeout_s -= _SLICE_S
         return self._lock.acquire(timeout=max(timeout_s, 0.0))
-
-
-class Charge:
-    """What a chunk takes of the budget; 0 once that was given back.
-
-    Threads: changed by the budget alone, under its lock.
-    """
-
-    __slots__ = ("size_bytes",)
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
 
 
 class Chunk:
@@ -129,57 +118,6 @@ class Reader(Protocol):
     def wake(self) -> None: ...
 
 
-class ByteBudget:
-    """How many bytes of chunks are on their way to all streams of a connector, against `queued.max.bytes`.
-
-    Threads: `release` from any thread, without a lock; everything else under the fetchers' own lock.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self._lock = threading.Lock()
-        self._charged_bytes = 0
-        self._reserved: dict[object, int] = {}
-        # Charges and not chunks: their data must not wait here for the next one who asks.
-        self._released: deque[Charge] = deque()
-
-    def release(self, charge: Charge) -> None:
-        """Give back what a chunk was charged; a second time changes nothing."""
-        self._released.append(charge)
-
-    def charged_bytes(self) -> int:
-        """Return what all chunks take now."""
-        with self._lock:
-            return self._settle()
-
-    def available_bytes(self, asker: object, askers: int) -> int:
-        """Return what one of `askers` fetchers may ask for: what is left, at most its equal part of the whole."""
-        with self._lock:
-            others = sum(size for key, size in self._reserved.items() if key is not asker)
-            return max(0, min(self.limit_bytes - self._settle() - others, self.limit_bytes // max(askers, 1)))
-
-    def reserve(self, asker: object, size_bytes: int) -> None:
-        """Set aside what a request asks for; 0 when its answer has been charged, or will not come."""
-        with self._lock:
-            if size_bytes:
-                self._reserved[asker] = size_bytes
-            else:
-                self._reserved.pop(asker, None)
-
-    def charge(self, charge: Charge, size_bytes: int) -> None:
-        """Charge a chunk that is about to be queued."""
-        with self._lock:
-            charge.size_bytes = size_bytes
-            self._charged_bytes += size_bytes
-
-    def _settle(self) -> int:
-        while self._released:
-            charge = self._released.popleft()
-            self._charged_bytes -= charge.size_bytes
-            charge.size_bytes = 0
-        return self._charged_bytes
-
-
 class Flow:
     """One partition on its way to one stream, during one ownership.
 
@@ -235,7 +173,7 @@ class Flow:
 
     def push(self, chunk: Chunk) -> None:
         """Queue a chunk; if the flow ends at this very moment, it is dropped again."""
-        self._budget.charge(chunk.charge, chunk.size_bytes)
+        self._budget.charge(chunk.charge, chunk.size_bytes, self.stream)
         self.chunks.append(chunk)
         self.stream.ready.append(self)
         if not self.is_live or self.failure is not None:

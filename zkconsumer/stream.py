@@ -27,9 +27,10 @@ from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.message_set import decode_messages
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.batches import MessageBatch, StreamBatches
+from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
-from zkconsumer.flow import ByteBudget, Chunk, Flow, InHand, Wakeup
+from zkconsumer.flow import Chunk, Flow, InHand, Wakeup
 from zkconsumer.uninterrupted import UninterruptedDecoding
 
 __all__ = ["KafkaStream", "LeaseView"]

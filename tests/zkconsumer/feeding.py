@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from rebalance.lease import lease_clock
 from simpleconsumer.message_set import encode_message_set
 from simpleconsumer.types import Broker, Message, TopicPartition
+from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.flow import ByteBudget, Chunk, Flow
+from zkconsumer.flow import Chunk, Flow
 from zkconsumer.stream import KafkaStream
 
 MIB = 1024 * 1024

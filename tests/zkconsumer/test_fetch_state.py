@@ -1,4 +1,4 @@
-"""What each answer of a broker means, and how the byte budget is shared out."""
+"""What each answer of a broker means, and what is asked next."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from simpleconsumer.message_encode import encode_message
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
+from zkconsumer.byte_shares import Candidate
 from zkconsumer.fetch_state import (
     EMPTY_TRIES,
     LONGEST_BACKOFF_S,
-    SMALLEST_SHARE_BYTES,
-    Candidate,
     FetchState,
     Need,
     Outcome,
@@ -23,7 +22,6 @@ from zkconsumer.fetch_state import (
     check_range,
     judge,
     poll_wait_ms,
-    share_out,
 )
 
 LIMIT = 1_000_000
@@ -176,6 +174,35 @@ def test_a_share_that_was_too_small_grows_to_the_configured_size_first() -> None
     assert (one.size_bytes, one.is_single) == (SIZE, True)
 
 
+def test_the_size_of_a_message_that_did_not_fit_is_asked_for_until_smaller_ones_come() -> None:
+    one = state()
+    one.grow(5000)
+    assert one.candidate("stream") == Candidate("stream", 5000, 5000, False)
+    one.moved_on(6, 5000)
+    assert one.candidate("stream") == Candidate("stream", SIZE, 5000, False)
+    one.moved_on(7, 700)
+    assert one.candidate("stream") == Candidate("stream", SIZE, 700, False)
+
+
+def test_a_partition_is_at_its_end_as_the_last_answer_told_and_never_while_a_message_did_not_fit() -> None:
+    one = state()
+    assert not one.candidate("stream").is_at_end
+    one.answered(1.0, one.offset)
+    assert one.candidate("stream").is_at_end
+    one.grow(5000)
+    assert not one.candidate("stream").is_at_end
+    one.moved_on(6, 5000)
+    one.answered(2.0, 7)
+    assert not one.candidate("stream").is_at_end
+
+
+def test_how_long_there_is_no_room_counts_from_the_first_time_until_it_is_asked_for() -> None:
+    one = state()
+    assert [one.waits_for_room(now) for now in (5.0, 6.5)] == [0.0, 1.5]
+    one.asked(7.0)
+    assert one.waits_for_room(8.0) == 0.0
+
+
 def test_only_a_change_of_leader_asks_for_the_log_end() -> None:
     one = state()
     one.led_by(Broker(1, "a", 1))
@@ -189,66 +216,6 @@ def test_a_start_that_is_looked_for_goes_on_being_looked_for_at_the_next_leader(
     one.led_by(Broker(1, "a", 1))
     one.led_by(Broker(2, "b", 2))
     assert one.need is Need.RESOLVE
-
-
-# -- sharing the budget ------------------------------------------------------------------------------------------------
-
-
-def candidates(count: int, size: int = SIZE * 100, idle: bool = False) -> list[Candidate]:
-    return [Candidate(size, False, stream, idle) for stream in range(count)]
-
-
-def test_what_fits_is_granted_whole() -> None:
-    assert share_out(candidates(3), SIZE * 300) == [SIZE * 100] * 3
-
-
-def test_many_partitions_get_equal_shares() -> None:
-    assert share_out(candidates(10), 500_000) == [50_000] * 10
-
-
-def test_no_share_is_below_the_smallest_and_the_rest_waits_for_its_turn() -> None:
-    granted = share_out(candidates(10), 5 * SMALLEST_SHARE_BYTES)
-    assert granted == [SMALLEST_SHARE_BYTES] * 5 + [0] * 5
-
-
-def test_a_single_large_message_is_never_cut() -> None:
-    grown = Candidate(80_000, True, 9, False)
-    assert share_out([*candidates(3), grown], 200_000) == [50_000, 50_000, 50_000, 0]
-    assert share_out([grown, *candidates(3)], 200_000)[0] == 80_000
-
-
-def test_a_stream_without_a_chunk_gets_one_from_an_empty_budget_but_only_one() -> None:
-    asking = [Candidate(50_000, False, 1, False), Candidate(50_000, False, 2, True), Candidate(50_000, False, 2, True)]
-    assert share_out(asking, 0) == [0, SMALLEST_SHARE_BYTES, 0]
-
-
-def test_nobody_is_left_out_for_ever_when_the_order_rotates() -> None:
-    waiting, rounds = candidates(7), 0
-    order = list(range(7))
-    while order and rounds < 10:
-        granted = share_out([waiting[index] for index in order], 2 * SMALLEST_SHARE_BYTES)
-        order = [index for index, size in zip(order, granted, strict=True) if not size]
-        rounds += 1
-    assert rounds == 4
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 10**6), st.booleans(), st.integers(0, 4)), max_size=30),
-    st.integers(0, 10**7),
-    st.sets(st.integers(0, 4)),
-)
-def test_grants_stay_within_the_budget_and_one_chunk_for_each_idle_stream(
-    rows: list[tuple[int, bool, int]], available: int, idle: set[int]
-) -> None:
-    asking = [Candidate(size, single, stream, stream in idle) for size, single, stream in rows]
-    granted = share_out(asking, available)
-    assert len(granted) == len(asking)
-    assert all(size <= one.size_bytes for size, one in zip(granted, asking, strict=True))
-    extra = sum(max((one.size_bytes for one in asking if one.stream == stream), default=0) for stream in idle)
-    assert sum(granted) <= available + extra
-    for stream in idle:
-        mine = [size for size, one in zip(granted, asking, strict=True) if one.stream == stream]
-        assert not mine or any(mine)
 
 
 # -- the long poll -----------------------------------------------------------------------------------------------------

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import struct
 import threading
-from collections.abc import Callable
-from itertools import count, pairwise
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count, islice, pairwise
+from typing import Any
 
 import pytest
 from delivering import DEADLINE_S, P0, P1, Rig, rigged
@@ -34,6 +36,25 @@ def wait_polls(rig: Rig, partition: TopicPartition, polls: int) -> None:
     """Let time pass until an idle partition was polled so many times more."""
     before = fetches_of(rig, partition)
     wait_until(lambda: fetches_of(rig, partition) >= before + polls, DEADLINE_S, f"{polls} polls of {partition}")
+
+
+def await_rest(rig: Rig) -> None:
+    """Wait until everything is queued that may be: nobody is asked for any more."""
+
+    def rests() -> bool:
+        asked, queued = len(rig.broker.fetched), rig.delivery.queued_bytes()
+        time.sleep(0.2)
+        return queued > 0 and (len(rig.broker.fetched), rig.delivery.queued_bytes()) == (asked, queued)
+
+    wait_until(rests, DEADLINE_S, "fetching to come to rest")
+
+
+def in_time(messages: Iterable[Any]) -> Iterator[Any]:
+    """The messages or batches, as long as they come within a generous time in all."""
+    begun = time.monotonic()
+    for message in messages:
+        assert time.monotonic() - begun < 2 * DEADLINE_S
+        yield message
 
 
 def first_answers(rig: Rig, *answers: tuple[int, int, bytes]) -> None:
@@ -338,9 +359,97 @@ def test_a_budget_eaten_up_by_one_stream_still_lets_the_other_have_a_chunk_at_a_
     with rigged(log, streams=2, partitions=30, queued_max_bytes=64 * 1024) as rig:
         for partition in range(20):
             rig.delivery.start(("t", partition), "thread-0", 0)
-        wait_until(lambda: rig.delivery.queued_bytes() > 40 * 1024, DEADLINE_S, "the budget to be eaten up")
+        wait_until(lambda: rig.delivery.queued_bytes() > 20 * 1024, DEADLINE_S, "all that one stream may hold")
         rig.delivery.start(("t", 25), "thread-1", 0)
         assert offsets(take(rig.streams[1], 200)) == list(range(200))
+
+
+def test_beside_streams_that_stand_still_another_does_not_wait_for_its_partitions_without_data() -> None:
+    """Nine of its ten partitions have nothing, and a request for one of those is held back for five seconds."""
+    log = ScriptedLog(2000, value_bytes=1000)
+    settings = {"fetch_wait_max_ms": 5000, "queued_max_bytes": 1024 * 1024}
+    with rigged(log, streams=4, partitions=100, **settings) as rig:
+        for partition in range(90):
+            rig.delivery.start(("t", partition), f"thread-{partition % 3}", 0)
+        await_rest(rig)
+        rig.delivery.start(("t", 90), "thread-3", 0)
+        for partition in range(91, 100):
+            rig.delivery.start(("t", partition), "thread-3", log.end)
+        assert offsets(list(islice(in_time(rig.streams[3]), 2000))) == list(range(2000))
+        assert rig.delivery.queued_bytes() <= 1024 * 1024
+
+
+def test_what_was_left_out_for_want_of_room_is_not_held_up_by_the_long_poll_of_others() -> None:
+    """The only stream that is read fills its share again and again, beside one without any data."""
+    log = ScriptedLog(3000, value_bytes=1000)
+    settings = {"fetch_wait_max_ms": 5000, "queued_max_bytes": 128 * 1024, "queued_max_message_chunks": 10}
+    with rigged(log, streams=2, partitions=20, **settings) as rig:
+        for partition in range(10):
+            rig.delivery.start(("t", partition), "thread-0", log.end)
+        for partition in range(10, 20):
+            rig.delivery.start(("t", partition), "thread-1", 0)
+        messages = list(islice(in_time(rig.streams[1]), 10 * 3000))
+        for partition in range(10, 20):
+            assert offsets([one for one in messages if one.partition == partition]) == list(range(3000))
+
+
+def test_messages_larger_than_its_share_come_one_by_one_beside_a_stream_that_stands_still() -> None:
+    """Half of them lie in a partition of their own, half beside small ones that would fit into any room."""
+    large, small = ScriptedLog(20, value_bytes=300_000, batch=1), ScriptedLog(3000, value_bytes=1000)
+    budget = 512 * 1024
+    with rigged(small, streams=2, partitions=30, queued_max_bytes=budget, fetch_wait_max_ms=1000) as rig:
+        is_large = {28, 29}
+        rig.broker.on_fetch = lambda topic, partition, *rest: (
+            (large if partition in is_large else small).fetch(topic, partition, *rest)
+        )
+        for partition in range(20):
+            rig.delivery.start(("t", partition), "thread-0", 0)
+        await_rest(rig)
+        for partition in (27, 28, 29):
+            rig.delivery.start(("t", partition), "thread-1", 0)
+        seen: dict[int | str, list[int]] = {27: [], 28: [], 29: []}
+        most = 0
+        for message in in_time(rig.streams[1]):
+            seen[message.partition].append(message.offset)
+            most = max(most, rig.delivery.queued_bytes())
+            if sum(map(len, seen.values())) == 3040:
+                break
+        assert seen == {27: list(range(3000)), 28: list(range(20)), 29: list(range(20))}
+        assert most <= budget + 301_000
+
+
+def test_batches_go_on_beside_a_stream_that_stands_still_in_the_middle_of_a_batch() -> None:
+    pytest.importorskip("pyarrow")
+    log = ScriptedLog(2000, value_bytes=1000)
+    settings = {"fetch_wait_max_ms": 5000, "queued_max_bytes": 256 * 1024}
+    with rigged(log, streams=2, partitions=40, **settings) as rig:
+        for partition in range(30):
+            rig.delivery.start(("t", partition), "thread-0", 0)
+        next(rig.streams[0].batches(max_messages=3))
+        await_rest(rig)
+        rig.delivery.start(("t", 30), "thread-1", 0)
+        for partition in range(31, 40):
+            rig.delivery.start(("t", partition), "thread-1", log.end)
+        at = 0
+        for batch in in_time(rig.streams[1].batches()):
+            assert batch.offset == at
+            at = batch.next_offset
+            if at == 2000:
+                break
+
+
+def test_a_paused_partition_holds_no_room() -> None:
+    log = ScriptedLog(2000, value_bytes=1000)
+    with rigged(log, streams=2, partitions=40, queued_max_bytes=256 * 1024) as rig:
+        for partition in range(30):
+            rig.delivery.start(("t", partition), "thread-0", 0)
+        await_rest(rig)
+        assert rig.delivery.queued_bytes() > 64 * 1024
+        for partition in range(30):
+            rig.delivery.pause(("t", partition))
+        wait_until(lambda: rig.delivery.queued_bytes() == 0, DEADLINE_S, "the queues to be dropped")
+        rig.delivery.start(("t", 30), "thread-0", 0)
+        assert offsets(take(rig.streams[0], 2000)) == list(range(2000))
 
 
 def test_a_partition_that_starts_beside_idle_ones_is_fetched_within_a_long_poll_or_two() -> None:

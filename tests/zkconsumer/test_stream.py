@@ -18,8 +18,9 @@ from rebalance.lease import lease_clock
 from simpleconsumer.errors import CrcMismatch, MessageTooLarge
 from simpleconsumer.message_set import encode_message_set
 from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
-from zkconsumer.flow import ByteBudget, Chunk, Flow
+from zkconsumer.flow import Chunk, Flow
 from zkconsumer.stream import KafkaStream
 from zkconsumer.testing.waiting import wait_until
 
