@@ -94,6 +94,10 @@ def _fault(error: Exception) -> Fault:
     return Fault.OTHER
 
 
+Run = Callable[..., None]
+"""Runs a function with arguments."""
+
+
 class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Puts watch events on the queue of the replies, so that neither overtakes the other.
 
@@ -101,8 +105,12 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]
     and the change it tells of is then taken for older than the read.
     """
 
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+
     def dispatch_callback(self, callback: Any) -> None:
-        self.completion_queue.put(lambda: callback.func(*callback.args))
+        self.completion_queue.put(lambda: self._run(callback.func, *callback.args))
 
     def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
         """As kazoo's own, which makes and closes an epoll each time, four times a request: a third of its cost."""
@@ -132,14 +140,23 @@ class KazooPort:
     Args:
         hosts: `host:port,host:port/chroot`.
         session_timeout_s: asked for; what the server grants is told by `SessionChange`.
+        failed: told, on any thread, of an exception that kept an answer, a watch event or a change of the session from
+            being told, and of the end of kazoo's own thread: who waits for them waits in vain.
         options: further arguments of `KazooClient` (credentials, SASL, TLS, default ACL).
     """
 
-    def __init__(self, hosts: str, session_timeout_s: float, **options: Any) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_s: float,
+        failed: Callable[[Exception], None] = lambda error: None,
+        **options: Any,
+    ) -> None:
+        self._failed = failed
         self._client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_s,
-            handler=_OneQueueHandler(),
+            handler=_OneQueueHandler(self._run),
             # Never give up, and look again soon: the default grows to a minute, longer than any session.
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10)
@@ -158,14 +175,43 @@ class KazooPort:
         self._refused_since: float | None = None
         self._on_session: Callable[[SessionChange], None] = lambda change: None
         self._hook_granted_timeout()
+        self._hook_end()
 
     # -- session ---------------------------------------------------------------------------------------------------
 
     def start(self, on_session: Callable[[SessionChange], None]) -> None:
         """Begin to connect; `on_session` hears of every change from now on."""
         self._on_session = on_session
-        self._client.add_listener(self._state_changed)
+        self._client.add_listener(lambda state: self._run(self._state_changed, state))
         self._client.start_async()
+
+    def _run(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Make a call on a thread of kazoo's, which would write a line about its exception and go on."""
+        try:
+            call(*arguments)
+        except Exception as error:
+            log.exception("what ZooKeeper said could not be told")
+            self._failed(error)
+
+    def _hook_end(self) -> None:
+        """Hear of the end of kazoo's own thread: without it nothing is told any more, not even that."""
+        connection, closed = self._client._connection, self._client._stopped
+        loop = getattr(connection, "zk_loop", None)
+        if loop is None:
+            log.warning("this kazoo hides its own thread; if that dies nobody hears of it")
+            return
+
+        def told_loop() -> None:
+            failure: Exception | None = None
+            try:
+                loop()
+            except Exception as error:
+                log.exception("the thread of the ZooKeeper client has ended")
+                failure = error
+            if failure is not None and not closed.is_set():
+                self._failed(failure)
+
+        connection.zk_loop = told_loop
 
     def _hook_granted_timeout(self) -> None:
         """Watch the Connect reply go by: kazoo keeps the time-out that was asked for and forgets the granted one."""
@@ -222,7 +268,7 @@ class KazooPort:
             self._emit(SessionChange("expired"))
 
     def _emit(self, change: SessionChange) -> None:
-        self._client.handler.completion_queue.put(lambda: self._on_session(change))
+        self._client.handler.completion_queue.put(lambda: self._run(self._on_session, change))
 
     def _queue_connected(self, connection: int) -> None:
         change = SessionChange("connected", self._client._session_id or 0, self._granted_timeout_s)
@@ -245,7 +291,7 @@ class KazooPort:
                     self._emit(change)
 
         # On a thread of its own: the server may be slow to answer and the connection must go on meanwhile.
-        threading.Thread(target=ask_version, name="zookeeper-version", daemon=True).start()
+        threading.Thread(target=self._run, args=[ask_version], name="zookeeper-version", daemon=True).start()
 
     def _peer(self) -> tuple[str, int] | None:
         try:
@@ -282,10 +328,17 @@ class KazooPort:
                 self._client.close()
 
         with self._lock:
+            is_first = self._stopper is None
             if self._stopper is None:
                 self._stopper = threading.Thread(target=stop, name="zookeeper-close", daemon=True)
-                self._stopper.start()
             stopper = self._stopper
+        if is_first:
+            try:
+                stopper.start()
+            except RuntimeError:  # no thread can be started any more
+                stop()
+        if stopper.ident is None:
+            return
         stopper.join(max(0.0, timeout_s))
         if stopper.is_alive() and timeout_s > 0:
             log.warning("ZooKeeper did not take leave within %.1f s; the session ends by its time-out", timeout_s)
@@ -303,7 +356,7 @@ class KazooPort:
         except kx.KazooException as error:
             self._complete(done, Reply(None, _fault(error), sent_at, str(error)))
             return
-        result.rawlink(lambda outcome: self._answered(request, outcome, sent_at, done))
+        result.rawlink(lambda outcome: self._run(self._answered, request, outcome, sent_at, done))
 
     def _answered(self, request: Request, outcome: Any, sent_at: float, done: Callable[[Reply], None]) -> None:
         reply = _reply(request, outcome, sent_at)
@@ -326,7 +379,7 @@ class KazooPort:
         self.drop_connection()
 
     def _complete(self, done: Callable[[Reply], None], reply: Reply) -> None:
-        self._client.handler.completion_queue.put(lambda: done(reply))
+        self._client.handler.completion_queue.put(lambda: self._run(done, reply))
 
     def _submit(self, request: Request) -> Any:
         client = self._client

@@ -162,6 +162,7 @@ class LeaderFinder:
 
     Args:
         found: Called with each partition and its leader, on the finder's thread.
+        died: Called with a name and the fault when the thread has ended by one, on that thread.
 
     Threads: `look_for`, `forget` and `stop` from any thread.
     """
@@ -173,7 +174,9 @@ class LeaderFinder:
         backoff_ms: int,
         clock: Callable[[], float],
         name: str,
+        died: Callable[[str, BaseException], None] = lambda name, error: None,
     ) -> None:
+        self._died = died
         self._directory = directory
         self._found = found
         self._backoff_s = max(backoff_ms / 1000, _SHORTEST_BACKOFF_S)
@@ -224,12 +227,16 @@ class LeaderFinder:
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._is_stopped:
-            try:
-                self._step()
-            except Exception:
-                log.exception("the leader finder failed; going on after a pause")
-                self._wakeup.wait(_LONGEST_BACKOFF_S)
+        try:
+            while not self._is_stopped:
+                try:
+                    self._step()
+                except Exception:
+                    log.exception("the leader finder failed; going on after a pause")
+                    self._wakeup.wait(_LONGEST_BACKOFF_S)
+        except BaseException as error:  # noqa: BLE001 - whatever ends the thread, its partitions would wait for ever
+            if not self._is_stopped:
+                self._died("the leader finder", error)
 
     def _step(self) -> None:
         """Look for what is due, or sleep until something is."""
@@ -249,8 +256,15 @@ class LeaderFinder:
             self._fruitless = 0 if answered else self._fruitless + 1
             found |= answered
         self._note(due, found)
+        failure: Exception | None = None
         for partition, broker in found.items():
-            self._found(partition, broker)
+            try:
+                self._found(partition, broker)
+            except Exception as error:  # noqa: BLE001 - it is raised when the others were told
+                failure = error
+                self.look_for(partition)
+        if failure is not None:
+            raise failure
 
     def _remembered(self, due: Mapping[TopicPartition, _Search], now: float) -> dict[TopicPartition, Broker]:
         """Return the leaders of new partitions that an answer of the last second named."""

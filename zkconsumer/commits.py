@@ -35,7 +35,7 @@ class Commits:
         positions: how far the application is with all that was started and not ended.
         loop: the coordinator's.
 
-    Threads: the coordinator's alone.
+    Threads: the coordinator's alone, but for `not_stored`.
     """
 
     def __init__(
@@ -45,8 +45,10 @@ class Commits:
         self._offsets = offsets
         self._positions = positions
         self._loop = loop
+        self._auto_commit_enable = coordinator.member.auto_commit
         self._is_committing = False
         self._given_back: dict[Partition, int] = {}
+        self._asked: dict[Partition, tuple[int, str | None]] = {}
 
     # -- by the clock -------------------------------------------------------------------------------------------------
 
@@ -56,6 +58,10 @@ class Commits:
 
     def _auto_commit(self, interval_s: float) -> None:
         self.start_auto_commit(interval_s)
+        self.commit_done()
+
+    def commit_done(self) -> None:
+        """Commit what is done by now, unless that is under way."""
         if self._is_committing:
             return
         positions: dict[Partition, int] = {
@@ -88,6 +94,22 @@ class Commits:
         refused = {partition: "this member does not own it" for partition in wanted if not self._is_held(partition)}
         return {partition: at for partition, at in wanted.items() if partition not in refused}, refused
 
+    def commit(self, positions: Mapping[Partition, int], done: Callable[[Failed], None], *, explicit: bool) -> None:
+        """Commit what the application wants to be stored, and remember it until it is."""
+        self._asked.update((partition, (at, None)) for partition, at in positions.items())
+
+        def committed(failed: Failed) -> None:
+            for partition, at in positions.items():
+                if self._asked.get(partition, (at, None))[0] != at:
+                    continue  # asked for anew meanwhile
+                if partition in failed:
+                    self._asked[partition] = (at, failed[partition])
+                else:
+                    self._asked.pop(partition, None)
+            done(failed)
+
+        self._offsets.commit(positions, committed, explicit=explicit)
+
     def _is_held(self, partition: Partition) -> bool:
         holding = self._coordinator.holdings.get(partition)
         return holding is not None and holding.machine.state in (p.PartitionState.OWNED, p.PartitionState.DRAINING)
@@ -96,7 +118,7 @@ class Commits:
         """Partitions between drain and release: the listener may still commit what was done of them."""
         draining = {
             partition: holding.position
-            for partition, holding in self._coordinator.holdings.items()
+            for partition, holding in list(self._coordinator.holdings.items())
             if holding.machine.state is p.PartitionState.DRAINING and holding.position is not None
         }
         return {**self._given_back, **draining}
@@ -116,6 +138,26 @@ class Commits:
 
     def commit_last(self, positions: Positions, done: Callable[[Failed], None]) -> None:
         """Commit what is done when delivery has ended."""
+        self._offsets.commit(self._last(positions), done)
+
+    def _last(self, positions: Positions) -> dict[Partition, int]:
         held = self._drained()
         held.update((partition, at) for partition, at in positions.items() if self._is_held(partition))
-        self._offsets.commit(held, done)
+        return held
+
+    def not_stored(self, positions: Positions, reason: str) -> dict[Partition, str]:
+        """Partition -> why what should be stored of it is not known to be; `reason` where nothing better is known.
+
+        Without auto-commit that is what the application has asked for, and is not stored. Threads: any.
+        """
+        asked = dict(self._asked)
+        if self._auto_commit_enable:
+            wanted = self._last(positions)
+        else:
+            wanted = {partition: at for partition, (at, _) in asked.items() if self._is_held(partition)}
+        stored = self._offsets.committed()
+        return {
+            partition: asked.get(partition, (at, None))[1] or reason
+            for partition, at in wanted.items()
+            if stored.get(partition, -1) < at
+        }

@@ -46,10 +46,8 @@ __all__ = ["ConsumerConnector", "new_consumer_id"]
 log = logging.getLogger(__name__)
 
 Decoder = Callable[[bytes], Any]
-_CALL_S = 0.5
-"""Longest wait for a call of `on_statistics` that is under way at the end."""
-_CLOSE_S = 5.0
-"""Longest wait for threads and for ZooKeeper's goodbye, beyond the time-out that the caller gives."""
+_TELLING_S = 0.4
+"""Longest wait for a call of `on_statistics` that is under way at the end, beyond the time-out."""
 
 
 def new_consumer_id(config: ConsumerConfig) -> str:
@@ -94,10 +92,8 @@ class ConsumerConnector:
         self._state = threading.RLock()
         self._created = False
         self._closing = False
-        self._closed = threading.Event()
         self._member: Membership | None = None
         self._streams: tuple[KafkaStream, ...] = ()
-        self._leaver: int | None = None
         self._pid = os.getpid()
         self._forked: ForkedConnector | None = None
         tell_after_fork(self)
@@ -195,8 +191,10 @@ class ConsumerConnector:
         streams = build(lease)
         self._streams = tuple(streams.values())
         member = Membership(self.config, self.consumer_id, subscription, lease, streams, self._listener)
-        self._member = member
+        self._member = member  # said before it is looked whether a shutdown has begun, which looks the other way round
         try:
+            if self._closing:
+                raise ConnectorClosed
             member.join_group()
         except BaseException:
             self._shutdown(0.0, is_hand_done=False)
@@ -221,7 +219,7 @@ class ConsumerConnector:
         self._refuse_fork()
         member = self._member
         # Until shutdown is over the listener may still commit what it is told to be revoked.
-        if self._closed.is_set() or (self._closing and not (member and member.listening.is_current_thread)):
+        if self._closing and not (self._is_leaving and member and member.listening.is_on(threading.current_thread())):
             raise ConnectorClosed
         if member is not None:
             member.commit(offsets, threading.get_ident())
@@ -261,7 +259,7 @@ class ConsumerConnector:
         """The partitions that are paused."""
         self._refuse_fork()
         member = self._member
-        return frozenset() if member is None or self._closed.is_set() else member.delivery.paused()
+        return frozenset() if member is None or self._is_closed else member.delivery.paused()
 
     def _member_for(self, wanted: str, partitions: Collection[tuple[str, int | str]]) -> Membership:
         self._refuse_fork()
@@ -278,7 +276,7 @@ class ConsumerConnector:
         """What this member is doing, as a frozen value."""
         self._refuse_fork()
         member = self._member
-        if member is None or self._closed.is_set():
+        if member is None or self._is_closed:
             state = "closed" if self._closing else "created"
             error = str(member.coordinator.error) if member is not None and member.coordinator.error else None
             return ConnectorStatus(self.consumer_id, state, 0.0, 0, (), (), (), None, 0.0, (), error)
@@ -306,65 +304,89 @@ class ConsumerConnector:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def shutdown(self, timeout: float | None = None) -> None:
-        """Leave the group: finish, commit (with auto-commit on), give everything back.
+    @property
+    def _is_closed(self) -> bool:
+        return self._closing and not self._is_leaving
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._closing and self._member is not None and not self._member.leaving.is_over
+
+    def shutdown(self, timeout: float | None = None) -> dict[TopicPartition, str]:
+        """Leave the group: finish, commit (with auto-commit on), give everything back. Never raises.
 
         Waits for the messages in hand of other threads' streams; what is still in hand at the time-out stays
         uncommitted and comes again elsewhere. The message in hand of a stream that this thread was the last to read
         counts as done. A signal handler that interrupts the work on a message returns at once instead, and the consumer
         leaves when the loop asks for the next message, at the end of the `with` block, or at the time-out. A second
-        call waits for the first and does nothing more. In a forked child nothing is done: the session is the parent's.
+        call waits for the first and does nothing more; in a callback of the listener it returns at once. In a forked
+        child nothing is done: the session is the parent's.
+
+        It returns within the time-out and half a second, whatever ZooKeeper, brokers and callbacks do; what is not
+        finished by then ends by itself.
 
         Args:
-            timeout: seconds; by default `rebalance.drain.timeout.ms`.
+            timeout: seconds, for messages in hand, the listener and the last commit together; by default
+                `rebalance.drain.timeout.ms`.
+
+        Returns:
+            Partition -> why its position is not stored, or not known to be: its last messages may come again. Empty
+            when all is well. Without auto-commit only what `commit_offsets` was called for counts.
         """
-        wait_s = self.config.rebalance_drain_timeout_ms / 1000 if timeout is None else max(0.0, timeout)
+        wait_s = self._drain_s if timeout is None else _checked_timeout(timeout)
         in_work = [stream for stream in self._read_here() if stream.handed is not None]
         if in_work and self._forked is None and called_by_signal_handler():
-            self._leave_after_hand(in_work, wait_s)
-        else:
-            self._shutdown(wait_s)
+            return self._leave_after_hand(in_work, wait_s)
+        return self._shutdown(wait_s)
+
+    @property
+    def _drain_s(self) -> float:
+        return self.config.rebalance_drain_timeout_ms / 1000
 
     def _read_here(self) -> list[KafkaStream]:
         """The streams that the calling thread was the last to read."""
         return [stream for stream in self._streams if stream.reader == threading.get_ident()]
 
-    def _leave_after_hand(self, in_work: list[KafkaStream], wait_s: float) -> None:
-        """Have another thread leave: it can wait for the work on the message, which goes on when this call returns.
+    def _leave_after_hand(self, in_work: list[KafkaStream], wait_s: float) -> dict[TopicPartition, str]:
+        """Leave without waiting for it: it waits for the work on the message, which goes on when this call returns.
 
         If that work fails, the message is not committed.
         """
-        with self._state:
-            if self._closing:
-                return
-        for stream in in_work:
-            stream.end_after_hand(lambda: self._wait_closed(wait_s))
-        # No daemon: a handler may end the program, which then must not end before the group was left in order.
-        threading.Thread(target=self._shutdown, args=[wait_s], name=f"zkconsumer-{self.consumer_id}-leave").start()
+        member = self._close()
+        if member is None:
+            return {}
 
-    def _shutdown(self, wait_s: float, *, is_hand_done: bool = True) -> None:
+        def wait() -> None:
+            member.leaving.wait(wait_s)
+
+        for stream in in_work:
+            stream.end_after_hand(wait)
+        member.leaving.begin(wait_s, None, False, None)
+        return member.leaving.unstored()
+
+    def _close(self) -> Membership | None:
+        """Take no further calls; who has to leave, if anybody."""
         if self._forked is not None:
-            return
+            return None
         with self._state:
-            first, self._closing = not self._closing, True
-            if first:
-                self._leaver = threading.get_ident()
-        if first:
-            try:
-                if self._telling is not None:
-                    self._telling.close(_CALL_S)
-                if self._member is not None:
-                    self._member.leave_group(wait_s, threading.get_ident(), is_hand_done)
-            finally:
-                self._closed.set()
-        elif self._leaver != threading.get_ident():
+            self._closing = True
+            telling = self._telling
+        if telling is not None:
+            telling.stop()
+        return self._member
+
+    def _shutdown(self, wait_s: float, *, is_hand_done: bool = True) -> dict[TopicPartition, str]:
+        until = lease_clock() + wait_s
+        member = self._close()
+        if member is None:
+            return {}
+        if not member.leaving.begin(wait_s, threading.get_ident(), is_hand_done, threading.current_thread()):
             for stream in self._read_here():
                 stream.settle(is_hand_done)
-            self._wait_closed(wait_s)
-        # else: a signal handler interrupts the first call on its own thread: waiting there would be for ever.
-
-    def _wait_closed(self, wait_s: float) -> None:
-        self._closed.wait(wait_s + _CLOSE_S)
+        member.leaving.wait(until - lease_clock())
+        if self._telling is not None:
+            self._telling.join(until + _TELLING_S - lease_clock())
+        return member.leaving.unstored()
 
     def __enter__(self) -> ConsumerConnector:
         return self
@@ -372,13 +394,18 @@ class ConsumerConnector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        wait_s = self.config.rebalance_drain_timeout_ms / 1000
-        self._shutdown(wait_s, is_hand_done=kind is None)
+        self._shutdown(self._drain_s, is_hand_done=kind is None)
 
     # The spellings of the JVM.
     createMessageStreams = create_message_streams  # noqa: N815
     createMessageStreamsByFilter = create_message_streams_by_filter  # noqa: N815
     commitOffsets = commit_offsets  # noqa: N815
+
+
+def _checked_timeout(timeout: object) -> float:
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
+        raise TypeError(f"timeout is {timeout!r}; it must be a number of seconds, or None")
+    return max(0.0, timeout)
 
 
 def _check_statistics(config: ConsumerConfig, on_statistics: object) -> None:

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 _DEAD_READER_POLL_S = 0.1
 
 Partition = tuple[str, int | str]
+Died = Callable[[str, BaseException], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Delivery:
         clock: Seconds; the clock of the lease.
         out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
         tally: Counts requests and errors.
+        died: Called with the name of a thread that has ended by a fault, on that thread, and the fault.
 
     Threads: `resolve`, `bounds`, `start`, `refuse`, `pause`, `resume`, `go_on`, `drain`, `expire_drain` and `abandon`
         belong to the coordinator; the rest may be called from any thread. `done` callbacks come from any thread and
@@ -97,8 +99,10 @@ class Delivery:
         clock: Callable[[], float],
         out_of_range: Callable[[TopicPartition], None] = lambda partition: None,
         tally: Tally | None = None,
+        died: Died = lambda name, error: None,
     ) -> None:
         self._config = config
+        self._died = died
         self._out_of_range = out_of_range
         self._streams = tuple(streams)
         self._stream_of = stream_of
@@ -110,7 +114,7 @@ class Delivery:
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._paused: set[TopicPartition] = set()
         self._finder = LeaderFinder(
-            brokers, self._leader_found, config.refresh_leader_backoff_ms, clock, config.client_id
+            brokers, self._leader_found, config.refresh_leader_backoff_ms, clock, config.client_id, died
         )
         # Reentrant: a signal handler may close while the same thread is closing.
         self._lock = threading.RLock()
@@ -301,7 +305,7 @@ class Delivery:
         """End all streams and return the final positions.
 
         What the thread `reader` has in hand counts as done if `is_hand_done`, and is not waited for either way: it is
-        the thread that calls. For what others have in hand this waits until the deadline, and leaves out what is in
+        the thread that leaves. For what others have in hand this waits until the deadline, and leaves out what is in
         hand then.
         """
         for stream in self._streams:
@@ -320,6 +324,10 @@ class Delivery:
                 break
             finished.wait(min(left_s, _DEAD_READER_POLL_S))
         return {name: flow.cancel() for name, flow in flows.items()}
+
+    def is_in_hand(self) -> bool:
+        """Return True while an application works on a message."""
+        return any(flow.in_hand is not None for flow in self._flows().values())
 
     def close(self, deadline: float) -> None:
         """End all threads and connections; those that do not end by the deadline are left to end by themselves."""
@@ -349,18 +357,19 @@ class Delivery:
         with self._lock:
             if self._is_closed or task.is_placed:
                 return
-            task.is_placed = True
             fetcher = self._fetchers.get((broker, number))
             if fetcher is None:
-                fetcher = self._fetchers[broker, number] = self._new_fetcher(broker, number)
-                fetcher.start()
+                fetcher = self._new_fetcher(broker, number)
+                fetcher.start()  # before it is known: no thread may be left to start, and the next try needs a new one
+                self._fetchers[broker, number] = fetcher
+            task.is_placed = True
             fetcher.add(task)
 
     def _new_fetcher(self, broker: Broker, number: int) -> Fetcher:
         name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"
         return Fetcher(
             broker, self._config, self._budget, self._clock, name,
-            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range, self._tally,
+            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range, self._tally, self._died,
         )
 
     def _count_fetchers(self) -> int:
@@ -394,7 +403,11 @@ def _is_in_hand(flow: Flow, reader: int | None) -> bool:
     hand = flow.in_hand
     if hand is None or hand.next_offset <= flow.committed or flow.stream.reader == reader:
         return False
-    return flow.stream.reader in sys._current_frames()
+    main = threading.main_thread()
+    if flow.stream.reader == main.ident and not main.is_alive():
+        return False  # the program has ended, and waits for whoever waits here
+    # The thread that waits here may have got the identity of a reader that has ended.
+    return flow.stream.reader != threading.get_ident() and flow.stream.reader in sys._current_frames()
 
 
 def _status(task: FetchTask, flow: Flow, now: float, is_paused: bool) -> PartitionStatus:

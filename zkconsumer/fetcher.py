@@ -70,6 +70,7 @@ class Fetcher:
         is_idle: Called after a while without work; True ends the thread.
         out_of_range: Called with each partition whose position turns out to be outside its log.
         tally: Counts requests and errors.
+        died: Called with a name and the fault when the thread has ended by one, on that thread.
 
     Threads: `add`, `stop`, `join` and `tasks` from any thread.
     """
@@ -86,8 +87,10 @@ class Fetcher:
         is_idle: Callable[[Fetcher], bool],
         out_of_range: Callable[[TopicPartition], None],
         tally: Tally,
+        died: Callable[[str, BaseException], None] = lambda name, error: None,
     ) -> None:
         self.broker = broker
+        self._died = died
         self._config = config
         self._budget = budget
         self._clock = clock
@@ -142,12 +145,20 @@ class Fetcher:
 
     def join(self, timeout_s: float) -> bool:
         """Return whether the thread has ended within the time."""
-        self._thread.join(max(0.0, timeout_s))
+        if self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, timeout_s))
         return not self._thread.is_alive()
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._fetch_on()
+        except BaseException as error:  # noqa: BLE001 - whatever ends the thread, its partitions would wait for ever
+            if not self._is_stopped:
+                self._died(f"the fetcher of broker {self.broker.id}", error)
+
+    def _fetch_on(self) -> None:
         failures = 0
         try:
             while not self._is_stopped:
@@ -158,7 +169,7 @@ class Fetcher:
                 except Exception:
                     failures += 1
                     log.exception("the fetcher of broker %d failed; going on after a pause", self.broker.id)
-                    self._wakeup.wait(min(self._backoff_s * 2**failures, _LONGEST_SLEEP_S))
+                    self._wakeup.wait(min(self._backoff_s * 2 ** min(failures, 20), _LONGEST_SLEEP_S))
         finally:
             self._budget.leave(self)
             self._consumer.close()

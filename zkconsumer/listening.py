@@ -79,9 +79,13 @@ class ListenerThread:
             self._thread.start()
 
     @property
-    def is_current_thread(self) -> bool:
-        """Whether the caller is inside a callback."""
-        return self._thread is threading.current_thread()
+    def has_listener(self) -> bool:
+        """Whether anybody is told."""
+        return self._listener is not None
+
+    def is_on(self, thread: threading.Thread) -> bool:
+        """Whether the callbacks run on that thread."""
+        return self._thread is thread
 
     def assigned(self, positions: Mapping[Partition, int], done: Callable[[Starts], None]) -> None:
         """Call `on_partitions_assigned`, then `done` with what it answered; after `leave` only `done`."""
@@ -135,6 +139,10 @@ class ListenerThread:
         if known:
             self._tell("on_partitions_lost", known)
 
+    def all_lost(self) -> None:
+        """Call `on_partitions_lost` with all that the listener has: nobody is left who could release it."""
+        self.lost(list(self._told))
+
     def _forget(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
         known = self._told.intersection(partitions)
         self._told -= known
@@ -155,7 +163,7 @@ class ListenerThread:
             answer = None
             try:
                 answer = method(argument)
-            except Exception:
+            except BaseException:  # sys.exit() too: without this thread no release would be waited for
                 self.failures += 1
                 log.exception("%s of the rebalance listener failed; going on", name)
             finally:
@@ -165,11 +173,14 @@ class ListenerThread:
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
-            call()
+            try:
+                call()
+            except BaseException:
+                log.exception("what the rebalance listener answered cannot be used; going on")
 
     def close(self, timeout_s: float) -> None:
         """Make no further call; back when the present one returns, or after `timeout_s`."""
         self._calls.put(None)
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(max(0.0, timeout_s))
+        if timeout_s > 0.0 and thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)

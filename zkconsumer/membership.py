@@ -31,7 +31,10 @@ from zkconsumer.cluster import ClusterReader
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.delivery import Delivery
-from zkconsumer.errors import CommitFailed, PauseFailed, StreamFailed, ZooKeeperUnavailable
+from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperUnavailable
+from zkconsumer.failing import end_by_fault, stream_failure
+from zkconsumer.latch import Latch
+from zkconsumer.leaving import Leave
 from zkconsumer.listening import ListenerThread
 from zkconsumer.offsets import ZooKeeperOffsets
 from zkconsumer.pausing import Pauses
@@ -47,8 +50,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_CLOSE_S = 5.0
-"""Longest wait for threads and for ZooKeeper's goodbye, beyond the time-out that the caller gives."""
+_LOOK_S = 0.1
+"""How often a call that waits for the coordinator looks whether there still is one."""
 _ANSWER_S = 5.0
 """Longest wait for the coordinator's thread, which never blocks, but may be kept from running."""
 _REFUSAL_S = 2.0
@@ -79,11 +82,13 @@ class Membership:
         listener: object | None,
     ) -> None:
         self.config = config
+        self.consumer_id = consumer_id
         self.lease = lease
         self.loop = Loop(lease_clock)
         self.tally = Tally()
         kazoo = KazooPort(
-            str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, **zookeeper_options(config)
+            str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, self._client_failed,
+            **zookeeper_options(config),
         )
         self.port = CountedPort(kazoo, self.tally)
         self.cluster = ClusterReader(self.port, config.zookeeper_connection_timeout_ms / 1000)
@@ -98,7 +103,7 @@ class Membership:
         self.offsets = ZooKeeperOffsets(self._ask, self.loop, config.group_id)
         self.delivery = Delivery(
             config, list(streams.values()), stream_of, directory, lease, lease_clock,
-            lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.tally,
+            lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.tally, self._thread_died,
         )
         self.listening = ListenerThread(listener)
         self.coordinator = Coordinator(
@@ -109,8 +114,10 @@ class Membership:
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         self._streams = tuple(streams.values())
         self._began = lease_clock()
-        self._connected = threading.Event()
-        self._settled = threading.Event()
+        self._connected = Latch()
+        self._settled = Latch()
+        self._fault: Exception | None = None
+        self.leaving = Leave(self)
         self._gate = threading.Lock()
         self._held_change: SessionChange | None = None
         self._gate_open = False
@@ -125,11 +132,14 @@ class Membership:
         """Connect, look at the cluster, register, and wait until every partition is positioned or blocked."""
         deadline = lease_clock() + self.config.zookeeper_connection_timeout_ms / 1000
         self.port.start(self._session_changed)
-        if not self._connected.wait(deadline - lease_clock()):
+        is_connected = self._connected.wait(deadline - lease_clock())
+        self._refuse_start()
+        if not is_connected:
             raise ZooKeeperUnavailable(
                 self.config.zookeeper_connect, self.config.zookeeper_connection_timeout_ms / 1000
             )
         self._thread.start()
+        self._refuse_start()  # a leave that found no thread lets this one run out
         if not self._is_refused():
             self.cluster.refuse_foreign_generation(self.config.group_id)
         self.loop.post(self.coordinator.start)
@@ -142,6 +152,18 @@ class Membership:
             self._settled.wait(self.coordinator.session.registration_patience_s + _REFUSAL_S)
         if self.coordinator.error is not None:
             raise self.coordinator.error
+
+    def _refuse_start(self) -> None:
+        """Raise why the group cannot be joined any more."""
+        if self._fault is not None:
+            raise self._fault
+        if self.leaving.has_begun:
+            raise ConnectorClosed
+
+    def give_up_start(self) -> None:
+        """Let a thread that waits for the start of this member wait no longer."""
+        self._connected.set()
+        self._settled.set()
 
     def _is_registering(self) -> bool:
         return self.coordinator.machine.state is m.GroupState.REGISTERING
@@ -166,31 +188,71 @@ class Membership:
             if self._held_change is not None:
                 self.coordinator.session_changed(self._held_change)
 
+    # -- the coordinator's thread ------------------------------------------------------------------------------------
+
     def _run(self) -> None:
         try:
             self.loop.run()
-        except Exception as error:
-            # Without this thread nothing is renewed, committed or released: say so on every stream.
-            log.exception("the coordinator of %s has failed", self.coordinator.member.consumer_id)
-            self.lease.end()
-            failure = StreamFailed(f"the coordinator has failed: {error!r}")
-            failure.__cause__ = error
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is left to renew, commit or release
+            self._fault = end_by_fault(error, self.coordinator, self.delivery, self.listening, self.port)
+            self.give_up_start()
+
+    def _client_failed(self, error: Exception) -> None:
+        """The ZooKeeper client cannot tell what it should tell: the coordinator cannot go on. Threads: any."""
+        if not self._thread.is_alive():
+            self._fault = stream_failure("the ZooKeeper client has failed", error)
+            self._connected.set()
+        self.loop.post(_raise, error)
+
+    def _thread_died(self, name: str, error: BaseException) -> None:
+        """A thread that delivers has ended by a fault: leave in order, as the coordinator can. Threads: that one."""
+        failure = stream_failure(f"{name} has ended", error)
+        log.error("%s leaves its group: %s", self.consumer_id, failure, exc_info=error)
+        if self.leaving.has_begun:
+            return
+        for stream in self._streams:
+            stream.fail(failure)
+        if self.coordinator.error is None:
             self.coordinator.error = failure
-            self.delivery.fail(failure)
+        self.leaving.begin(self.config.rebalance_drain_timeout_ms / 1000, None, False, None)
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether the coordinator lives. Threads: any."""
+        return self._thread.is_alive()
+
+    def is_own_thread(self, thread: threading.Thread, but: threading.Thread | None) -> bool:
+        """Whether a leave waits for what this thread does, if it was not begun by it."""
+        return thread is self._thread or (thread is not but and self.listening.is_on(thread))
+
+    def join_threads(self, until: float, but: threading.Thread | None) -> None:
+        """Wait for the coordinator and the listener to end."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, until - lease_clock()))
+        is_caller = but is not None and self.listening.is_on(but)
+        self.listening.close(0.0 if is_caller else until - lease_clock())
+
+    def await_coordinator(self, done: Latch, timeout_s: float) -> bool:
+        """Return whether `done` is set in time; no longer than there is somebody to set it."""
+        deadline = lease_clock() + timeout_s
+        while not done.wait(min(_LOOK_S, deadline - lease_clock())):
+            if lease_clock() >= deadline or not self._thread.is_alive():
+                return done.is_set()
+        return True
 
     def _call(self, call: Callable[[], T], timeout_s: float) -> T | None:
         """Run `call` on the coordinator's thread and wait for its result, `None` at the time-out."""
         if threading.current_thread() is self._thread:
             return call()
         results: list[T] = []
-        done = threading.Event()
+        done = Latch()
 
         def run() -> None:
             results.append(call())
             done.set()
 
         self.loop.post(run)
-        done.wait(timeout_s)
+        self.await_coordinator(done, timeout_s)
         return results[0] if results else None
 
     # -- commits -----------------------------------------------------------------------------------------------------
@@ -199,7 +261,7 @@ class Membership:
         """Commit `offsets`, or all that counts for `reader`. Source: `ConsumerConnector.commit_offsets`."""
         explicit = None if offsets is None else _checked(offsets)
         in_hand = {} if explicit is not None else self.delivery.explicit_positions(reader)
-        done = threading.Event()
+        done = Latch()
         outcome: dict[Partition, str] = {}
         positions: dict[Partition, int] = {}
 
@@ -211,12 +273,14 @@ class Membership:
             chosen, refused = self.commits.choose(explicit, in_hand)
             positions.update(chosen)
             outcome.update(refused)
-            self.offsets.commit(positions, committed, explicit=explicit is not None)
+            self.commits.commit(positions, committed, explicit=explicit is not None)
 
         self.loop.post(run)
-        if not done.wait(max(self.coordinator.session.timeout_s, 1.0)):
+        if not self.await_coordinator(done, max(self.coordinator.session.timeout_s, 1.0)):
             missing = positions or explicit or in_hand
-            raise CommitFailed(dict.fromkeys(missing, "no answer from ZooKeeper within the session time-out"))
+            if not missing and self.coordinator.error is not None:
+                raise self.coordinator.error
+            raise CommitFailed(dict.fromkeys(missing, self._no_answer("from ZooKeeper within the session time-out")))
         self.delivery.mark_committed(
             {TopicPartition(*partition): at for partition, at in positions.items() if partition not in outcome}
         )
@@ -241,11 +305,17 @@ class Membership:
     ) -> None:
         refused = self._call(lambda: call(partitions), _ANSWER_S)
         if refused is None:
-            refused = dict.fromkeys(partitions, f"the coordinator has not answered within {_ANSWER_S:g} s")
+            refused = dict.fromkeys(partitions, self._no_answer(f"of the coordinator within {_ANSWER_S:g} s"))
         if refused:
             raise PauseFailed(wanted, refused)
 
-    # -- state and end -----------------------------------------------------------------------------------------------
+    def _no_answer(self, where: str) -> str:
+        error = self.coordinator.error
+        if self._thread.ident is None and error is None:
+            return "this member has not joined the group yet"
+        return str(error) if error is not None else f"no answer {where}"
+
+    # -- state -------------------------------------------------------------------------------------------------------
 
     def status(self) -> ConnectorStatus:
         """The member's status, read on the coordinator's thread."""
@@ -280,51 +350,9 @@ class Membership:
             errors=dict(sorted(errors.items())),
         )
 
-    def leave_group(self, wait_s: float, reader: int, is_hand_done: bool) -> None:
-        """Stop delivering, tell the listener, commit what is done, give everything back; bounded.
 
-        Args:
-            reader: the calling thread; what it has in hand is not waited for.
-            is_hand_done: whether what it has in hand counts as done.
-        """
-        deadline = lease_clock() + wait_s
-        self._settled.set()  # a listener may leave while another thread still waits for the start
-        positions = self.delivery.stop(reader, deadline, is_hand_done)
-        if self._thread.is_alive():
-            self._revoke_all(positions, deadline)
-            if self.config.auto_commit_enable and self.coordinator.error is None:
-                self._commit_last(positions)
-            self._call(self.coordinator.close, timeout_s=1.0)
-        self.lease.end()
-        self.port.close(min(_CLOSE_S, max(1.0, wait_s)))
-        self.loop.post(self.loop.stop)
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(_CLOSE_S)
-        self.delivery.close(lease_clock() + _CLOSE_S)
-        self.listening.close(0.5)
-
-    def _revoke_all(self, positions: Mapping[TopicPartition, int], deadline: float) -> None:
-        """Tell the listener what is about to be given back; it may commit, which counts when auto-commit is off."""
-        told = threading.Event()
-
-        self.loop.post(self.commits.give_back, positions, lambda: self.listening.leave(told.set))
-        # A callback that shuts down would wait for itself.
-        if not self.listening.is_current_thread:
-            told.wait(max(0.5, deadline - lease_clock()))
-
-    def _commit_last(self, positions: Mapping[TopicPartition, int]) -> None:
-        done = threading.Event()
-        failures: dict[Partition, str] = {}
-
-        def committed(failed: Mapping[Partition, str]) -> None:
-            failures.update(failed)
-            done.set()
-
-        self.loop.post(self.commits.commit_last, positions, committed)
-        if not done.wait(max(self.coordinator.session.timeout_s, 1.0)):
-            log.warning("the last positions are not committed: no answer from ZooKeeper; they may come again")
-        for partition, reason in failures.items():
-            log.warning("offset of %s-%s is not committed: %s", *partition, reason)
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _checked(offsets: Mapping[TopicPartition, int]) -> dict[Partition, int]:

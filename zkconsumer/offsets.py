@@ -84,6 +84,14 @@ class ZooKeeperOffsets:
         return {partition: record.stored for partition, record in list(self._records.items())
                 if record.stored is not None}
 
+    def behind(self) -> dict[Partition, int]:
+        """The done positions of ownerships that have ended which are not stored. Threads: any."""
+        return {
+            partition: record.done
+            for partition, record in list(self._records.items())
+            if record.done is not None and (record.stored is None or record.done > record.stored)
+        }
+
     def remember(self, partition: Partition, position: int) -> None:
         """Keep the done position of an ownership that ends, for the next claim by this member."""
         self._record(partition).done = position

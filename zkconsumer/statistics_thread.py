@@ -45,9 +45,12 @@ class StatisticsThread:
         """Start the thread."""
         self._thread.start()
 
-    def close(self, timeout_s: float) -> None:
-        """Make no further call; back when the present one returns, or after `timeout_s`."""
+    def stop(self) -> None:
+        """Make no further call."""
         self._over.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Back when the present call returns, or after `timeout_s`."""
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(max(0.0, timeout_s))
 
@@ -55,7 +58,7 @@ class StatisticsThread:
         while not self._over.wait(self._interval_s):
             try:
                 self._told(self._read())
-            except Exception:
+            except BaseException:  # sys.exit() too ends the call and nothing more
                 self._failed()
                 if not self._has_failed:
                     log.exception("on_statistics failed; going on, and logging no further failure of it")

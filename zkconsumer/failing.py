@@ -1,0 +1,57 @@
+"""What is done when a member's own coordination has died: nobody is left who could renew, commit or release.
+
+Rule: the lease ends first and the ZooKeeper session right behind it, so that others take over at once, and nothing is
+delivered here that they own by then. Each step is done whatever becomes of the one before.
+
+Source: docs/SEMANTICS.md, "A member that fails".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from rebalance.coordinator import Coordinator
+from rebalance.requests import ZooKeeperPort
+from zkconsumer.delivery import Delivery
+from zkconsumer.errors import StreamFailed
+from zkconsumer.listening import ListenerThread
+
+__all__ = ["end_by_fault", "stream_failure"]
+
+log = logging.getLogger(__name__)
+
+
+def stream_failure(what: str, error: BaseException) -> StreamFailed:
+    """What the streams raise after a fault."""
+    failure = StreamFailed(f"{what}: {error!r}")
+    failure.__cause__ = error
+    return failure
+
+
+def end_by_fault(
+    error: BaseException,
+    coordinator: Coordinator,
+    delivery: Delivery,
+    listening: ListenerThread,
+    port: ZooKeeperPort,
+) -> StreamFailed:
+    """End a member whose coordinator has ended by `error`; what its streams raise from now on.
+
+    Threads: the coordinator's, behind its last step.
+    """
+    coordinator.session.lease.end()
+    failure = stream_failure("the coordinator has failed", error)
+    coordinator.error = failure
+    # The session goes before anything that calls code of others, or writes a log.
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: port.close(0.0), lambda: delivery.fail(failure), listening.all_lost,
+        lambda: log.error("the coordinator of %s has failed; its ZooKeeper session is closed",
+                          coordinator.member.consumer_id, exc_info=error),
+    )  # fmt: skip
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            log.exception("after the fault of the coordinator of %s", coordinator.member.consumer_id)
+    return failure

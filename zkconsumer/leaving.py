@@ -1,0 +1,208 @@
+"""A member's way out of its group: finish, tell the listener, commit, give everything back, and all of it in time.
+
+A leave is begun once, by `shutdown` or because a thread of the member has died, and runs on a thread of its own:
+neither an exception that a signal handler raises in the caller nor an application that hangs in a callback can stop it
+half-way. Rules:
+- Each step has a moment until which it may wait, and the next one begins whatever became of it.
+- Whoever waits for a leave waits until a moment of his own. No thread that the leave itself waits for waits for it.
+- What was not stored is told, and nothing is raised.
+
+Source: docs/SEMANTICS.md, "The end".
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from rebalance.handover import Partition
+from rebalance.lease import lease_clock
+from simpleconsumer.types import TopicPartition
+from zkconsumer.latch import Latch
+from zkconsumer.leave_times import LeaveTimes, longest_wait_s
+
+if TYPE_CHECKING:
+    from zkconsumer.membership import Membership
+
+__all__ = ["Leave"]
+
+log = logging.getLogger(__name__)
+
+_SHOWN: Final = 5
+
+
+class Leave:
+    """The leave of one member.
+
+    Args:
+        member: whose.
+
+    Threads: `begin`, `wait` and `unstored` from any, signal handlers too.
+    """
+
+    def __init__(self, member: Membership) -> None:
+        self._member = member
+        self._lock = threading.RLock()
+        self._runs: dict[str, int] = {}
+        self._has_begun = False
+        self._over = Latch()
+        self._reader: int | None = None
+        self._is_hand_done = False
+        self._caller: threading.Thread | None = None
+        self._times = LeaveTimes.of(0.0, 0.0)
+        self._positions: Mapping[TopicPartition, int] | None = None
+        self._unstored: dict[TopicPartition, str] | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it was begun."""
+        return self._has_begun
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is done."""
+        return self._over.is_set()
+
+    def begin(self, wait_s: float, reader: int | None, is_hand_done: bool, caller: threading.Thread | None) -> bool:
+        """Leave, on another thread; False if that was begun before.
+
+        Args:
+            wait_s: for messages in hand, the listener and the commit together.
+            reader: the thread that calls; what it has in hand is not waited for.
+            is_hand_done: whether what it has in hand counts as done.
+            caller: a thread that may wait for the leave, and so is not waited for.
+        """
+        with self._lock:
+            if self._has_begun:
+                return False
+            self._has_begun = True
+            self._reader, self._is_hand_done, self._caller = reader, is_hand_done, caller
+            self._times = LeaveTimes.of(lease_clock(), wait_s)
+        # No daemon: a handler may end the program, which then must not end before the group was left in order.
+        thread = threading.Thread(target=self._run, name=f"zkconsumer-{self._member.consumer_id}-leave", daemon=False)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can be started any more: then the caller has to do it
+            self._run()
+        return True
+
+    def wait(self, wait_s: float) -> bool:
+        """Return whether it is over in `wait_s` and half a second; at once on a thread that it waits for itself."""
+        if self._member.is_own_thread(threading.current_thread(), but=self._caller):
+            return self.is_over
+        return self._over.wait(longest_wait_s(wait_s))
+
+    def unstored(self) -> dict[TopicPartition, str]:
+        """Partition -> why its position is not stored, as far as is known by now."""
+        found = self._unstored
+        if found is None:
+            found = self._look("the shutdown is not over yet")
+        return dict(found)
+
+    def _look(self, reason: str) -> dict[TopicPartition, str]:
+        """What is not known to be stored, while no answer to the last commit is there."""
+        member, positions = self._member, self._positions
+        if positions is None:
+            positions = member.delivery.positions()
+        if member.coordinator.error is not None and not member.is_coordinated:
+            reason = str(member.coordinator.error)
+        return _named(member.commits.not_stored(positions, reason))
+
+    def _lost(self) -> dict[TopicPartition, str]:
+        """What a member that is out by a fault was done with, and had no time to store."""
+        error = self._member.coordinator.error
+        if error is None or not self._member.config.auto_commit_enable:
+            return {}
+        return _named(dict.fromkeys(self._member.offsets.behind(), str(error)))
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        if self._runs.setdefault("thread", threading.get_ident()) != threading.get_ident():
+            return
+        for step in (self._stop_delivery, self._tell_listener, self._commit, self._close_coordinator,
+                     self._end_session, self._end_threads, self._say_unstored):
+            try:
+                step()
+            except Exception:
+                log.exception("a step of the leave of %s failed; going on", self._member.consumer_id)
+        self._over.set()
+
+    def _wait(self, done: Latch, until: float) -> bool:
+        return self._member.await_coordinator(done, until - lease_clock())
+
+    def _post(self, call: Callable[..., None], *arguments: object) -> bool:
+        """Return whether there is a coordinator to do it."""
+        self._member.loop.post(call, *arguments)
+        return self._member.is_coordinated
+
+    def _stop_delivery(self) -> None:
+        member = self._member
+        member.give_up_start()  # a listener may leave while another thread still waits for the start
+        if member.config.auto_commit_enable and (member.listening.has_listener or member.delivery.is_in_hand()):
+            # What is done by now is safe, then, if a message in hand or the listener takes all the time there is.
+            self._post(member.commits.commit_done)
+        self._positions = member.delivery.stop(self._reader, self._times.hands_until, self._is_hand_done)
+
+    def _tell_listener(self) -> None:
+        """Tell what is about to be given back; the listener may commit, which counts when auto-commit is off."""
+        member, told = self._member, Latch()
+        if not self._post(member.commits.give_back, self._positions or {}, lambda: member.listening.leave(told.set)):
+            return
+        # A callback that shuts down would wait for itself.
+        if self._caller is None or not member.listening.is_on(self._caller):
+            self._wait(told, self._times.listener_until)
+
+    def _commit(self) -> None:
+        member, done = self._member, Latch()
+        outcome: dict[Partition, str] = {}
+
+        def committed(failed: Mapping[Partition, str]) -> None:
+            outcome.update(failed)
+            done.set()
+
+        if member.config.auto_commit_enable and self._post(
+            member.commits.commit_last, self._positions or {}, committed
+        ):
+            self._wait(done, self._times.commit_until)
+        found = _named(outcome) if done.is_set() else self._look("no answer from ZooKeeper within the time-out")
+        self._unstored = {**self._lost(), **found}
+
+    def _close_coordinator(self) -> None:
+        closed = Latch()
+
+        def close() -> None:
+            try:
+                self._member.coordinator.close()
+            finally:
+                closed.set()
+
+        if self._post(close):
+            self._wait(closed, self._times.close_until)
+
+    def _end_session(self) -> None:
+        member = self._member
+        member.lease.end()
+        member.port.close(0.0)
+        member.loop.post(member.loop.stop)
+
+    def _end_threads(self) -> None:
+        member, over_at = self._member, self._times.over_at
+        member.delivery.close(over_at)
+        member.join_threads(over_at, but=self._caller)
+        left_s = over_at - lease_clock()
+        member.port.close(max(left_s, 0.001))
+
+    def _say_unstored(self) -> None:
+        unstored = self._unstored
+        if unstored:
+            rows = [f"{topic}-{number}: {why}" for (topic, number), why in list(unstored.items())[:_SHOWN]]
+            more = f"; and {len(unstored) - len(rows)} more" if len(unstored) > len(rows) else ""
+            log.warning("%s has left, and the positions of %d partitions are not committed: %s%s; their last messages "
+                        "may come again", self._member.consumer_id, len(unstored), "; ".join(rows), more)
+
+
+def _named(reasons: Mapping[Partition, str]) -> dict[TopicPartition, str]:
+    return {TopicPartition(*partition): reason for partition, reason in reasons.items()}
