@@ -172,6 +172,9 @@ class KazooPort:
         self._atomic = True
         self._lock = threading.Lock()
         self._stopper: threading.Thread | None = None
+        # Clear while there is a session and no connection to end it over.
+        self._can_close = threading.Event()
+        self._can_close.set()
         self._refused_since: float | None = None
         self._on_session: Callable[[SessionChange], None] = lambda change: None
         self._hook_granted_timeout()
@@ -208,6 +211,7 @@ class KazooPort:
             except Exception as error:
                 log.exception("the thread of the ZooKeeper client has ended")
                 failure = error
+            self._can_close.set()
             if failure is not None and not closed.is_set():
                 self._failed(failure)
 
@@ -255,6 +259,10 @@ class KazooPort:
 
     def _state_changed(self, state: str) -> None:
         """Kazoo's listener: runs on the connection thread, so it only queues, in line with replies and watches."""
+        if state == KazooState.SUSPENDED:
+            self._can_close.clear()
+        else:
+            self._can_close.set()
         with self._lock:
             self._connections += 1
         client = self._client
@@ -317,11 +325,13 @@ class KazooPort:
     def close(self, timeout_s: float) -> None:
         """End the session (its ephemeral nodes go with it); back after `timeout_s` at the latest.
 
-        With 0 it is only begun; a later call waits for its end.
+        With 0 it is only begun; a later call waits for its end. Without a connection the next one is waited for, as
+        long as the session may last: kazoo would go without a word, and the nodes would stay.
         """
         self._on_session = lambda change: None
 
         def stop() -> None:
+            self._can_close.wait(self._granted_timeout_s)
             with contextlib.suppress(Exception):
                 self._client.stop()
             with contextlib.suppress(Exception):

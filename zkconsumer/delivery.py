@@ -225,6 +225,7 @@ class Delivery:
         for stream in self._streams:
             stream.fail(error)
         self._is_stopping = True
+        self._finder.stop()
         for flow in self._flows().values():
             flow.end()
 
