@@ -65,7 +65,7 @@ class Commits:
         if self._is_committing:
             return
         positions: dict[Partition, int] = {
-            partition: position for partition, position in self._positions().items() if self._is_held(partition)
+            partition: position for partition, position in self._positions().items() if self.holds(partition)
         }
         self._is_committing = True
         self._offsets.commit(positions, self._auto_committed)
@@ -90,8 +90,8 @@ class Commits:
             wanted = dict(explicit)
         else:
             wanted = self._drained()
-            wanted.update((partition, at) for partition, at in in_hand.items() if self._is_held(partition))
-        refused = {partition: "this member does not own it" for partition in wanted if not self._is_held(partition)}
+            wanted.update((partition, at) for partition, at in in_hand.items() if self.holds(partition))
+        refused = {partition: "this member does not own it" for partition in wanted if not self.holds(partition)}
         return {partition: at for partition, at in wanted.items() if partition not in refused}, refused
 
     def commit(self, positions: Mapping[Partition, int], done: Callable[[Failed], None], *, explicit: bool) -> None:
@@ -110,7 +110,8 @@ class Commits:
 
         self._offsets.commit(positions, committed, explicit=explicit)
 
-    def _is_held(self, partition: Partition) -> bool:
+    def holds(self, partition: Partition) -> bool:
+        """Whether the member owns a partition, or has not given it back yet."""
         holding = self._coordinator.holdings.get(partition)
         return holding is not None and holding.machine.state in (p.PartitionState.OWNED, p.PartitionState.DRAINING)
 
@@ -130,7 +131,7 @@ class Commits:
 
         def tell() -> None:
             # A drain that has ended knows better.
-            self._given_back = {partition: at for partition, at in positions.items() if self._is_held(partition)}
+            self._given_back = {partition: at for partition, at in positions.items() if self.holds(partition)}
             leave()
 
         # Behind what this very step still has to tell: the callbacks of drains that end just now.
@@ -142,7 +143,7 @@ class Commits:
 
     def _last(self, positions: Positions) -> dict[Partition, int]:
         held = self._drained()
-        held.update((partition, at) for partition, at in positions.items() if self._is_held(partition))
+        held.update((partition, at) for partition, at in positions.items() if self.holds(partition))
         return held
 
     def not_stored(self, positions: Positions, reason: str) -> dict[Partition, str]:
@@ -154,7 +155,7 @@ class Commits:
         if self._auto_commit_enable:
             wanted = self._last(positions)
         else:
-            wanted = {partition: at for partition, (at, _) in asked.items() if self._is_held(partition)}
+            wanted = {partition: at for partition, (at, _) in asked.items() if self.holds(partition)}
         stored = self._offsets.committed()
         return {
             partition: asked.get(partition, (at, None))[1] or reason

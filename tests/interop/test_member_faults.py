@@ -37,12 +37,12 @@ SESSION_MS = 60_000
 """Longer than any test waits: a session that is not closed is still there when the test fails."""
 
 
-class Boom(Exception):
+class MadeUpError(Exception):
     """What is raised where nothing should."""
 
 
 def boom(*_: object, **__: object) -> None:
-    raise Boom("made up")
+    raise MadeUpError("made up")
 
 
 class Told(RebalanceListener):
@@ -183,7 +183,7 @@ def test_others_take_over_at_once_when_the_coordinator_fails(
     error = victim.reader.errors[0]
     assert isinstance(error, StreamFailed)
     assert "the coordinator has failed" in str(error)
-    assert isinstance(error.__cause__, Boom | SystemExit | AttributeError)
+    assert isinstance(error.__cause__, MadeUpError | SystemExit | AttributeError)
     status = victim.connector.status()
     assert (status.state, status.error) == ("failed", str(error))
     mine = {TopicPartition(victim.topic, 0)}
@@ -229,7 +229,7 @@ def test_a_start_whose_coordinator_fails_raises_the_cause(
 
 
 def test_the_end_of_the_zookeeper_clients_own_thread_is_noticed(victim: Victim) -> None:
-    """It cannot close the session any more; but nothing is delivered without a lease, and the application hears of it."""
+    """It cannot close the session any more; but nothing is delivered without a lease, and the application hears."""
     victim.kazoo._client._connection._read_socket = boom
     wait_until(lambda: victim.reader.errors, PATIENCE_S, "the stream to raise")
     assert "made up" in str(victim.reader.errors[0])
@@ -262,7 +262,8 @@ def test_a_member_whose_thread_has_died_leaves_in_order(victim: Victim, end: Cal
     wait_until(lambda: victim.reader.errors, PATIENCE_S, "the stream to raise")
     error = victim.reader.errors[0]
     assert isinstance(error, StreamFailed)
-    assert "has ended" in str(error) and "made up" in str(error)
+    assert "has ended" in str(error)
+    assert "made up" in str(error)
     assert victim.listener.heard[-1] == ("revoked", {TopicPartition(victim.topic, 0)})
     assert victim.connector.status().error == str(error)
     assert victim.connector.shutdown() == {}

@@ -296,9 +296,9 @@ PROGRAM = """
     import os, signal, sys
     from zkconsumer import ConsumerConfig, ConsumerConnector
 
-    connect, group, topic, where = sys.argv[1:]
-    consumer = ConsumerConnector(ConsumerConfig(connect, group, auto_offset_reset="smallest", consumer_timeout_ms=10_000,
-                                                auto_commit_interval_ms=3_600_000))
+    connect, group, topic = sys.argv[1:]
+    settings = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 10_000, "auto_commit_interval_ms": 3_600_000}
+    consumer = ConsumerConnector(ConsumerConfig(connect, group, **settings))
 
     def leave(number, frame):
         consumer.shutdown(120)
@@ -319,7 +319,7 @@ def test_a_handler_that_shuts_down_and_exits_does_not_wait_for_the_message_that_
     topic = fresh_topic()
     embedded_cluster.create_topic(topic)
     produce(embedded_cluster, topic, 0, [str(n) for n in range(10)])
-    arguments = [embedded_cluster.zookeeper_connect, fresh_group, topic, "handler"]
+    arguments = [embedded_cluster.zookeeper_connect, fresh_group, topic]
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(PROGRAM), *arguments], timeout=60, check=False)
     assert ended.returncode == 7
     assert stored(embedded_cluster, fresh_group, topic, 0) == b"5"
@@ -352,7 +352,8 @@ def test_a_handler_that_exits_in_the_middle_of_a_shutdown_does_not_stop_it(
             consumer.shutdown(30)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert nested and set(nested[0]) <= both(topic)
+    assert nested
+    assert set(nested[0]) <= both(topic)
     go_on.set()
     wait_owners(embedded_cluster, fresh_group, topic, {})
     assert consumer.shutdown(30) == {}

@@ -30,7 +30,9 @@ Only a simulation (`zkconsumer.testing.simulation`) sees these:
 | blocked_try | member | member, topic, partition: a Java member's claim failed; `id`: who held the node |
 | gave_up | member | member: a Java member's tries are exhausted |
 | occupied, vacated | watcher | topic, partition: an owner node of nobody in the group came, and went |
-| leaving | test | member: it was told to leave in order |
+| leaving | test | member: it was told to leave in order; `id`: within how many seconds, if that is to be checked |
+| left | member | member: its `shutdown()` has returned |
+| said_stored | member | member, topic, partition, offset: a position that its `shutdown()` did not name as not stored |
 | due | watcher | member, topic, partition: by the assignment rule it should be its from now on; no member: nobody's |
 """
 
@@ -43,7 +45,7 @@ from dataclasses import asdict, dataclass, field, fields
 KINDS = frozenset(
     {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node",
      "claimed", "touched", "registered", "unregistered", "log_start", "reset", "requests", "blocked_try", "gave_up",
-     "due", "occupied", "vacated", "leaving"}
+     "due", "occupied", "vacated", "leaving", "left", "said_stored"}
 )
 _OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
 Place = tuple[str, int]

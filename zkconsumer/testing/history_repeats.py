@@ -35,9 +35,12 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     claimed_ns: dict[tuple[str, Place], int] = {}
     put_backs = PutBacks(limits)
     beginnings = _beginnings(owned_by.values())
+    leaves: dict[str, Event] = {}
     found = []
     for event in events:
         put_backs.see(event)
+        if event.kind == "leaving" and event.id:
+            leaves.setdefault(event.member, event)
         if event.kind == "claimed":
             claimed_ns[event.member, event.place] = event.time_ns
         if event.kind != "deliver":
@@ -47,6 +50,7 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
             owned, now = owned_by[id(before)], owned_by[id(event)]
             next_ns = claimed_ns.get((now.member, now.place), now.start_ns)
             allowed = now is not owned and _explained(owned, before, next_ns, limits)
+            allowed |= now is not owned and _was_in_hand(owned, before, leaves.get(owned.member))
             allowed &= now.member != owned.member or not _is_kept(owned, before, limits)
             # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
             allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
@@ -106,6 +110,15 @@ def _explained(owned: Ownership, before: Event, next_ns: int, limits: Limits) ->
         known = [commit.offset for commit in owned.commits if commit.time_ns <= next_ns]
         return broken_off and all(before.offset >= offset for offset in known)
     return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
+
+
+def _was_in_hand(owned: Ownership, before: Event, leave: Event | None) -> bool:
+    """True if its member was in the middle of a message when the time that it had to leave was over."""
+    if leave is None:
+        return False
+    until_ns = leave.time_ns + int(float(leave.id) * NS)
+    done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), None)
+    return before.time_ns <= until_ns + _TOLD_NS and (done_ns is None or done_ns > until_ns - _TOLD_NS)
 
 
 def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:

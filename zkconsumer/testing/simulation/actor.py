@@ -108,8 +108,8 @@ class Actor(Protocol):
     def start(self) -> None:
         """Join the group; once."""
 
-    def leave(self) -> None:
-        """Begin to leave in order (`shutdown()`); a second call does nothing."""
+    def leave(self, wait_s: float | None = None) -> None:
+        """Begin to leave in order (`shutdown(wait_s)`); a second call does nothing."""
 
     @property
     def has_ended(self) -> bool:

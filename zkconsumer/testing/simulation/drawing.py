@@ -160,6 +160,16 @@ class _Drawing:
     def _at_once(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, self._rng.choice(self._names))
 
+    def _leave(self, at_s: float, kind: str) -> Step:
+        word = self._rng.choice(("", "", "at once"))
+        wait_ms = 0 if word else self._rng.choice((0, 0, 0, 200, 1000))
+        return Step(at_s, kind, self._rng.choice(self._names), amount=wait_ms, word=word)
+
+    def _fault(self, at_s: float, kind: str) -> Step:
+        calls = self._rng.choice((0, 3, 30)) * self._rng.random()
+        return Step(at_s, kind, self._rng.choice(self._names), amount=int(calls),
+                    word=self._rng.choice(("before", "behind")))
+
     def _crash(self, at_s: float, kind: str) -> Step:
         comes_back = self._rng.random() < 0.5
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s() if comes_back else 0.0)
@@ -256,7 +266,8 @@ class _Drawing:
         return Step(at_s, kind)
 
     _DRAWN: Final[Mapping[str, Callable[[_Drawing, float, str], Step]]] = {
-        "join": _at_once, "leave": _at_once, "crash": _crash, "pause": _pause, "slow": _slow, "hold up": _hold_up,
+        "join": _at_once, "leave": _leave, "fault": _fault, "crash": _crash, "pause": _pause, "slow": _slow,
+        "hold up": _hold_up,
         "wall clock": _clock, "old requests": _old,
         "end session": _at_once, "late watch": _late, "stall": _answers, "lost reply": _lost, "lost request": _lost,
         "outage": _on_servers, "stop server": _on_servers, "freeze": _on_servers, "isolate": _on_servers,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
 from zkconsumer.testing.simulation import hand_faults
+from zkconsumer.testing.simulation.member import OurMember
 from zkconsumer.testing.simulation.pipe import Latency
 from zkconsumer.testing.simulation.plan import GROUP, Step
 
@@ -47,10 +48,21 @@ def _join(world: World, step: Step) -> None:
 
 
 def _leave(world: World, step: Step) -> None:
+    """In order, within so many milliseconds, or the time that the member has for a drain."""
     member = world.living(step.target)
     if member is not None and member.is_well:
-        world.write("leaving", member.name)
-        member.actor.leave()
+        wait_s = step.amount / 1000 if step.amount or step.word == "at once" else member.spec.drain_s
+        world.write("leaving", member.name, message_id=f"{wait_s:g}" if member.spec.kind == "ours" else "")
+        member.actor.leave(wait_s)
+
+
+def _fault(world: World, step: Step) -> None:
+    """The coordinator of a member of ours fails in one of the next calls of its loop, `before` or `behind` its work."""
+    member = world.living(step.target)
+    if member is None or not isinstance(member.actor, OurMember) or not member.is_well:
+        return
+    member.actor.plan_fault(step.amount, step.word or "before")
+    world.trouble(world.faults_left_s, member.name)
 
 
 def _crash(world: World, step: Step) -> None:
@@ -356,6 +368,7 @@ KINDS: Final[Mapping[str, Fault]] = {
     "slow": _slow,
     "stuck": _stuck,
     "hold up": _hold_up,
+    "fault": _fault,
     "wall clock": _wall_clock,
     "end session": _end_session,
     "stall": _stall,

@@ -69,7 +69,7 @@ class JavaMember:
         """Join the group; once."""
         self._threads.start("main", self._main())
 
-    def leave(self) -> None:
+    def leave(self, wait_s: float | None = None) -> None:
         """Begin to leave in order (`shutdown()`); a second call does nothing."""
         if not self._connector.is_shutting_down:
             self._threads.start("shutdown", self._shut_down())

@@ -12,13 +12,13 @@ Not shared, because it is threads, sockets or waiting, and played here or in the
 | `Fetcher`, `LeaderFinder`, `BrokerDirectory`, `ClusterReader`, `SimpleConsumer` | `delivery`, `brokers` |
 | the thread of `Loop.run`, of `ListenerThread` | `stepping` |
 | the sleep in `KafkaStream.next()`, the application's threads | `application` |
-| `ConsumerConnector`, and the waits of `Membership.join_group`, `commit`, `leave_group` | this file |
+| `ConsumerConnector`, the waits of `Membership.join_group` and `commit`, and of `Leave` | this file |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
@@ -29,17 +29,17 @@ from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.types import TopicPartition
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.failing import end_by_fault
+from zkconsumer.leave_times import LeaveTimes
 from zkconsumer.membership import member_of
 from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.testing.leave_checks import PAUSED
 from zkconsumer.testing.simulation.actor import MemberSpec, Owned, Surroundings
 from zkconsumer.testing.simulation.application import Application, Pace, SteppedStream
 from zkconsumer.testing.simulation.delivery import SteppedDelivery
 from zkconsumer.testing.simulation.stepping import SteppedListener, SteppedLoop, lateness_s
 
 __all__ = ["OurMember", "config_of"]
-
-_CLOSE_S: Final = 5.0
-
 
 def config_of(group: str, spec: MemberSpec) -> ConsumerConfig:
     """The settings of a member."""
@@ -74,6 +74,7 @@ class OurMember:
         self.consumer_id = f"{surroundings.group}_{spec.name}"
         self.failure: Exception | None = None
         self.has_left = False
+        self.unstored: set[TopicPartition] = set()
         self.config = config_of(surroundings.group, spec)
         self.lease = Lease()
         self._process = process = surroundings.process
@@ -81,6 +82,9 @@ class OurMember:
         self._port = surroundings.port
         self._record = surroundings.record
         self._is_leaving = False
+        self._leaving_since_s = 0.0
+        self._times = LeaveTimes.of(0.0, 0.0)
+        self._positions: Mapping[TopicPartition, int] = {}
         self._pace = Pace(rng, spec.work_s)
         self.loop = SteppedLoop(process, rng, self._failed)
         self.streams = self._build_streams()
@@ -123,9 +127,7 @@ class OurMember:
     def _failed(self, error: Exception) -> None:
         """What `Membership` does when the coordinator's thread ends by an exception."""
         self.failure = error
-        self.lease.end()
-        self.coordinator.error = error
-        self.delivery.fail(error)
+        end_by_fault(error, self.coordinator, self.delivery, self.listening, self._port)
 
     # -- the listener -----------------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class OurMember:
         def run() -> None:
             positions, _ = self.commits.choose(None, in_hand)
             chosen.update(positions)
-            self.offsets.commit(positions, lambda failed: self._later(back, failed))
+            self.commits.commit(positions, lambda failed: self._later(back, failed), explicit=False)
 
         def back(failed: Mapping[Partition, str]) -> None:
             nonlocal is_over
@@ -188,7 +190,7 @@ class OurMember:
         """Wake a thread that waits: it goes on a little later."""
         self._process.after(lateness_s(self._rng), call, *arguments)
 
-    # -- joining and leaving: `Membership.join_group` and `leave_group`, step by step ----------------------------------
+    # -- joining and leaving: `Membership.join_group` and `zkconsumer.leaving`, step by step ---------------------------
 
     def start(self) -> None:
         """Join the group."""
@@ -197,43 +199,76 @@ class OurMember:
             self.loop.post(self.commits.start_auto_commit, self.config.auto_commit_interval_ms / 1000)
         self._port.start(self.coordinator.session_changed)
 
-    def leave(self) -> None:
-        """Begin to leave in order."""
-        if not self._is_leaving:
-            self._is_leaving = True
-            self.delivery.stop_stepwise(self.spec.drain_s, self._stopped)
+    def leave(self, wait_s: float | None = None) -> None:
+        """Begin to leave in order: `shutdown(wait_s)`."""
+        if self._is_leaving:
+            return
+        self._is_leaving = True
+        self._leaving_since_s = self._process.schedule.now
+        self._times = LeaveTimes.of(self._process.clock(), self.spec.drain_s if wait_s is None else wait_s)
+        if self.config.auto_commit_enable and not self._is_dead:
+            self.loop.post(self.commits.commit_done)
+        self.delivery.stop_stepwise(self._left_s(self._times.hands_until), self._stopped)
+
+    @property
+    def _is_dead(self) -> bool:
+        """Whether the coordinator's thread has ended."""
+        return self.failure is not None
+
+    def _left_s(self, until: float) -> float:
+        return max(0.0, until - self._process.clock())
+
+    def _step(self, call: Callable[..., None], *arguments: Any, until: float, then: Callable[[], None]) -> None:
+        """Have the coordinator make a call, and go on when that is told, or at a moment."""
+        once = self._once(then)
+        if self._is_dead:
+            once()
+            return
+        self.loop.post(call, *arguments, lambda *_: self._later(once))
+        self._process.after(self._left_s(until), once)
 
     def _stopped(self, positions: dict[TopicPartition, int]) -> None:
-        if self.coordinator.error is not None:
-            self._close()
-            return
-        commit = self._once(lambda: self._commit_last(positions))
-        self.loop.post(self.commits.give_back, positions, lambda: self.listening.leave(lambda: self._later(commit)))
-        self._process.after(max(0.5, self.spec.drain_s), commit)
+        self._positions = positions
 
-    def _commit_last(self, positions: dict[TopicPartition, int]) -> None:
-        if not self.config.auto_commit_enable or self.coordinator.error is not None:
-            self._close()
-            return
-        close = self._once(self._close)
-        self.loop.post(self.commits.commit_last, positions, lambda failed: self._later(close))
-        self._process.after(max(self.coordinator.session.timeout_s, 1.0), close)
+        def give_back(told: Callable[[], None]) -> None:
+            self.commits.give_back(positions, lambda: self.listening.leave(told))
 
-    def _close(self) -> None:
-        end = self._once(self._end)
+        self._step(give_back, until=self._times.listener_until, then=self._commit_last)
 
-        def run() -> None:
-            self.coordinator.close()
-            self._later(end)
+    def _commit_last(self) -> None:
+        outcome: list[Mapping[Partition, str]] = []
 
-        self.loop.post(run)
-        self._process.after(1.0, end)
+        def commit(answered: Callable[[], None]) -> None:
+            def committed(failed: Mapping[Partition, str]) -> None:
+                outcome.append(failed)
+                answered()
+
+            self.commits.commit_last(self._positions, committed)
+
+        def close() -> None:
+            failed = outcome[0] if outcome else self.commits.not_stored(self._positions, "no answer")
+            self.unstored = {TopicPartition(*partition) for partition in failed}
+            self._step(self._close_coordinator, until=self._times.close_until, then=self._end)
+
+        if self.config.auto_commit_enable:
+            self._step(commit, until=self._times.commit_until, then=close)
+        else:
+            close()
+
+    def _close_coordinator(self, closed: Callable[[], None]) -> None:
+        self.coordinator.close()
+        closed()
 
     def _end(self) -> None:
         self.lease.end()
-        self._port.close(_CLOSE_S)
+        self._port.close(0.0)
         self.loop.post(self.loop.stop)
         self.has_left = True
+        if self.config.auto_commit_enable:
+            for partition, position in self._positions.items():
+                if partition not in self.unstored and self.commits.holds(partition):
+                    self._record("said_stored", self.delivery.place(*partition), position)
+        self._record("left", message_id=PAUSED if self._process.resumed_at_s > self._leaving_since_s else "")
 
     def _once(self, call: Callable[[], None]) -> Callable[[], None]:
         """Whoever comes first, an answer or a time-out, calls it."""
@@ -274,6 +309,17 @@ class OurMember:
     def hold_up(self, until_s: float) -> None:
         """Give the coordinator no turn before `until_s`."""
         self.loop.hold_up(until_s)
+
+    def plan_fault(self, after: int, where: str) -> None:
+        """Let a call of the coordinator's loop fail after so many that do not, `before` or `behind` what it does."""
+        left = after
+
+        def choose(_: Callable[..., None]) -> str:
+            nonlocal left
+            left -= 1
+            return where if left < 0 else ""
+
+        self.loop.fault = choose
 
     def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
         """The states of its machines."""

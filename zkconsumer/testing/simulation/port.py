@@ -84,6 +84,7 @@ class SimulatedPort:
         self._state = _State.CLOSED
         self._on_session: Callable[[SessionChange], None] = lambda change: None
         self._is_closing = False
+        self._waits_to_close = False
         self._connection: Connection | None = None
         self._round: list[Link] = []
         self._pause_s = _FIRST_PAUSE_S
@@ -152,16 +153,27 @@ class SimulatedPort:
     def close(self, timeout_s: float) -> None:
         """End the session; of it and of watches nothing is told any more, what was asked is answered still.
 
-        It is only begun: virtual time does not pass in a call, so nothing can be waited for.
+        It is only begun: virtual time does not pass in a call, so nothing can be waited for. Without a connection the
+        next one is waited for, as long as the session may last.
         """
         if self._is_closing:
             return
         self._is_closing = True
         if self._state is _State.CONNECTED:
             self._transmit((CLOSE, None, 0.0))
+        elif self._state is _State.CONNECTING and self.session_id:
+            self._waits_to_close = True
+            self._queue.append((CLOSE, None, 0.0))
+            self._process.after(self._granted_s, self._close_no_more)
         elif self._connection is not None:
             self._queue.append((CLOSE, None, 0.0))
         else:
+            self._end()
+
+    def _close_no_more(self) -> None:
+        if self._waits_to_close:
+            self._waits_to_close = False
+            self._hang_up()
             self._end()
 
     # -- the process ------------------------------------------------------------------------------------------------
@@ -181,6 +193,7 @@ class SimulatedPort:
     def killed(self) -> None:
         """The machine closes the sockets."""
         self._is_closing = True
+        self._waits_to_close = False
         self._hang_up()
         self._end()
 
@@ -209,7 +222,7 @@ class SimulatedPort:
         self._try_next()
 
     def _try_next(self) -> None:
-        if self._is_closing:
+        if self._is_closing and not self._waits_to_close:
             self._end()
         elif self._state is _State.CLOSED:
             return
@@ -243,6 +256,7 @@ class SimulatedPort:
         if connection is not self._connection:
             return
         self._schedule.cancel(self._timer)
+        self._waits_to_close = False
         self._refused_since_s = None
         self._pause_s = _FIRST_PAUSE_S
         if timeout_s <= 0:

@@ -24,7 +24,7 @@ _EVERYTHING: Final[Mapping[str, float]] = {
     "outage": 1.5, "stop server": 1.5, "freeze": 1.5, "isolate": 1.5, "lag": 1.5, "wipe": 0.3,
     "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1,
     "owner deleted": 1.5, "owner replaced": 1, "offset set": 1.5, "unregistered": 1.5, "poison": 1.5,
-    "late answers": 1, "moved": 1, "refused": 0.7, "name taken": 0.7,
+    "late answers": 1, "moved": 1, "refused": 0.7, "name taken": 0.7, "fault": 1,
 }  # fmt: skip
 
 
@@ -85,6 +85,14 @@ PROFILES: Final[Mapping[str, Profile]] = {
         settings={"topics": (("t", 2),), "whitelist": "", "max_processing_s": 2.0}, scenes=SCENES,
     ),
     "handovers": Profile({"join": 2, "leave": 2, "slow": 1, "lost request": 3, "lost reply": 1}, servers=(1,)),
+    "ends": Profile(
+        {**_some("crash", "slow", "stuck", "pause", "hold up", "end session", "outage", "freeze", "isolate", "lag",
+                 "lost reply", "lost request", "owner deleted", "unregistered"),
+         "join": 6.0, "leave": 6.0, "fault": 5.0, "stall": 3.0, "cut": 3.0},
+        steps=(6, 16), waits=0.4, bunched=True,
+        moments=("disconnected", "registering", "reading", "settling", "claiming", "draining", "draining", "releasing",
+                 "unknown"),
+    ),
     "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
     "topics": Profile(_some("join", "leave", "cut", "grow", "create topic", "delete topic", "leader", "retention")),
     "moments": Profile(

@@ -13,11 +13,13 @@ from zkconsumer.testing.group_checks import check_group, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import NS, Finding, Limits, check_history
 from zkconsumer.testing.history_limits import was_troubled
+from zkconsumer.testing.leave_checks import check_leaves
 from zkconsumer.testing.simulation.beginnings import find_beginnings
 from zkconsumer.testing.simulation.group_nodes import owner_nodes, registrations, should_own
 from zkconsumer.testing.simulation.java_member import JavaMember
 from zkconsumer.testing.simulation.plan import Plan
 from zkconsumer.testing.simulation.schedule import SimulationStuck
+from zkconsumer.testing.simulation.stepping import PlannedFault
 from zkconsumer.testing.simulation.trace import Trace, tree_lines
 from zkconsumer.testing.simulation.world import ActorBuilder, Inhabitant, World
 
@@ -229,12 +231,13 @@ class _Runner:
         world = self.world
         for each in world.inhabitants.values():
             failure = getattr(each.actor, "failure", None)
-            if failure is not None:
+            if failure is not None and not isinstance(failure, PlannedFault):
                 lines = "".join(traceback.format_exception(failure))
                 self._found("failed", f"the coordinator of {each.name} failed: {lines}")
         limits = self._limits()
         self.findings += check_history(world.history, limits)
         self.findings += check_group([*world.history, *self._requests()], limits)
+        self.findings += check_leaves(world.history)
 
     def _requests(self) -> list[Event]:
         """How much each member of ours asked for in each second."""

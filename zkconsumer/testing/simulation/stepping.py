@@ -16,7 +16,7 @@ from zkconsumer.listening import ListenerThread
 from zkconsumer.testing.simulation.process import Process
 from zkconsumer.testing.simulation.schedule import Event
 
-__all__ = ["ListenerMethod", "SteppedListener", "SteppedLoop", "lateness_s"]
+__all__ = ["ListenerMethod", "PlannedFault", "SteppedListener", "SteppedLoop", "lateness_s"]
 
 _USUAL_S: Final = 0.0008
 _SELDOM_S: Final = 0.03
@@ -33,6 +33,13 @@ def lateness_s(rng: random.Random) -> float:
     return _LEAST_S + _USUAL_S * drawn
 
 
+class PlannedFault(Exception):  # noqa: N818 - it says what happened
+    """A fault that was planned, in a call of the coordinator's loop."""
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        super().__init__(getattr(call, "__qualname__", repr(call)))
+
+
 class SteppedLoop(Loop):
     """The coordinator's loop; each step of it is put down in the schedule.
 
@@ -43,6 +50,7 @@ class SteppedLoop(Loop):
 
     Attributes:
         stepped: called after each step.
+        fault: asked about each call whether it is to fail: "" for no, "before" it has done anything, or "behind" that.
     """
 
     def __init__(self, process: Process, rng: random.Random, failed: Callable[[Exception], None]) -> None:
@@ -56,6 +64,7 @@ class SteppedLoop(Loop):
         self._is_over = False
         self._held_until_s = -_NEVER
         self.stepped: Callable[[], None] | None = None
+        self.fault: Callable[[Callable[..., None]], str] | None = None
 
     def hold_up(self, until_s: float) -> None:
         """Make no step before the virtual time `until_s`: the thread gets no turn, whatever its process does."""
@@ -64,14 +73,27 @@ class SteppedLoop(Loop):
 
     def post(self, call: Callable[..., None], *arguments: Any) -> None:
         """Run `call(*arguments)` in a step soon."""
-        super().post(call, *arguments)
+        super().post(self.run_through, call, *arguments)
         self._plan(0.0)
 
     def call_later(self, delay_s: float, call: Callable[..., None], *arguments: Any) -> Timer:
         """The timer that runs `call(*arguments)` in a step after `delay_s` seconds."""
-        timer = super().call_later(delay_s, call, *arguments)
+        timer = super().call_later(delay_s, self.run_through, call, *arguments)
         self._plan(delay_s)
         return timer
+
+    def after_step(self, call: Callable[[], None]) -> None:
+        """Run `call` at the end of the step."""
+        super().after_step(lambda: self.run_through(call))
+
+    def run_through(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Make a call, with the fault that is meant for it."""
+        where = "" if self.fault is None else self.fault(call)
+        if where == "before":
+            raise PlannedFault(call)
+        call(*arguments)
+        if where:
+            raise PlannedFault(call)
 
     def stop(self) -> None:
         """Make no further step."""

@@ -1,0 +1,63 @@
+"""Verdicts on leaves: that each was over in its time, and told the truth about what was stored. Pure.
+
+Each check returns findings, as those of `zkconsumer.testing.history_checks` do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history_limits import NS, Finding, name_of
+
+__all__ = ["PAUSED", "check_leaves", "find_false_stores", "find_late_leaves"]
+
+PAUSED: Final = "paused"
+"""Said of a leave whose process was stopped meanwhile: it can keep no time."""
+_SPARE_NS: Final = NS // 2
+_DRIFT: Final = 1.001
+"""What the clock of the process may be slow by."""
+
+
+def check_leaves(events: Sequence[Event]) -> list[Finding]:
+    """The findings of both checks."""
+    return [*find_late_leaves(events), *find_false_stores(events)]
+
+
+def find_late_leaves(events: Sequence[Event]) -> list[Finding]:
+    """Leaves that took longer than their time-out and half a second, or did not come to an end.
+
+    A `leaving` event tells the time-out, in seconds, as its id.
+    """
+    began: dict[str, Event] = {}
+    findings = []
+    for event in events:
+        if event.kind == "leaving" and event.id:
+            began.setdefault(event.member, event)
+        elif event.kind in ("left", "killed") and event.member in began:
+            start = began.pop(event.member)
+            took_ns = event.time_ns - start.time_ns
+            if event.kind == "left" and event.id != PAUSED and took_ns > _limit_ns(start):
+                sentence = f"{event.member} had {start.id} s to leave, and took {took_ns / NS:.3f} s"
+                findings.append(Finding("left late", sentence, (start, event)))
+    return findings
+
+
+def _limit_ns(start: Event) -> float:
+    return float(start.id) * NS * _DRIFT + _SPARE_NS
+
+
+def find_false_stores(events: Sequence[Event]) -> list[Finding]:
+    """Positions that a leave did not name as not stored, and that nobody has seen in ZooKeeper."""
+    highest: dict[Place, int] = defaultdict(lambda: -1)
+    findings = []
+    for event in events:
+        if event.kind == "offset_node":
+            highest[event.place] = max(highest[event.place], event.offset)
+        elif event.kind == "said_stored" and highest[event.place] < event.offset:
+            sentence = (f"{event.member} left as if {event.offset} of {name_of(event.place)} was stored, and the most "
+                        f"that ever was is {highest[event.place]}")
+            findings.append(Finding("false store", sentence, (event,)))
+    return findings
