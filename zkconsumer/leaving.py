@@ -38,12 +38,14 @@ class Leave:
 
     Args:
         member: whose.
+        clock: seconds.
 
     Threads: `begin`, `wait` and `unstored` from any, signal handlers too.
     """
 
-    def __init__(self, member: Membership) -> None:
+    def __init__(self, member: Membership, clock: Callable[[], float] = lease_clock) -> None:
         self._member = member
+        self._clock = clock
         self._lock = threading.RLock()
         self._runs: dict[str, int] = {}
         self._has_begun = False
@@ -79,7 +81,7 @@ class Leave:
                 return False
             self._has_begun = True
             self._reader, self._is_hand_done, self._caller = reader, is_hand_done, caller
-            self._times = LeaveTimes.of(lease_clock(), wait_s)
+            self._times = LeaveTimes.of(self._clock(), wait_s)
         # No daemon: a handler may end the program, which then must not end before the group was left in order.
         thread = threading.Thread(target=self._run, name=f"zkconsumer-{self._member.consumer_id}-leave", daemon=False)
         try:
@@ -131,7 +133,7 @@ class Leave:
         self._over.set()
 
     def _wait(self, done: Latch, until: float) -> bool:
-        return self._member.await_coordinator(done, until - lease_clock())
+        return self._member.await_coordinator(done, until - self._clock())
 
     def _post(self, call: Callable[..., None], *arguments: object) -> bool:
         """Return whether there is a coordinator to do it."""
@@ -192,7 +194,7 @@ class Leave:
         member, over_at = self._member, self._times.over_at
         member.delivery.close(over_at)
         member.join_threads(over_at, but=self._caller)
-        left_s = over_at - lease_clock()
+        left_s = over_at - self._clock()
         member.port.close(max(left_s, 0.001))
 
     def _say_unstored(self) -> None:

@@ -26,9 +26,11 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer import offsets as offsets_module
 from zkconsumer.commits import Commits
 from zkconsumer.flow import Flow
+from zkconsumer.leave_times import LeaveTimes
 from zkconsumer.listening import ListenerThread
 from zkconsumer.offset_records import OffsetRecord, Verdict, verdict
 from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.testing.simulation import member as member_module
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,34 @@ def leaves_without_the_last_commit(right: Any) -> Any:
     return lambda self, positions, done: done({})
 
 
+def an_unanswered_commit_counts_as_stored(right: Any) -> Any:
+    """`shutdown()` tells nothing of what ZooKeeper did not answer."""
+    return lambda self, positions, reason: {}
+
+
+def leaves_in_the_time_of_a_session(right: Any) -> Any:
+    """The last commit is waited for as long as the session lasts."""
+
+    def wrong(now: float, wait_s: float) -> LeaveTimes:
+        times = right.__func__(now, wait_s)
+        return dataclasses.replace(times, commit_until=times.commit_until + 4.0, close_until=times.close_until + 4.0)
+
+    return staticmethod(wrong)
+
+
+def session_outlives_its_coordinator(right: Any) -> Any:
+    """A coordinator that has failed leaves its session, and the owner nodes with it, to the end of the process."""
+
+    class Open:
+        def close(self, timeout_s: float) -> None:
+            pass
+
+    def wrong(error: BaseException, coordinator: Any, delivery: Any, listening: Any, port: Any) -> Any:
+        return right(error, coordinator, delivery, listening, Open())
+
+    return wrong
+
+
 # -- session, lease and fence ----------------------------------------------------------------------------------------
 
 
@@ -422,6 +452,9 @@ BUGS: Mapping[str, Bug] = {
     "drain ignores the message in hand": Bug(Flow, "settle_if_done", drain_ignores_the_message_in_hand, "membership"),
     "hand counts as done": Bug(Flow, "done_position", hand_counts_as_done, "membership"),
     "commit after release": Bug(Holdings, "_commit_drained", commit_after_release, "membership"),
+    "unanswered commit counts as stored": Bug(Commits, "not_stored", an_unanswered_commit_counts_as_stored, "ends"),
+    "leaves in the time of a session": Bug(LeaveTimes, "of", leaves_in_the_time_of_a_session, "ends"),
+    "session outlives its coordinator": Bug(member_module, "end_by_fault", session_outlives_its_coordinator, "ends"),
     "leaves without the last commit": Bug(Commits, "commit_last", leaves_without_the_last_commit, "membership"),
     "release by path": Bug(Claims, "release", release_by_path, "hands"),
     "lease from receipt": Bug(SessionKeeper, "_proved", lease_from_receipt, "pauses"),

@@ -61,8 +61,10 @@ def _fault(world: World, step: Step) -> None:
     member = world.living(step.target)
     if member is None or not isinstance(member.actor, OurMember) or not member.is_well:
         return
-    member.actor.plan_fault(step.amount, step.word or "before")
+    actor = member.actor
+    actor.plan_fault(step.amount, step.word or "before")
     world.trouble(world.faults_left_s, member.name)
+    world.undo_later(world.faults_left_s, actor.forget_fault)
 
 
 def _crash(world: World, step: Step) -> None:

@@ -67,7 +67,13 @@ def _subscription(spec: MemberSpec) -> Subscription:
 
 
 class OurMember:
-    """One connector, its streams and its application; see `zkconsumer.testing.simulation.actor.Actor`."""
+    """One connector, its streams and its application; see `zkconsumer.testing.simulation.actor.Actor`.
+
+    Attributes:
+        failure: what its coordinator has ended by, None while it lives.
+        unstored: what its `shutdown()` has named as not stored.
+        when_failed: called behind what is done when its coordinator has ended.
+    """
 
     def __init__(self, spec: MemberSpec, surroundings: Surroundings) -> None:
         self.spec = spec
@@ -81,6 +87,7 @@ class OurMember:
         self._rng = rng = surroundings.rng
         self._port = surroundings.port
         self._record = surroundings.record
+        self.when_failed: Callable[[], object] = lambda: None
         self._is_leaving = False
         self._leaving_since_s = 0.0
         self._times = LeaveTimes.of(0.0, 0.0)
@@ -128,6 +135,7 @@ class OurMember:
         """What `Membership` does when the coordinator's thread ends by an exception."""
         self.failure = error
         end_by_fault(error, self.coordinator, self.delivery, self.listening, self._port)
+        self.when_failed()
 
     # -- the listener -----------------------------------------------------------------------------------------------
 
@@ -320,6 +328,10 @@ class OurMember:
             return where if left < 0 else ""
 
         self.loop.fault = choose
+
+    def forget_fault(self) -> None:
+        """Fail no more."""
+        self.loop.fault = None
 
     def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
         """The states of its machines."""

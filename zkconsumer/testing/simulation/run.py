@@ -234,6 +234,8 @@ class _Runner:
             if failure is not None and not isinstance(failure, PlannedFault):
                 lines = "".join(traceback.format_exception(failure))
                 self._found("failed", f"the coordinator of {each.name} failed: {lines}")
+        for name in world.outliving:
+            self._found("session not closed", f"the session of {name} outlived its coordinator")
         limits = self._limits()
         self.findings += check_history(world.history, limits)
         self.findings += check_group([*world.history, *self._requests()], limits)

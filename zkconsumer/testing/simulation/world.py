@@ -38,6 +38,8 @@ from zkconsumer.testing.simulation.zookeeper_ensemble import ZooKeeperSettings
 
 __all__ = ["Inhabitant", "World"]
 
+_CLOSED_S: Final = 0.4
+"""So long after its coordinator has failed the session of a member is over, if its server can be reached."""
 _SETTLE_S: Final = 2.0
 _RESTART_S: Final = 1.0
 _NOTICED_S: Final = 3.0
@@ -125,6 +127,8 @@ class World:
         self._began_s = 0.0
         self._is_healed = False
         self._wrong_since: dict[str, float] = {}
+        self._failing: set[str] = set()
+        self.outliving: list[str] = []
         self.listener: Trace | None = None
         self._watch: list[object] | None = None
         self._incarnations: dict[str, int] = {}
@@ -218,7 +222,9 @@ class World:
 
         surroundings = Surroundings(GROUP, process, watched, self.brokers, rng, record, wall_clock)
         actor = self._builders[spec.kind](spec, surroundings)
-        self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock)
+        inhabitant = self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock)
+        if isinstance(actor, OurMember):
+            actor.when_failed = lambda: self.coordinator_failed(inhabitant)
         self._moments.watch(self.inhabitants[label])
         actor.start()
 
@@ -248,6 +254,8 @@ class World:
             if each.process.is_paused:
                 continue
             failed = each.actor.has_ended and not each.actor.has_left
+            if each.name in self._failing:
+                continue  # its process lives a little longer, and its session should not
             if each.actor.has_ended or self._is_stuck(each):
                 self.kill(each)
                 if failed or self._is_healed:
@@ -256,6 +264,20 @@ class World:
             self.join(self.plan.members[0].name)
         self.schedule.cancel(self._watch)
         self._watch = self.schedule.after(0.5, self._watch_over)
+
+    def coordinator_failed(self, inhabitant: Inhabitant) -> None:
+        """Look in a while whether its session is over; its process does not end before."""
+        self._failing.add(inhabitant.name)
+        can_close = inhabitant.port.is_connected and not _is_hindered(inhabitant)
+        self.schedule.after(_CLOSED_S, self._look_at_session, inhabitant, inhabitant.port.session_id, can_close)
+
+    def _look_at_session(self, inhabitant: Inhabitant, session_id: int, could_close: bool) -> None:
+        self._failing.discard(inhabitant.name)
+        has_run = inhabitant.process.resumed_at_s < self.schedule.now - _CLOSED_S
+        is_troubled = any(not each.member and each.end_ns >= self.now_ns for each in self.troubles)
+        if (could_close and has_run and not _is_hindered(inhabitant) and not is_troubled
+                and session_id in self.zookeeper.sessions):  # fmt: skip
+            self.outliving.append(inhabitant.name)
 
     def _is_stuck(self, inhabitant: Inhabitant) -> bool:
         """Whether nothing but a new start helps: a Java member that does not come to have what it should.
@@ -409,3 +431,9 @@ class World:
             self.schedule.after(step.at_s, self.do, step)
         self._produce(self.rng("producer"))
         self._watch_over()
+
+
+def _is_hindered(inhabitant: Inhabitant) -> bool:
+    """Whether nothing of it can come to a server, or it does nothing."""
+    links = any(each.is_cut or each.stalled_up for each in inhabitant.port.links)
+    return links or inhabitant.process.is_gone or inhabitant.process.is_paused
