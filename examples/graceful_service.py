@@ -6,8 +6,8 @@
 
 The answer is the member's status: 200 while its partitions are safely its own, else 503. At SIGTERM or Ctrl-C the
 message in hand may finish within `STOP_S`; then it is committed and the partitions go to the others, who go on with
-the next message. Status 1 says that a message failed or took too long, and comes again. Without ZooKeeper the end
-takes some seconds longer, and a warning says that the last messages come again.
+the next message. Status 1 says that messages come again: one failed or took too long, or ZooKeeper did not answer in
+time and their positions are not stored. The end takes no longer for that.
 """
 
 from __future__ import annotations
@@ -85,11 +85,13 @@ def main() -> None:
         while ends.empty():  # in naps: Python hears of a signal that strikes just before a wait when that ends
             time.sleep(NAP_S)
         reason = ends.get()
-        connector.shutdown(STOP_S if reason == "signal" else 0)
+        unstored = connector.shutdown(STOP_S if reason == "signal" else 0)
         worker.join(1.0)
     if reason == "worker" or worker.is_alive():
         print("a message has failed or took too long; it comes again", file=sys.stderr, flush=True)
         os._exit(1)  # at once: an orderly end waits for what the thread holds, such as a standard output that is full
+    if unstored:
+        sys.exit(f"not stored, their last messages come again: {', '.join(map(str, unstored))}")
 
 
 if __name__ == "__main__":

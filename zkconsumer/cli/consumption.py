@@ -27,6 +27,8 @@ from zkconsumer.stream import KafkaStream
 __all__ = ["Consumption", "Outcome"]
 
 _LAST_FLUSH_S = 1.0
+_LEAVE_S = 3.0
+"""Longest wait for the last commit, which is made when the connector gives its partitions back."""
 _JOIN_S = 0.5
 
 
@@ -150,18 +152,17 @@ class Consumption:
         return self._signals.came or self._output.is_closed or self._timed_out or self._error is not None or not alive
 
     def _leave(self) -> Outcome:
-        """Flush, commit what was printed, leave the group."""
+        """Flush, and leave the group, which commits what was printed."""
         self._offsets.stop()
         problem = self._error
         self._output.flush(_LAST_FLUSH_S, close=True)
-        failed = self._offsets.commit()
-        if failed and problem is None:
-            (topic, partition), reason = next(iter(failed.items()))
+        unstored = self._connector.shutdown(_LEAVE_S)
+        if unstored and problem is None:
+            (topic, partition), reason = next(iter(unstored.items()))
             problem = CliError(
-                f"the last positions of {len(failed)} partitions are not committed ({topic}-{partition}: {reason})",
+                f"the last positions of {len(unstored)} partitions are not committed ({topic}-{partition}: {reason})",
                 "their last messages will come again",
             )
-        self._connector.shutdown(0)
         for thread in self._threads:
             thread.join(_JOIN_S)
         if self._output.failure is not None and problem is None:

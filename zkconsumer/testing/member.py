@@ -8,6 +8,7 @@ revoked, lost), and notes that begin with `#`, a time in nanoseconds and a word:
     # 123 blocked t/0     a claim has waited for long
     # 123 error ...       raised by a stream or by a commit
     # 123 leaving         SIGTERM came
+    # 123 unstored t/0 .. a position that `shutdown()` could not store, and why
     # 123 left            `shutdown()` has returned
 """
 
@@ -211,7 +212,8 @@ class Member:
 
     def leave(self) -> None:
         """Leave the group in order."""
-        self._connector.shutdown()
+        for (topic, partition), reason in self._connector.shutdown().items():
+            self._history.note("unstored", f"{topic}/{partition} {reason}")
         for reader in self._readers:
             reader.join()
 
