@@ -20,6 +20,7 @@ from kazoo.exceptions import NoNodeError
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
 from zkconsumer.cli.partitioning import partition_of_key
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 
 Topic = Callable[..., str]
@@ -327,3 +328,21 @@ def test_a_leader_that_moves_is_found_again(kafka_0822: KafkaCluster, zk: tuple[
         assert producer.wait(TIMEOUT_S) == 0
         assert producer.stderr.read() == b"Produced 2 messages\n"
     assert run(*arguments, "2").stdout == b"before\nafter\n"
+
+
+def test_without_zookeeper_ctrl_c_ends_it_in_time_and_says_what_is_not_committed(
+    kafka_0822: KafkaCluster, topic: Topic, fresh_group: str
+) -> None:
+    """The session lasts longer than the test waits."""
+    name = topic()
+    produce(kafka_0822, name, [b"%d" % number for number in range(5)])
+    with TcpProxy(kafka_0822.zookeeper_hosts) as link, Running(
+        "consume", "--zookeeper", kafka_0822.zookeeper_connect.replace(kafka_0822.zookeeper_hosts, link.address),
+        "--topic", name, "--group", fresh_group, "--from-beginning", "--property", "zookeeper.session.timeout.ms=60000",
+        "--property", "auto.commit.interval.ms=3600000",
+    ) as consumer:  # fmt: skip
+        assert len(consumer.wait_lines(5)) == 5
+        link.stall()
+        assert consumer.end(signal.SIGINT) == 1
+        assert "the last positions of" in consumer.errors()
+        assert "no answer from ZooKeeper" in consumer.errors()

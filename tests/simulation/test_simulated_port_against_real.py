@@ -132,10 +132,25 @@ def leaving_while_cut_off_takes_the_nodes_with_the_time_out(world: World, root: 
     ask(world, "other", Exists(f"{root}/mine", other.watch("node")))
     world.cut("one")
     world.reached(lambda: one.state == "suspended")
-    world.close("one")
+    world.begin_close("one")
     assert ask(world, "other", Exists(f"{root}/mine"))[0].value is not None
     world.reached(lambda: ("event", "node", f"{root}/mine") in other.transcript)
-    return {**transcripts(world), "one": one.transcript}
+    return transcripts(world)
+
+
+def leaving_while_cut_off_takes_the_nodes_as_soon_as_the_link_is_back(world: World, root: str) -> dict[str, list[Any]]:
+    """The session would last a minute."""
+    one, other = world.open("one", session_s=60.0), world.open("other")
+    ask(world, "one", Create(root))
+    ask(world, "one", Create(f"{root}/mine", ephemeral=True))
+    ask(world, "other", Exists(f"{root}/mine", other.watch("node")))
+    world.cut("one")
+    world.reached(lambda: one.state == "suspended")
+    world.begin_close("one")
+    assert ask(world, "other", Exists(f"{root}/mine"))[0].value is not None
+    world.heal("one")
+    world.reached(lambda: ("event", "node", f"{root}/mine") in other.transcript)
+    return transcripts(world)
 
 
 def a_time_out_in_silence_is_told_when_the_link_is_back(world: World, root: str) -> dict[str, list[Any]]:
@@ -204,6 +219,7 @@ SCENES: list[Scene] = [
     a_session_ended_from_outside,
     leaving_takes_ephemeral_nodes_at_once_and_tells_nothing,
     leaving_while_cut_off_takes_the_nodes_with_the_time_out,
+    leaving_while_cut_off_takes_the_nodes_as_soon_as_the_link_is_back,
     a_time_out_in_silence_is_told_when_the_link_is_back,
     a_restarted_server_knows_sessions_and_nodes,
     a_server_that_lost_its_data_ends_the_session_at_last,

@@ -111,6 +111,8 @@ class World(Protocol):
 
     def close(self, name: str) -> None: ...
 
+    def begin_close(self, name: str) -> None: ...
+
     def end_session(self, session_id: int) -> None: ...
 
     def cut(self, name: str) -> None: ...
@@ -161,6 +163,9 @@ class RealWorld:
     def close(self, name: str) -> None:
         self.sessions.pop(name).port.close(5.0)
         self._proxies.pop(name).close()
+
+    def begin_close(self, name: str) -> None:
+        self.sessions[name].port.close(0.0)
 
     def end_session(self, session_id: int) -> None:
         self._server.end_session(session_id)
@@ -219,6 +224,9 @@ class SimulatedWorld:
     def close(self, name: str) -> None:
         self.sessions.pop(name).port.close(5.0)
         self.schedule.run(self.schedule.now + 0.01)
+
+    def begin_close(self, name: str) -> None:
+        self.sessions[name].port.close(0.0)
 
     def end_session(self, session_id: int) -> None:
         assert self.zookeeper.end_session(session_id)
