@@ -207,9 +207,10 @@ class Membership:
     def _thread_died(self, name: str, error: BaseException) -> None:
         """A thread that delivers has ended by a fault: leave in order, as the coordinator can. Threads: that one."""
         failure = stream_failure(f"{name} has ended", error)
-        log.error("%s leaves its group: %s", self.consumer_id, failure, exc_info=error)
         if self.leaving.has_begun:
+            log.error("%s, which leaves its group: %s", self.consumer_id, failure, exc_info=error)
             return
+        log.error("%s leaves its group: %s", self.consumer_id, failure, exc_info=error)
         for stream in self._streams:
             stream.fail(failure)
         if self.coordinator.error is None:

@@ -77,12 +77,13 @@ def test_rows_are_asked_for_only_where_every_profile_has_its_turn(monkeypatch: p
 
 
 def test_a_seed_chooses_its_profile_by_its_number() -> None:
-    profiles = [profile_of("all", seed) for seed in range(8)]
+    profiles = [profile_of("all", seed) for seed in range(9)]
     assert profiles[1] is PROFILES["moments"]
     assert profiles[3] is PROFILES["stuck"]
     assert profiles[6] is PROFILES["blocked"]
     assert profiles[7] is PROFILES["scenes"]
-    assert profile_of("all", 8 * 1000 + 3) is PROFILES["stuck"]
+    assert profiles[8] is PROFILES["ends"]
+    assert profile_of("all", 9 * 1000 + 3) is PROFILES["stuck"]
     assert profile_of("hands", 3) is PROFILES["hands"]
     assert draw_plan(3, "ours", profile_of("all", 3)) == draw_plan(3, "ours", PROFILES["stuck"])
 

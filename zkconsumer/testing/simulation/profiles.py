@@ -1,8 +1,8 @@
 """What plans are drawn from: how likely each kind of step is, and what members and topics there are. Pure values.
 
-`everything` has every kind of fault at any time. `moments`, `stuck`, `blocked` and `scenes` wait for states that pass
-quickly; long runs take all five in turn. The others look at one side of the product, and find what is wrong with it
-sooner.
+`everything` has every kind of fault at any time. `moments`, `stuck`, `blocked`, `ends` and `scenes` wait for states
+that pass quickly; long runs take all six in turn. The others look at one side of the product, and find what is wrong
+with it sooner.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
 ALL: Final = "all"
 """The choice of several profiles, each in its turn by the number of the seed: together they reach everything."""
 
-_IN_TURN: Final = ("everything", "moments", "everything", "stuck", "everything", "moments", "blocked", "scenes")
+_IN_TURN: Final = (
+    "everything", "moments", "everything", "stuck", "everything", "moments", "blocked", "scenes", "ends",
+)  # fmt: skip
 
 
 def profile_of(name: str, seed: int) -> Profile:
