@@ -10,16 +10,37 @@ Source: docs/SEMANTICS.md, "Fencing".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from rebalance import partition as p
 from rebalance import znodes
 from rebalance.handover import Partition
-from rebalance.requests import Check, Create, Delete, Fault, GetData, Multi, Reply, Request, SetData, Sync, WatchEvent
+from rebalance.requests import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    Fault,
+    GetData,
+    Multi,
+    Reply,
+    Request,
+    SetData,
+    Stat,
+    Sync,
+    WatchEvent,
+)
 
-__all__ = ["MOST_WRITES", "Ask", "Claims", "Fence", "create_parents", "is_same_session"]
+__all__ = ["MOST_WRITES", "UNREAD", "Ask", "Claims", "Fence", "create_parents", "is_same_session"]
+
+log = logging.getLogger(__name__)
+
+_RESULT_UNKNOWN: Final = p.ResultUnknown()
+UNREAD: Final = "(an owner node that may not be read)"
+"""Stands for the thread id in such a node; as its holder in the log and in the status, and never one of ours."""
 
 MOST_WRITES: Final = 100
 """Owner nodes in one multi: some 90 KB at most; ZooKeeper refuses requests above 1 MiB."""
@@ -86,6 +107,9 @@ class Claims:
         group: whose `/owners`.
         later: runs a call when all that happened together has been handled.
 
+    Attributes:
+        refused: path of an owner node -> that it may not be created, set or deleted, as a sentence.
+
     Threads: the coordinator's alone. `told` is called on it, once for each call.
     """
 
@@ -95,6 +119,7 @@ class Claims:
         self._later = later
         self._waiting: list[_Write] = []
         self.fence: Fence | None = None
+        self.refused: dict[str, str] = {}
 
     def claim(self, partition: Partition, thread_id: str, told: Told) -> None:
         """Create the owner node: `Claimed`, `ClaimRefused`, `Fenced` or `ResultUnknown`."""
@@ -111,24 +136,46 @@ class Claims:
         self._write(self.fence, create, answered, told)
 
     def inspect(
-        self, partition: Partition, told: Told, watch: Callable[[WatchEvent], None] | None = None, sync: bool = False
+        self,
+        partition: Partition,
+        told: Told,
+        watch: Callable[[WatchEvent], None] | None = None,
+        sync: bool = False,
+        unread: p.Event = _RESULT_UNKNOWN,
     ) -> None:
         """Read the owner node: `OwnerRead`, `OwnerGone` or `ResultUnknown`.
 
         With `sync` the server catches up with its leader first: the write whose reply was lost may be ahead of it.
+        Where what the node holds may not be read, ZooKeeper up to 3.8 still says whose it is; `unread` is told where
+        it does not.
         """
         path = znodes.owner_path(self._group, *partition)
         fence = self.fence
 
+        def found(thread_id: str, stat: Stat) -> None:
+            mine = fence is not None and stat.ephemeral_owner == fence.session_id
+            told(p.OwnerRead(thread_id, mine, stat.version, stat.ephemeral_owner))
+
         def answered(reply: Reply) -> None:
             if reply.fault is Fault.NO_NODE:
                 told(p.OwnerGone())
+            elif reply.fault is Fault.NO_AUTH:
+                self._ask(Exists(path, watch), looked)
             elif reply.fault is not None:
                 told(p.ResultUnknown())
             else:
                 data, stat = reply.value
-                mine = fence is not None and stat.ephemeral_owner == fence.session_id
-                told(p.OwnerRead(data.decode("utf-8", "replace"), mine, stat.version, stat.ephemeral_owner))
+                found(data.decode("utf-8", "replace"), stat)
+
+        def looked(reply: Reply) -> None:
+            if reply.fault is Fault.NO_AUTH:
+                told(unread)
+            elif reply.fault is not None:
+                told(p.ResultUnknown())
+            elif reply.value is None:
+                told(p.OwnerGone())
+            else:
+                found(UNREAD, reply.value)
 
         if sync:
             # Replies of one session come in order, so the read sees what the sync waited for.
@@ -200,7 +247,7 @@ class Claims:
         faults = _faults(reply, len(writes))
         if not any(faults) or reply.fault is not None or faults[0] is _FENCED:
             for write, fault in zip(writes, faults, strict=True):
-                write.answered(fault)
+                self._tell(write, fault)
         elif tries > 1 and any(
             fault is Fault.NO_NODE and isinstance(write.operation, Create)
             for write, fault in zip(writes, faults, strict=True)
@@ -211,7 +258,17 @@ class Claims:
             for write in writes:
                 self._send([write], tries)
         else:
-            writes[0].answered(faults[0])
+            self._tell(writes[0], faults[0])
+
+    def _tell(self, write: _Write, fault: Fault | None) -> None:
+        """Say how a write went; one that is not permitted looks like a lost registration, so name it."""
+        path = write.operation.path
+        if fault not in _REFUSALS:
+            self.refused.pop(path, None)
+        elif path not in self.refused:
+            self.refused[path] = f"{path} cannot be {_WRITTEN[type(write.operation)]}: {fault.value if fault else ''}"
+            log.warning("%s", self.refused[path])
+        write.answered(fault)
 
     def _make_parents(self, writes: list[_Write], tries: int) -> None:
         def made(reply: Reply) -> None:
@@ -221,7 +278,7 @@ class Claims:
                 for write in writes:
                     self._send([write], tries)
             else:
-                writes[0].answered(reply.fault)
+                self._tell(writes[0], reply.fault)
 
         root = znodes.group_path(self._group)
         topics = {write.operation.path.rsplit("/", 1)[0]: None for write in writes}
@@ -229,6 +286,8 @@ class Claims:
 
 
 _FENCED = Fault.SESSION_EXPIRED
+_REFUSALS = (Fault.NO_AUTH, Fault.NO_CHILDREN_FOR_EPHEMERALS, Fault.OTHER)
+_WRITTEN: Final[Mapping[type, str]] = {Create: "created", SetData: "set", Delete: "deleted"}
 
 
 def _faults(reply: Reply, count: int) -> list[Fault | None]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from rebalance import machine as m
 from rebalance import partition as p
+from rebalance import znodes
 from rebalance.audit import Audit
 from rebalance.claims import Claims, Fence
 from rebalance.episodes import Episodes
@@ -68,7 +69,7 @@ class Coordinator:
         self._delivery = delivery
         self._offsets = offsets
         self._pipeline = Pipeline(port, loop)
-        claims = Claims(self.ask, member.group, loop.after_step)
+        claims = self._claims = Claims(self.ask, member.group, loop.after_step)
         self.session = SessionKeeper(
             member, port, self._pipeline.ask_first, loop, lease, claims, self, wall_clock_ms,
             self._pipeline.waiting_since,
@@ -79,7 +80,9 @@ class Coordinator:
             recheck=self._changed, fenced=self.session.prove, moved=self._moved, episodes=self.episodes,
         )
         self._audit = Audit(member, loop, self._holdings, listener, rng, self._changed)
-        self._reader = GroupReader(self.ask, loop, member.group, member.subscription, member.strategy, self._changed)
+        self._reader = GroupReader(
+            self.ask, loop, member.group, member.subscription, member.strategy, self._changed, member.times, rng
+        )
         self._group_timer: Timer | None = None
         self._told_warnings: frozenset[str] = frozenset()
         self._settled_calls: list[Callable[[], None]] = []
@@ -239,17 +242,26 @@ class Coordinator:
     def _warn(self, action: m.Retarget) -> None:
         frozen = action.assignment.frozen
         warnings = frozenset(action.assignment.warnings) | (frozenset({frozen}) if frozen else frozenset())
+        snapshot = action.snapshot
         missing = [topic for topic in self.member.subscription.topics(frozenset())
-                   if topic not in action.snapshot.topics]
+                   if topic not in snapshot.topics and topic not in snapshot.refused_topics]
         warnings |= {f"topic {topic} does not exist (yet); waiting for it" for topic in missing}
         for warning in sorted(warnings - self._told_warnings):
             log.warning("group %s: %s", self.member.group, warning)
+        for warning in sorted(self._told_warnings - warnings):
+            log.info("group %s: this is over: %s", self.member.group, warning)
         self._told_warnings = warnings
 
     @property
     def warnings(self) -> frozenset[str]:
-        """What was wrong with the group when it was last read."""
-        return self._told_warnings
+        """What was wrong with the group when it was last read, and what this member may not do of its own nodes."""
+        found = set(self._told_warnings)
+        if self.session.refused is not None:
+            found.add(self.session.refused)
+        if refused := self._claims.refused:
+            paths = [znodes.owner_path(self.member.group, *partition) for partition in self._holdings.all]
+            found.update(refused[path] for path in paths if path in refused)
+        return frozenset(found)
 
     def _moved(self) -> None:
         if self.machine.state is m.GroupState.LEAVING and self._holdings.empty:

@@ -4,6 +4,7 @@
     ├── UnreadableNode           a znode holds text that cannot be used; it is reported, and nobody else stops
     │   ├── Kafka07Node          the text is that of Kafka 0.7, in a place where that of 0.8 is expected
     │   └── NoPlaintextListener  a broker registration without an address that is spoken in plain text
+    ├── RefusedNode              ZooKeeper does not let us read a znode: what it holds is unknown, not wrong
     ├── InvalidName              a group, topic, client or consumer name that Kafka does not allow (a ValueError)
     ├── UnsupportedFilter        a topic filter that means nothing to Java, or cannot be translated from Java
     ├── UnequalSubscriptions     round robin needs the same threads for every topic, and they differ
@@ -55,6 +56,23 @@ class Kafka07Node(UnreadableNode):
 
 class NoPlaintextListener(UnreadableNode):
     """A broker registration that offers no PLAINTEXT address."""
+
+
+class RefusedNode(RebalanceError):
+    """A znode that ZooKeeper does not let us read.
+
+    Attributes:
+        path: Path of the node, relative to the chroot.
+        reason: Why, as ZooKeeper says it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be read: {self.reason}"
 
 
 class InvalidName(RebalanceError, ValueError):

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
-from rebalance.claims import Claims, is_same_session
+from rebalance.claims import UNREAD, Claims, is_same_session
 from rebalance.episodes import Episodes
 from rebalance.handover import Partition
 from rebalance.holding import Holding
@@ -28,6 +28,7 @@ __all__ = ["Holdings"]
 log = logging.getLogger(__name__)
 
 _COMMIT_AGAIN_S = 0.1
+_WAITING = (p.PartitionState.FREE, p.PartitionState.BLOCKED, p.PartitionState.CLAIMING)
 _LETTING_GO = (p.PartitionState.DRAINING, p.PartitionState.RELEASING, p.PartitionState.UNKNOWN)
 _LISTENER_LEAST_S = 0.5
 """What the listener always gets to commit in, also after a drain that took all the time there is."""
@@ -73,7 +74,8 @@ class Holdings:
         self._fenced = fenced
         self._moved = moved
         self._episodes = episodes
-        self._known_at_start: frozenset[Partition] | None = None
+        self._known_at_start: set[Partition] | None = None
+        self._unread_at_start: set[str] = set()
         self._lives: dict[str, int] = {}
         self._born: dict[str, int] = {}
         self._revoked: dict[Partition, int] = {}
@@ -87,24 +89,36 @@ class Holdings:
 
     def retarget(self, assignment: Assignment, snapshot: GroupSnapshot) -> None:
         """Make `assignment` what should be held; what goes begins to go at once."""
-        if self._known_at_start is None:
-            topics = snapshot.topics
-            self._known_at_start = frozenset((topic, part) for topic in topics for part in topics[topic].partitions)
+        self._notice_start(snapshot)
         self._notice_new_lives(snapshot)
-        if assignment.frozen is not None:
-            # Keep what is held, claim nothing.
-            waiting = (p.PartitionState.FREE, p.PartitionState.BLOCKED, p.PartitionState.CLAIMING)
-            for partition, holding in list(self.all.items()):
-                if holding.machine.state in waiting:
-                    self.handle(partition, p.Want(None))
-            return
-        for partition in list(self.all):
-            if partition not in assignment.mine:
+        for partition, holding in list(self.all.items()):
+            if assignment.frozen is not None or partition[0] in assignment.frozen_topics:
+                # Keep what is held, claim nothing.
+                is_given_up = holding.machine.state in _WAITING
+            else:
+                is_given_up = partition not in assignment.mine
+            if is_given_up:
                 self.handle(partition, p.Want(None))
         for partition, thread_id in assignment.mine.items():
             if partition not in self.all:
                 self.all[partition] = Holding(p.PartitionMachine(), self._loop.clock())
             self.handle(partition, p.Want(thread_id))
+
+    def _notice_start(self, snapshot: GroupSnapshot) -> None:
+        """Remember what was there at the start: whatever appears later begins at its smallest offset.
+
+        A topic that could not be read then counts as it is when it can be.
+        """
+        topics = snapshot.topics
+        if self._known_at_start is None:
+            if snapshot.refused_topics_list is not None:
+                return
+            self._known_at_start = set()
+            self._unread_at_start = {*topics, *snapshot.refused_topics}
+        self._unread_at_start &= {*topics, *snapshot.refused_topics}
+        for topic in self._unread_at_start & topics.keys():
+            self._unread_at_start.discard(topic)
+            self._known_at_start.update((topic, part) for part in topics[topic].partitions)
 
     def _notice_new_lives(self, snapshot: GroupSnapshot) -> None:
         """A topic that was deleted and created again begins at its start: offsets of its earlier life would skip it."""
@@ -168,8 +182,12 @@ class Holdings:
             case p.Claim(thread_id):
                 self._claims.claim(partition, thread_id, self._teller(partition, holding))
             case p.Inspect(watch):
-                watcher = self._owner_changed if watch else None
-                self._claims.inspect(partition, self._teller(partition, holding), watcher, sync=not watch)
+                if watch:
+                    # It is looked at because something happened to it: one that may not be read is not mine any more.
+                    self._claims.inspect(partition, self._teller(partition, holding), self._owner_changed,
+                                         unread=p.OwnerRead(UNREAD, False, 0, 0))
+                else:
+                    self._claims.inspect(partition, self._teller(partition, holding), sync=True)
             case p.Start():
                 self._episodes.taken()
                 self._take(partition, holding)
@@ -209,7 +227,10 @@ class Holdings:
         return told
 
     def look(self, partition: Partition) -> None:
-        """Read the owner node of a partition, with a watch; its machine hears what is there."""
+        """Read the owner node of a partition, with a watch; its machine hears what is there, if it may be read.
+
+        Of a node that may not be read nothing is concluded: no watch has told that it is another one.
+        """
         holding = self.all.get(partition)
         if holding is None or self._claims.fence is None:
             return

@@ -247,11 +247,12 @@ class RebalanceMachine:
             # The world moved while it was read. Acting on it could let go of what stays mine.
             self._dirty = False
             return self._read_soon()
-        if self.consumer_id not in event.snapshot.members and self.consumer_id not in event.snapshot.untranslatable:
+        if event.snapshot.lacks(self.consumer_id):
             return self._register_again(event)
         assignment = assign(event.snapshot, self.consumer_id, self.subscription, self.strategy)
         unchanged = self.assignment is not None and self.assignment.mine == assignment.mine \
-            and self.assignment.frozen == assignment.frozen
+            and self.assignment.frozen == assignment.frozen \
+            and self.assignment.frozen_topics == assignment.frozen_topics
         self.assignment, self.snapshot = assignment, event.snapshot
         retarget = Retarget(assignment, event.snapshot)
         if self._dirty:

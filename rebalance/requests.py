@@ -51,6 +51,16 @@ class Fault(enum.Enum):
         """Whether the operation may have been applied all the same."""
         return self is Fault.CONNECTION_LOSS
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing was answered, because the connection or the session ended."""
+        return self in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether a read was answered by a no: what the node holds stays unknown, however soon one asks again."""
+        return self is not Fault.NO_NODE and not self.is_lost
+
 
 class Stat(NamedTuple):
     """What this project needs of a znode's stat."""
@@ -158,6 +168,14 @@ class Reply(NamedTuple):
     fault: Fault | None
     sent_at: float
     reason: str = ""
+
+    @property
+    def refusal(self) -> str:
+        """Why a node could not be read, as a clause."""
+        if self.fault is None:
+            return ""
+        # The names of the other faults say it all.
+        return f"{self.fault.value}: {self.reason}" if self.fault is Fault.OTHER and self.reason else self.fault.value
 
 
 class SessionChange(NamedTuple):

@@ -78,6 +78,7 @@ class SessionKeeper:
         self.session_id = 0
         self.timeout_s = 0.0
         self.connected = False
+        self.refused: str | None = None
         self._port = port
         self._ask = ask
         self._loop = loop
@@ -245,6 +246,14 @@ class SessionKeeper:
         self._loop.call_later(self.timeout_s / 3, self._check_silence, asked_at)
         self._ask(Exists(fence.path), lambda reply: self._proved(fence, asked_at, reply))
 
+    def _note_refusal(self, fence: Fence, reply: Reply) -> None:
+        """Name a registration that may not be read by its own member any more: without it there is no lease."""
+        was_refused, self.refused = self.refused, None
+        if reply.fault is not None and reply.fault.is_refusal:
+            self.refused = f"{fence.path} cannot be read: {reply.refusal}; nothing is delivered without a proof of it"
+            if was_refused is None:
+                log.warning("%s", self.refused)
+
     def _check_silence(self, asked_at: float) -> None:
         if self._asked_at == asked_at:
             self._drop_connection(asked_at, "ZooKeeper has not answered")
@@ -266,7 +275,10 @@ class SessionKeeper:
     def _proved(self, fence: Fence, asked_at: float, reply: Reply) -> None:
         if self._asked_at == asked_at:
             self._asked_at = None
-        if self._claims.fence is not fence or self._closed or reply.fault is not None:
+        if self._claims.fence is not fence or self._closed:
+            return
+        self._note_refusal(fence, reply)
+        if reply.fault is not None:
             return
         stat = reply.value
         if stat is not None and stat.ephemeral_owner == fence.session_id and stat.version == fence.version:

@@ -1,17 +1,17 @@
 """The group as it was read at one moment, and what follows from it for one member.
 
 Pure: subscriptions, partitions and member names in, an assignment out. What cannot be understood is named and kept
-from doing harm: a member whose registration is unreadable subscribes to nothing, a filter that cannot be translated
-freezes the topics it could match.
+from doing harm: a member whose registration is unreadable subscribes to nothing; a filter that cannot be translated,
+and a registration that we may not read, could concern every topic: what is held stays, and nothing is claimed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rebalance.assignment import assign_range, assign_roundrobin, hash_collisions
-from rebalance.errors import UnequalSubscriptions
+from rebalance.errors import RefusedNode, UnequalSubscriptions
 from rebalance.handover import Partition
 from rebalance.subscription import Subscription, thread_ids
 
@@ -52,6 +52,9 @@ class GroupSnapshot:
         unreadable: consumer id -> why its registration cannot be read.
         untranslatable: consumer id -> why its filter cannot be applied here.
         generation: zxid of the last join or leave, the same for every member that sees the same list.
+        refused_members: consumer id -> that its registration may not be read; it may subscribe to anything.
+        refused_topics: topic -> that its node may not be read, of the topics this member may get partitions of.
+        refused_members_list, refused_topics_list: that a list may not be read; what is told of it is older.
     """
 
     members: Mapping[str, Subscription]
@@ -60,6 +63,24 @@ class GroupSnapshot:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     untranslatable: Mapping[str, str] = field(default_factory=dict)
     generation: int = 0
+    refused_members: Mapping[str, RefusedNode] = field(default_factory=dict)
+    refused_topics: Mapping[str, RefusedNode] = field(default_factory=dict)
+    refused_members_list: RefusedNode | None = None
+    refused_topics_list: RefusedNode | None = None
+
+    def lacks(self, consumer_id: str) -> bool:
+        """Whether the member has no registration, or one that somebody spoilt.
+
+        One that may not be read may be what it should be, and so may one with a filter that cannot be translated.
+        """
+        known = (self.members, self.untranslatable, self.refused_members)
+        return self.refused_members_list is None and not any(consumer_id in each for each in known)
+
+    @property
+    def refused(self) -> list[RefusedNode]:
+        """What may not be read and could concern every topic."""
+        lists = [each for each in (self.refused_members_list, self.refused_topics_list) if each is not None]
+        return lists + [self.refused_members[name] for name in sorted(self.refused_members)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +92,14 @@ class Assignment:
         owners: partition -> thread id of whoever should have it, for the partitions of this member's topics.
         frozen: why nothing may be claimed ("keep what is held"), `None` when all is clear.
         warnings: sentences for the log and the status.
+        frozen_topics: those of which nothing may be claimed, and what is held is kept.
     """
 
     mine: Mapping[Partition, str]
     owners: Mapping[Partition, str]
     frozen: str | None = None
     warnings: tuple[str, ...] = ()
+    frozen_topics: frozenset[str] = frozenset()
 
 
 def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription, strategy: Strategy) -> Assignment:
@@ -88,6 +111,17 @@ def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription
     """
     warnings = [f"registration of {member} cannot be read and counts as no subscription: {reason}"
                 for member, reason in snapshot.unreadable.items()]
+    warnings += [str(error) for error in snapshot.refused]
+    warnings += [f"{snapshot.refused_topics[topic]}; what is held of topic {topic} stays, and nothing of it is "
+                 f"claimed, until that node can be read or is gone" for topic in sorted(snapshot.refused_topics)]
+    unknown = snapshot.refused
+    if strategy.name == "roundrobin":
+        # It deals all topics together.
+        unknown = unknown + [snapshot.refused_topics[topic] for topic in sorted(snapshot.refused_topics)]
+    if unknown:
+        more = f" and {len(unknown) - 1} more nodes" if len(unknown) > 1 else ""
+        return Assignment({}, {}, f"what is held stays, and nothing is claimed, until {unknown[0].path}{more} can be "
+                                  f"read or is gone", tuple(warnings))
     if snapshot.untranslatable:
         member, reason = next(iter(snapshot.untranslatable.items()))
         return Assignment({}, {}, f"the filter of member {member} cannot be applied here ({reason}): nothing is "
@@ -98,7 +132,8 @@ def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription
     if strategy.name == "roundrobin":
         return _roundrobin(snapshot, consumer_id, partitions, strategy, warnings)
     threads = {topic: _threads(snapshot, topic, strategy) for topic in partitions}
-    return _pick(assign_range(partitions, threads), consumer_id, warnings)
+    dealt = _pick(assign_range(partitions, threads), consumer_id, warnings)
+    return replace(dealt, frozen_topics=frozenset(snapshot.refused_topics))
 
 
 def _threads(snapshot: GroupSnapshot, topic: str, strategy: Strategy) -> list[str]:

@@ -24,6 +24,7 @@ class RebalanceTimes:
         quiet_max_s: its cap, counted from the first change.
         retry_s: wait before a read that failed is tried again, doubled up to `retry_max_s`.
         gap_s: least time between two reads, so that a burst of changes costs one.
+        refused_s: wait before nodes that may not be read are asked for again, doubled up to `refused_max_s`, jittered.
     """
 
     quiet_s: float = 0.1
@@ -31,6 +32,8 @@ class RebalanceTimes:
     retry_s: float = 0.1
     retry_max_s: float = 2.0
     gap_s: float = 0.02
+    refused_s: float = 0.5
+    refused_max_s: float = 5.0
 
 
 class Waits:

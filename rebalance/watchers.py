@@ -3,24 +3,28 @@
 Knows which nodes the assignment depends on and which of them are stale. Rules: a watch is armed by the very read
 whose result it guards; its callback only posts; registrations are cached by name and trusted only while the
 `cversion` of `ids` advanced by exactly the joins and leaves that were seen, because a member with a fixed id can
-leave and come back with another subscription in between.
+leave and come back with another subscription in between. A node that ZooKeeper refuses to let us read ends no read of
+the group: it is part of what was read, and `rebalance.refusals` asks for it again.
 
-Source: docs/SEMANTICS.md, "Quiet on ZooKeeper".
+Source: docs/SEMANTICS.md, "Quiet on ZooKeeper"; docs/REBALANCE.md, "What cannot be read".
 """
 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 
 from rebalance import znodes
 from rebalance.claims import Ask
-from rebalance.errors import UnreadableNode, UnsupportedFilter
+from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.lenient_json import java_refusal
 from rebalance.loop import Loop
+from rebalance.refusals import Refusals
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode
 from rebalance.subscription import Subscription
+from rebalance.waits import RebalanceTimes
 
 __all__ = ["GroupReader"]
 
@@ -39,6 +43,8 @@ class GroupReader:
         subscription: mine: which topics matter.
         strategy: whether other members' topics matter too.
         changed: called on the coordinator's thread with the reason when something read before is stale.
+        times: how long before nodes that may not be read are asked for again.
+        rng: source of jitter.
 
     Threads: the coordinator's alone, but for the watch callbacks, which only post.
     """
@@ -51,6 +57,8 @@ class GroupReader:
         subscription: Subscription,
         strategy: Strategy,
         changed: Callable[[str], None],
+        times: RebalanceTimes,
+        rng: random.Random,
     ) -> None:
         self._ask = ask
         self._loop = loop
@@ -60,11 +68,13 @@ class GroupReader:
         self._strategy = strategy
         self._changed = changed
         self._fresh: set[str] = set()
-        self._members: dict[str, Subscription | UnreadableNode | UnsupportedFilter] = {}
+        self._members: dict[str, Subscription | UnreadableNode | UnsupportedFilter | RefusedNode] = {}
         self._cversion = -1
         self._generation = 0
         self._known_topics: frozenset[str] | None = None
         self._topics: dict[str, TopicNode] = {}
+        self._refused: dict[str, RefusedNode] = {}  # of lists and topics, by path
+        self._refusals = Refusals(ask, loop, times, rng, changed)
         self._read: _Read | None = None
 
     def read(self, done: Done) -> None:
@@ -79,6 +89,7 @@ class GroupReader:
     def forget_watches(self) -> None:
         """The connection was lost: ZooKeeper's client has dropped every watch, so nothing is known to be current."""
         self._fresh.clear()
+        self._refusals.clear()
         if self._read is not None:
             self._read.silent = True
 
@@ -121,23 +132,32 @@ class GroupReader:
     def snapshot(self) -> GroupSnapshot:
         """What was read last, as a value."""
         good: dict[str, Subscription] = {}
+        refused: dict[str, RefusedNode] = {}
         unreadable: dict[str, str] = {}
         untranslatable: dict[str, str] = {}
         for name, member in self._members.items():
-            if isinstance(member, UnreadableNode):
+            if isinstance(member, RefusedNode):
+                refused[name] = member
+            elif isinstance(member, UnreadableNode):
                 unreadable[name] = str(member)
             elif isinstance(member, UnsupportedFilter):
                 untranslatable[name] = str(member)
             else:
                 good[name] = member
         mine = set(self._my_topics())
+        refused_topics = {topic: self._refused[path] for topic in mine
+                          if (path := znodes.topic_path(topic)) in self._refused}
         return GroupSnapshot(
             members=good,
-            topics={topic: node for topic, node in self._topics.items() if topic in mine},
+            topics={topic: node for topic, node in self._topics.items() if topic in mine - refused_topics.keys()},
             known_topics=self._known_topics,
             unreadable=unreadable,
             untranslatable=untranslatable,
             generation=self._generation,
+            refused_members=refused,
+            refused_topics=refused_topics,
+            refused_members_list=self._refused.get(self._ids),
+            refused_topics_list=self._refused.get(znodes.TOPICS),
         )
 
 
@@ -179,7 +199,7 @@ class _Read:
             self._done(None, f"{path} could not be read: {fault} {reply.reason}".strip())
 
     def _get(self, path: str, watched: bool, handle: Callable[[Reply], None]) -> None:
-        """Ask for the data of a node; `handle` gets an answer or `NO_NODE`, everything else ends the pass."""
+        """Ask for the data of a node; `handle` gets an answer, `NO_NODE` or a refusal; a lost one ends the pass."""
         reader = self._reader
         self._begin()
         if watched:
@@ -188,29 +208,43 @@ class _Read:
         def answered(reply: Reply) -> None:
             if self.silent:
                 return
-            if reply.fault not in (None, Fault.NO_NODE):
+            if reply.fault is not None and reply.fault is not Fault.NO_NODE:
                 reader._fresh.discard(path)
-                self._fail(path, reply)
-                return
+                if reply.fault.is_lost:
+                    self._fail(path, reply)
+                    return
             handle(reply)
             self._end()
 
         reader._ask(GetData(path, reader._node_changed if watched else None), answered)
 
+    def _refuse(self, question: GetData | GetChildren, reply: Reply) -> None:
+        """A list or a topic may not be read: that is what is known of it until it can be, or is gone."""
+        reader = self._reader
+        reader._fresh.discard(question.path)
+        reader._refused[question.path] = reader._refusals.add(question, reply)
+
     # -- members ---------------------------------------------------------------------------------------------------
 
     def _read_members(self) -> None:
         reader = self._reader
+        if reader._ids in reader._refusals:
+            return
         self._begin()
         reader._fresh.add(reader._ids)
 
         def answered(reply: Reply) -> None:
             if self.silent:
                 return
+            if reply.fault is not None and reply.fault.is_refusal:
+                self._refuse(GetChildren(reader._ids), reply)
+                self._end()
+                return
             if reply.fault is not None:
                 reader._fresh.discard(reader._ids)
                 self._fail(reader._ids, reply)
                 return
+            reader._refused.pop(reader._ids, None)
             names, stat = reply.value
             self._members_listed(set(names), stat.cversion)
             reader._generation = stat.pzxid
@@ -224,19 +258,24 @@ class _Read:
         moved = len(names - known) + len(known - names)
         if reader._cversion < 0 or cversion != reader._cversion + moved:
             known = set()
-            reader._members.clear()
-        for gone in set(reader._members) - names:
+        for gone in set(reader._members) - (names & known):
             del reader._members[gone]
+            reader._refusals.discard(znodes.registration_path(reader._group, gone))
         reader._cversion = cversion
         for name in sorted(names - known | names & self._rewritten()):
             self._read_member(name)
         self._topic_list_if_needed()
 
     def _rewritten(self) -> set[str]:
-        """The unreadable members whose data may have changed since."""
+        """The members whose registration may be readable by now."""
         reader = self._reader
-        unreadable = (name for name, member in reader._members.items() if isinstance(member, UnreadableNode))
-        return {name for name in unreadable if znodes.registration_path(reader._group, name) not in reader._fresh}
+        found = set()
+        for name, member in reader._members.items():
+            path = znodes.registration_path(reader._group, name)
+            if (isinstance(member, UnreadableNode) and path not in reader._fresh) \
+                    or (isinstance(member, RefusedNode) and path not in reader._refusals):
+                found.add(name)
+        return found
 
     def _read_member(self, name: str, watched: bool = False) -> None:
         """Read a registration. Only an unreadable one is watched: some clients create it empty and fill it then."""
@@ -244,6 +283,9 @@ class _Read:
         path = znodes.registration_path(reader._group, name)
 
         def handle(reply: Reply) -> None:
+            if reply.fault is not None and reply.fault.is_refusal:
+                reader._members[name] = reader._refusals.add(GetData(path), reply)
+                return
             if reply.fault is not None:
                 # Gone between the list and the read: the list's watch has fired, and the arithmetic must not
                 # take the name for one that was read.
@@ -278,7 +320,8 @@ class _Read:
     def _read_topic_list(self) -> None:
         reader = self._reader
         path = znodes.TOPICS
-        if path in reader._fresh and reader._known_topics is not None:
+        is_known = path in reader._fresh and reader._known_topics is not None
+        if is_known or path in reader._refusals:
             if reader._subscription.is_wildcard:
                 self._read_topics()
             return
@@ -291,13 +334,17 @@ class _Read:
             if reply.fault is Fault.NO_NODE:
                 # No broker has ever been here: wait for the node itself.
                 reader._known_topics = frozenset()
-                self._watch_creation(path)
+                reader._refused.pop(path, None)
+                self._watch_creation(GetChildren(path))
+            elif reply.fault is not None and reply.fault.is_refusal:
+                self._refuse(GetChildren(path), reply)
             elif reply.fault is not None:
                 reader._fresh.discard(path)
                 self._fail(path, reply)
                 return
             else:
                 reader._known_topics = frozenset(reply.value[0])
+                reader._refused.pop(path, None)
             if reader._subscription.is_wildcard:
                 self._read_topics()
             self._end()
@@ -308,16 +355,20 @@ class _Read:
         reader = self._reader
         for topic in reader._my_topics():
             path = znodes.topic_path(topic)
-            if path not in reader._fresh:
+            if path not in reader._fresh and path not in reader._refusals:
                 self._read_topic(topic, path)
 
     def _read_topic(self, topic: str, path: str) -> None:
         reader = self._reader
 
         def handle(reply: Reply) -> None:
+            if reply.fault is not None and reply.fault.is_refusal:
+                self._refuse(GetData(path), reply)
+                return
+            reader._refused.pop(path, None)
             if reply.fault is not None:
                 reader._topics.pop(topic, None)
-                self._watch_creation(path)
+                self._watch_creation(GetData(path))
                 return
             data, stat = reply.value
             try:
@@ -329,20 +380,23 @@ class _Read:
 
         self._get(path, True, handle)
 
-    def _watch_creation(self, path: str) -> None:
+    def _watch_creation(self, question: GetData | GetChildren) -> None:
         """A read of a missing node arms no watch; `exists` does. If it is there by now, it is stale already."""
         reader = self._reader
+        path = question.path
         self._begin()
         reader._fresh.add(path)
 
         def answered(reply: Reply) -> None:
             if self.silent:
                 return
-            if reply.fault is not None:
+            if reply.fault is not None and reply.fault.is_lost:
                 reader._fresh.discard(path)
                 self._fail(path, reply)
                 return
-            if reply.value is not None:
+            if reply.fault is not None:
+                self._refuse(question, reply)
+            elif reply.value is not None:
                 reader._stale(path)
             self._end()
 

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rebalance import znodes
-from rebalance.errors import GroupRefused, Kafka07Node, NoPlaintextListener, RebalanceError, UnreadableNode
+from rebalance.errors import (
+    GroupRefused,
+    Kafka07Node,
+    NoPlaintextListener,
+    RebalanceError,
+    RefusedNode,
+    UnreadableNode,
+)
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
 
-__all__ = ["ClusterReader", "ZooKeeperSilent", "read_all"]
+__all__ = ["ClusterReader", "ZooKeeperSilent", "read_all", "read_each"]
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +42,19 @@ def read_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetD
 
     Raises:
         ZooKeeperSilent: no answer in time, or not allowed.
+    """
+    values = read_each(port, requests, timeout_s)
+    for value in values:
+        if isinstance(value, RefusedNode):
+            raise ZooKeeperSilent(str(value))
+    return values
+
+
+def read_each(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float) -> list[Any]:
+    """As `read_all`, with a `RefusedNode` in the place of what ZooKeeper does not let us read.
+
+    Raises:
+        ZooKeeperSilent: no answer in time.
     """
     values: list[Any] = []
     for first in range(0, len(requests), _PIPELINED):
@@ -58,11 +78,13 @@ def _read_some(
     if not complete.wait(timeout_s):
         raise ZooKeeperSilent(f"{len(requests) - len(replies)} of {len(requests)} reads were not answered within "
                               f"{timeout_s:g} s, {requests[0].path} among the {len(requests)}")
-    for number, request in enumerate(requests):
-        reply = replies[number]
-        if reply.fault not in (None, Fault.NO_NODE):
-            raise ZooKeeperSilent(f"{request.path} cannot be read: {reply.reason or reply.fault.value}")
-    return [replies[number].value for number in range(len(requests))]
+    return [_value(request, replies[number]) for number, request in enumerate(requests)]
+
+
+def _value(request: Exists | GetChildren | GetData, reply: Reply) -> Any:
+    if reply.fault is not None and reply.fault.is_lost:
+        raise ZooKeeperSilent(f"{request.path} cannot be read: {reply.reason or reply.fault.value}")
+    return reply.value if reply.fault in (None, Fault.NO_NODE) else RefusedNode(request.path, reply.refusal)
 
 
 class ClusterReader:
@@ -72,15 +94,32 @@ class ClusterReader:
         port: a started ZooKeeper port.
         timeout_s: for each five hundred nodes.
 
+    Attributes:
+        refused: path -> that it cannot be read, as a sentence, of the broker and state nodes that were read last.
+
     Threads: any but the coordinator's; each call blocks its caller alone.
     """
 
     def __init__(self, port: ZooKeeperPort, timeout_s: float) -> None:
         self._port = port
         self._timeout_s = timeout_s
+        self.refused: Mapping[str, str] = {}
+        self._told: frozenset[str] = frozenset()
 
     def _read(self, requests: Sequence[Exists | GetChildren | GetData]) -> list[Any]:
         return read_all(self._port, requests, self._timeout_s)
+
+    def _read_each(self, root: str, paths: Sequence[str]) -> list[Any]:
+        """The nodes' data and stats; a node that may not be read is named, and keeps nobody from the others."""
+        values = read_each(self._port, [GetData(path) for path in paths], self._timeout_s)
+        refused = {value.path: str(value) for value in values if isinstance(value, RefusedNode)}
+        for path in sorted(refused.keys() - self._told):
+            log.warning("%s; it is left out", refused[path])
+        self._told = self._told - set(paths) | refused.keys()
+        self.refused = {
+            **{path: sentence for path, sentence in self.refused.items() if not path.startswith(root)}, **refused
+        }
+        return values
 
     def brokers(self) -> list[Broker]:
         """The brokers that are registered and can be reached in plain text.
@@ -91,14 +130,18 @@ class ClusterReader:
         found, _ = self._brokers()
         return found
 
-    def _brokers(self) -> tuple[list[Broker], list[UnreadableNode]]:
+    def _brokers(self) -> tuple[list[Broker], list[UnreadableNode | RefusedNode]]:
         [listing] = self._read([GetChildren(znodes.BROKERS)])
         names = listing[0] if listing is not None else []
         ids = sorted(int(name) for name in names if name.isdigit())
         brokers: list[Broker] = []
-        unreadable: list[UnreadableNode] = []
-        for broker_id, value in zip(ids, self._read([GetData(znodes.broker_path(each)) for each in ids]), strict=True):
+        unreadable: list[UnreadableNode | RefusedNode] = []
+        values = self._read_each(znodes.BROKERS, [znodes.broker_path(each) for each in ids])
+        for broker_id, value in zip(ids, values, strict=True):
             if value is None:
+                continue
+            if isinstance(value, RefusedNode):
+                unreadable.append(value)
                 continue
             try:
                 node = znodes.parse_broker(broker_id, value[0])
@@ -122,11 +165,12 @@ class ClusterReader:
             if isinstance(error, Kafka07Node):
                 reason = f"the cluster runs Kafka 0.7, which this release does not speak yet ({error})"
                 raise GroupRefused(group, reason)
-            log.warning("a broker is left out: %s", error)
+            if isinstance(error, UnreadableNode):
+                log.warning("a broker is left out: %s", error)
         if not brokers and any(isinstance(error, NoPlaintextListener) for error in unreadable):
             raise GroupRefused(group, "no broker of the cluster has a PLAINTEXT listener, and TLS and SASL "
                                       "listeners are not spoken yet")
-        if not brokers:
+        if not brokers and not unreadable:
             log.warning("no broker is registered under %s; waiting for one", znodes.BROKERS)
 
     def topic_exists(self, topic: str) -> bool:
@@ -139,7 +183,9 @@ class ClusterReader:
         Raises:
             ZooKeeperSilent: no answer in time.
         """
-        stats = self._read([Exists(znodes.topic_path(topic)) for topic in topics])
+        requests = [Exists(znodes.topic_path(topic)) for topic in topics]
+        # What may not be looked at is there (ZooKeeper from 3.9 on asks for the right to read here, too).
+        stats = read_each(self._port, requests, self._timeout_s)
         return {topic for topic, stat in zip(topics, stats, strict=True) if stat is not None}
 
     def leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -150,9 +196,9 @@ class ClusterReader:
         """
         paths = [znodes.partition_state_path(topic, int(number)) for topic, number in partitions]
         found: dict[TopicPartition, int] = {}
-        values = self._read([GetData(path) for path in paths])
+        values = self._read_each(znodes.TOPICS, paths)
         for partition, path, value in zip(partitions, paths, values, strict=True):
-            if value is None:
+            if value is None or isinstance(value, RefusedNode):
                 continue
             try:
                 leader = znodes.parse_partition_state(path, value[0]).leader

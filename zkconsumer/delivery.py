@@ -280,6 +280,10 @@ class Delivery:
             if task.flow is not None and not task.flow.is_settled
         }
 
+    def lacks_leaders(self) -> bool:
+        """Return True while the leader of some partition is being found out."""
+        return bool(self._finder.missing())
+
     def queued_bytes(self) -> int:
         """Return what all queued chunks take, against `queued.max.bytes`."""
         return self._budget.charged_bytes()

@@ -321,7 +321,8 @@ class Membership:
     def status(self) -> ConnectorStatus:
         """The member's status, read on the coordinator's thread."""
         status = self._call(
-            lambda: read_status(self.coordinator, self.delivery, self.offsets, lease_clock()), timeout_s=2.0
+            lambda: read_status(self.coordinator, self.delivery, self.offsets, self.cluster, lease_clock()),
+            timeout_s=2.0,
         )
         if status is not None:
             return status

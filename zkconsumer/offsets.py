@@ -49,6 +49,7 @@ class ZooKeeperOffsets:
 
     Attributes:
         failures: how many positions could not be committed so far.
+        refused: partition -> why its offset node cannot be read, as a sentence.
 
     Threads: the coordinator's alone; `committed` and `failures` may be read from any thread.
     """
@@ -64,6 +65,7 @@ class ZooKeeperOffsets:
         self._starting = False
         self._parents: set[str] = set()
         self.failures = 0
+        self.refused: dict[Partition, str] = {}
 
     # -- session ------------------------------------------------------------------------------------------------
 
@@ -167,13 +169,17 @@ class ZooKeeperOffsets:
 
     def _take(self, partition: Partition, reply: Reply) -> bool:
         """Whether the read said anything; what it said is noted."""
-        if reply.fault is Fault.NO_NODE:
+        if reply.fault is not None and reply.fault.is_refusal:
+            if partition not in self.refused:
+                log.warning("offset of %s-%s cannot be read: %s", *partition, reply.refusal)
+            self.refused[partition] = f"its offset cannot be read: {reply.refusal}"
+            return False
+        if reply.fault is not None and reply.fault.is_lost:
+            return False
+        self.refused.pop(partition, None)
+        if reply.fault is not None:
             self._record(partition).seen(None, None)
             return True
-        if reply.fault is not None:
-            if not reply.fault.is_unknown:
-                log.warning("offset of %s-%s cannot be read: %s", *partition, reply.reason or reply.fault.value)
-            return False
         data, stat = reply.value
         try:
             offset = znodes.parse_offset(znodes.offset_path(self._group, *partition), data)
@@ -376,6 +382,10 @@ class _Batch:
         check, *results = reply.value
         if check in (Fault.NO_NODE, Fault.BAD_VERSION):
             self.fail_rest("this session is no longer the registered one")
+            return
+        if isinstance(check, Fault) and check is not Fault.ROLLED_BACK:
+            # A registration that its own member may not read: no write can be fenced, however often it is tried.
+            self.fail_rest(f"the registration cannot be checked: {check.value}")
             return
         if not any(isinstance(result, Fault) for result in results):
             for partition, result in zip(partitions, results, strict=True):

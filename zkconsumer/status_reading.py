@@ -8,6 +8,7 @@ from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
 from rebalance.holding import Holding
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster import ClusterReader
 from zkconsumer.delivery import Delivery, PartitionStatus
 from zkconsumer.offsets import ZooKeeperOffsets
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
@@ -19,19 +20,21 @@ _HELD = (p.PartitionState.OWNED, p.PartitionState.DRAINING, p.PartitionState.REL
 
 
 def read_status(
-    coordinator: Coordinator, delivery: Delivery, offsets: ZooKeeperOffsets, now: float
+    coordinator: Coordinator, delivery: Delivery, offsets: ZooKeeperOffsets, cluster: ClusterReader, now: float
 ) -> ConnectorStatus:
     """The status of a running member. Threads: the coordinator's."""
     machine, member = coordinator.machine, coordinator.member
     snapshot = machine.snapshot
     registrations: tuple[str, ...] = ()
     if snapshot is not None:
-        registrations = tuple(sorted({*snapshot.members, *snapshot.unreadable, *snapshot.untranslatable}))
+        kinds = (snapshot.members, snapshot.unreadable, snapshot.untranslatable, snapshot.refused_members)
+        registrations = tuple(sorted({name for kind in kinds for name in kind}))
     holdings = sorted(coordinator.holdings.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
     # Each is gathered once: the coordinator renews nothing while this runs, and there may be thousands of partitions.
     flows, committed = delivery.partition_status(), offsets.committed()
     owned = tuple(
-        _owned(partition, holding, flows.get(TopicPartition(*partition)), committed.get(partition))
+        _owned(partition, holding, flows.get(TopicPartition(*partition)), committed.get(partition),
+               offsets.refused.get(partition))
         for partition, holding in holdings
         if holding.machine.state in _HELD
     )
@@ -40,6 +43,8 @@ def read_status(
         for partition, holding in holdings
         if holding.machine.state is p.PartitionState.BLOCKED
     )
+    # What may not be read of the brokers' nodes says nothing while every leader is known.
+    refused = cluster.refused.values() if delivery.lacks_leaders() else ()
     return ConnectorStatus(
         consumer_id=member.consumer_id,
         state=machine.state.value,
@@ -50,16 +55,19 @@ def read_status(
         blocked=blocked,
         lease_age_s=coordinator.session.lease.age_s(now),
         session_timeout_s=coordinator.session.timeout_s,
-        warnings=tuple(sorted(coordinator.warnings)),
+        warnings=tuple(sorted(coordinator.warnings.union(refused))),
         error=str(coordinator.error) if coordinator.error is not None else None,
     )
 
 
 def _owned(
-    partition: Partition, holding: Holding, flow: PartitionStatus | None, committed: int | None
+    partition: Partition, holding: Holding, flow: PartitionStatus | None, committed: int | None,
+    refused: str | None,
 ) -> OwnedPartition:
     position = flow.position if flow is not None else holding.position
     log_end = flow.high_watermark if flow is not None else None
+    # Once it was begun, an offset that cannot be read is a matter of commits.
+    error = flow.last_error if flow is not None else refused
     fetched = {} if flow is None else {name: getattr(flow, name) for name in _FETCHED}
     return OwnedPartition(
         topic=partition[0],
@@ -70,7 +78,7 @@ def _owned(
         committed=committed,
         log_end=log_end,
         lag=None if log_end is None or position is None else max(0, log_end - position),
-        error=str(flow.last_error) if flow is not None and flow.last_error else None,
+        error=str(error) if error else None,
         paused=flow is not None and flow.is_paused,
         **fetched,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from rebalance import znodes
 from rebalance.requests import Exists, GetChildren, GetData
 from rebalance.snapshot import GroupSnapshot, Strategy
 from rebalance.subscription import Subscription
+from rebalance.waits import RebalanceTimes
 from rebalance.watchers import GroupReader
 from rebalance.znodes import format_registration
 from zkconsumer.testing.proxy import TcpProxy
@@ -30,7 +32,8 @@ class Reading:
         self.group = group
         self.changes: list[str] = []
         self.reader = GroupReader(
-            self.asker.ask, self.asker.loop, group, subscription, strategy or Strategy(), self.changes.append
+            self.asker.ask, self.asker.loop, group, subscription, strategy or Strategy(), self.changes.append,
+            RebalanceTimes(), random.Random(group),
         )
 
     def read(self) -> GroupSnapshot:

@@ -8,6 +8,7 @@
 | `Cluster` | the type of both: what is written for it runs on either |
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
 | `MemberProcess` | a consumer of ours in a process of its own, which writes down what it does |
+| `ClosedNodes` | nodes of ZooKeeper that nobody else may read, until they are opened again |
 | `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
 | `zookeeper_trace` | what one ZooKeeper client asks and is told, line by line |
 | `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
@@ -20,6 +21,7 @@ Every child process ends with the Python process that started it, whatever ends 
 (Java, jars) is said in one sentence: `JavaMissing`, `MavenMissing`.
 """
 
+from zkconsumer.testing.closed_nodes import ClosedNodes
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
@@ -41,6 +43,7 @@ from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer, end
 from zkconsumer.testing.zookeeper_holds import Hold
 
 __all__ = [
+    "ClosedNodes",
     "Cluster",
     "Deadline",
     "EmbeddedBroker",

@@ -1,0 +1,74 @@
+"""Nodes in ZooKeeper that nobody else may read, until they are opened again or vanish."""
+
+from __future__ import annotations
+
+import secrets
+from types import TracebackType
+
+from kazoo.client import KazooClient
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+__all__ = ["ClosedNodes"]
+
+
+class ClosedNodes:
+    """Closes nodes by an access list that names this object alone: digest, with a secret of its own.
+
+    What it made is gone at the end of the `with` block, and what it closed is open again.
+
+        with ClosedNodes(zookeeper.connect) as closed:
+            closed.create("/consumers/billing/ids/billing_stranger", data)
+            ...
+            closed.open("/consumers/billing/ids/billing_stranger")
+
+    Args:
+        connect: `host:port` of ZooKeeper, with a chroot if there is one.
+        timeout_s: longest wait for the connection.
+    """
+
+    def __init__(self, connect: str, timeout_s: float = 15.0) -> None:
+        self._client = KazooClient(connect, auth_data=[("digest", f"closed:{secrets.token_hex(8)}")])
+        self._client.start(timeout_s)
+        self._closed: set[str] = set()
+
+    def create(self, path: str, data: bytes, ephemeral: bool = True) -> None:
+        """Create a node that is closed from its first moment."""
+        self._client.create(path, data, acl=CREATOR_ALL_ACL, ephemeral=ephemeral)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put an ephemeral node that is closed in the place of somebody else's, in one transaction."""
+        transaction = self._client.transaction()
+        transaction.delete(path)
+        transaction.create(path, data, acl=CREATOR_ALL_ACL, ephemeral=True)
+        for outcome in transaction.commit():
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def close(self, path: str) -> None:
+        """Let nobody else read or write a node; whoever has created it is excluded, too."""
+        self._client.set_acls(path, CREATOR_ALL_ACL)
+        self._closed.add(path)
+
+    def open(self, path: str) -> None:
+        """Let everybody do everything with a node."""
+        self._client.set_acls(path, OPEN_ACL_UNSAFE)
+        self._closed.discard(path)
+
+    def delete(self, path: str) -> None:
+        """Delete a node."""
+        self._client.delete(path)
+        self._closed.discard(path)
+
+    def __enter__(self) -> ClosedNodes:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            for path in list(self._closed):
+                if self._client.exists(path):
+                    self.open(path)
+        finally:
+            self._client.stop()
+            self._client.close()
