@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from rebalance.errors import RefusedNode
 from zkconsumer.cli.dealing import STRATEGIES
 from zkconsumer.cli.findings import Finding, Verdict
 from zkconsumer.cli.group_report import GroupNodes
@@ -346,3 +347,55 @@ def test_a_log_that_is_not_known_is_named_and_one_that_was_not_asked_about_is_no
 def test_offsets_of_what_is_not_there_are_no_fault() -> None:
     found = offsets(clicks_9=b"5", old_0=b"5")
     assert [(finding.kind, finding.fault) for finding in found] == [("stale-offset", False)] * 2
+
+
+# ---- nodes that may not be read
+
+
+def no(*paths: str) -> dict[str, RefusedNode]:
+    return {path: RefusedNode(path, "not authorised") for path in paths}
+
+
+def test_a_registration_that_may_not_be_read_is_named_and_nobody_is_blamed_for_another_share() -> None:
+    path = "/consumers/g/ids/g_shut"
+    found = verdict(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path))
+    finding = only(found)
+    assert (finding.kind, finding.path, finding.passing, finding.fault) == ("refused-node", path, False, True)
+    assert finding.sentence.startswith(f"{path} cannot be read: not authorised; it may ask for any topic")
+    assert "zookeeper.acl" in finding.remedy
+    assert (found.members, found.wakeable) == (3, ())
+
+
+def test_what_is_owned_by_nobody_because_of_it_is_told_beside_it() -> None:
+    path = "/consumers/g/ids/g_shut"
+    found = verdict(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path),
+                    owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0"))  # fmt: skip
+    refused, unowned = found.findings
+    assert (refused.kind, unowned.kind) == ("refused-node", "unowned")
+    assert unowned.remedy == "see to the registration of g_shut"
+    assert found.wakeable == ()
+
+
+def test_a_list_of_members_that_may_not_be_read_is_not_an_empty_group() -> None:
+    found = verdict(registrations={}, sessions={}, refused=no("/consumers/g/ids"))
+    assert only(found).kind == "refused-node"
+
+
+def test_a_topic_that_may_not_be_read_is_no_missing_one() -> None:
+    path = "/brokers/topics/clicks"
+    nodes = dataclasses.replace(SOUND, topics={"clicks": None}, refused=no(path))
+    assert only(verify_group(nodes)).path == path
+    assert list(offset_findings(nodes, {})) == []
+
+
+@pytest.mark.parametrize("path", ["/consumers/g/owners/clicks/2", "/consumers/g/owners/clicks", "/consumers/g/owners"])
+def test_an_owner_that_may_not_be_seen_is_not_nobody(path: str) -> None:
+    seen = owned("g_ann-0", "g_ann-0", "", "g_bob-0") if path.endswith("2") else {}
+    found = verdict(owners=seen, refused=no(path))
+    assert only(found).path == path
+    assert found.wakeable == ()
+
+
+def test_an_offset_that_may_not_be_read_is_named() -> None:
+    path = "/consumers/g/offsets/clicks/1"
+    assert only(verdict(refused=no(path))).sentence.startswith(f"{path} cannot be read: not authorised")

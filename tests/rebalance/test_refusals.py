@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -57,7 +58,7 @@ def test_a_refused_node_is_asked_for_ever_less_often_down_to_a_limit() -> None:
     subject.refuse("/a")
     subject.run(120.0)
     moments = [0.0, *(moment for moment, _ in subject.asked)]
-    gaps = [after - before for before, after in zip(moments, moments[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(moments)]
     assert TIMES.refused_s / 2 <= gaps[0] <= TIMES.refused_s
     assert max(gaps) <= TIMES.refused_max_s
     assert all(gap >= TIMES.refused_max_s / 2 for gap in gaps[5:])

@@ -18,8 +18,8 @@ from rebalance.partition import PartitionState
 from rebalance.requests import GetChildren
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
-from rebalance.zookeeper import KazooPort, access_list
 from rebalance.znodes import format_registration
+from rebalance.zookeeper import KazooPort, access_list
 from zkconsumer.testing import ClosedNodes
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

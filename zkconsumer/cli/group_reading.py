@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from rebalance import znodes
-from rebalance.errors import UnreadableNode
+from rebalance.errors import RefusedNode, UnreadableNode
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cli.failures import CliError, nearest
 from zkconsumer.cli.group_report import GroupNodes, Name, concerned_topics
 from zkconsumer.cli.log_offsets import read_log_offsets
-from zkconsumer.cli.zookeeper_access import ask_all, children
+from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all, children
+from zkconsumer.cluster import read_each
 
 __all__ = ["read_group", "read_log_ends", "read_offsets", "read_owners"]
 
@@ -27,39 +29,45 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str) -> GroupNodes:
         CliError: there is no such group.
         ZooKeeperSilent: ZooKeeper does not answer.
     """
-    if children(port, znodes.group_path(group)) is None:
+    asker = _Asker(port)
+    [there] = asker.ask([GetChildren(znodes.group_path(group))])
+    if there is None and not asker.refused:
         raise CliError(f"group {group!r} does not exist in ZooKeeper at {zookeeper}", _other_groups(port, group))
-    consumers = children(port, znodes.ids_path(group)) or []
-    registrations = ask_all(port, [GetData(znodes.registration_path(group, name)) for name in consumers])
-    owners = _read_below(port, f"{znodes.group_path(group)}/owners")
-    offsets = _read_below(port, f"{znodes.group_path(group)}/offsets")
+    consumers = asker.names(znodes.ids_path(group))
+    paths = [znodes.registration_path(group, name) for name in consumers]
+    found = list(zip(consumers, paths, asker.ask([GetData(path) for path in paths]), strict=True))
+    owners = _read_below(asker, f"{znodes.group_path(group)}/owners")
+    offsets = _read_below(asker, f"{znodes.group_path(group)}/offsets")
+    # One that left between the listing and the read is no member any more; one that may not be read is.
+    registrations: dict[str, bytes | None] = {name: None for name, path, _ in found if path in asker.refused}
+    registrations |= {name: value[0] for name, _, value in found if value is not None}
     nodes = GroupNodes(
         group,
-        # One that left between the listing and the read is no member any more.
-        {name: value[0] for name, value in zip(consumers, registrations, strict=True) if value is not None},
+        registrations,
         {name: (data, stat.ephemeral_owner) for name, (data, stat) in owners.items()},
         {name: data for name, (data, _) in offsets.items()},
-        tuple(children(port, znodes.TOPICS) or ()),
-        sessions={
-            name: value[1].ephemeral_owner
-            for name, value in zip(consumers, registrations, strict=True) if value is not None
-        },
+        tuple(asker.names(znodes.TOPICS)),
+        sessions={name: value[1].ephemeral_owner for name, _, value in found if value is not None},
     )
     topics = concerned_topics(nodes)
-    values = ask_all(port, [GetData(znodes.topic_path(topic)) for topic in topics])
+    values = asker.ask([GetData(znodes.topic_path(topic)) for topic in topics])
     data = {topic: None if value is None else value[0] for topic, value in zip(topics, values, strict=True)}
-    return dataclasses.replace(nodes, topics=data)
+    known = nodes.known_topics
+    if znodes.TOPICS in asker.refused:
+        known = tuple(topic for topic in topics if data[topic] is not None or znodes.topic_path(topic) in asker.refused)
+    return dataclasses.replace(nodes, topics=data, known_topics=known, refused=asker.refused)
 
 
 def read_owners(port: ZooKeeperPort, group: str) -> dict[Name, str]:
     """(topic, partition's name) -> thread id of its owner; empty for a group that is not there."""
-    nodes = _read_below(port, f"{znodes.group_path(group)}/owners")
+    nodes = _read_below(_Strict(port), f"{znodes.group_path(group)}/owners")
     return {name: znodes.parse_owner(data) for name, (data, _) in nodes.items()}
 
 
 def read_offsets(port: ZooKeeperPort, group: str) -> dict[Name, bytes]:
     """(topic, partition's name) -> data of its offset node; empty for a group that is not there."""
-    return {name: data for name, (data, _) in _read_below(port, f"{znodes.group_path(group)}/offsets").items()}
+    nodes = _read_below(_Strict(port), f"{znodes.group_path(group)}/offsets")
+    return {name: data for name, (data, _) in nodes.items()}
 
 
 def _other_groups(port: ZooKeeperPort, group: str) -> str:
@@ -67,17 +75,47 @@ def _other_groups(port: ZooKeeperPort, group: str) -> str:
     return nearest(group, groups, "group")
 
 
-def _read_below(port: ZooKeeperPort, root: str) -> dict[Name, Any]:
+class _Asker:
+    """Reads nodes, and goes on where one may not be read.
+
+    Attributes:
+        refused: path -> that it may not be read.
+    """
+
+    def __init__(self, port: ZooKeeperPort) -> None:
+        self.refused: dict[str, RefusedNode] = {}
+        self._port = port
+
+    def ask(self, requests: Sequence[GetChildren | GetData]) -> list[Any]:
+        """The values, `None` for what is not there or may not be read."""
+        values = read_each(self._port, requests, READ_TIMEOUT_S)
+        self.refused.update({value.path: value for value in values if isinstance(value, RefusedNode)})
+        return [None if isinstance(value, RefusedNode) else value for value in values]
+
+    def names(self, path: str) -> list[str]:
+        """The sorted names below a node."""
+        [value] = self.ask([GetChildren(path)])
+        return [] if value is None else sorted(value[0])
+
+
+class _Strict(_Asker):
+    """Reads nodes, and raises where one may not be read."""
+
+    def ask(self, requests: Sequence[GetChildren | GetData]) -> list[Any]:
+        return ask_all(self._port, requests)
+
+
+def _read_below(asker: _Asker, root: str) -> dict[Name, Any]:
     """(topic, partition's name) -> (data, stat) of all nodes two levels below."""
-    topics = children(port, root) or []
-    listings = ask_all(port, [GetChildren(f"{root}/{topic}") for topic in topics])
+    topics = asker.names(root)
+    listings = asker.ask([GetChildren(f"{root}/{topic}") for topic in topics])
     names = [
         (topic, name)
         for topic, listing in zip(topics, listings, strict=True)
         if listing is not None
         for name in listing[0]
     ]
-    values = ask_all(port, [GetData(f"{root}/{topic}/{name}") for topic, name in names])
+    values = asker.ask([GetData(f"{root}/{topic}/{name}") for topic, name in names])
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rebalance import znodes
-from rebalance.errors import UnreadableNode, UnsupportedFilter
+from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
 
 __all__ = [
@@ -39,6 +39,7 @@ class GroupNodes:
         topics: topic -> data of its node, `None` without one; of `concerned_topics`.
         log_ends: (topic, partition's name) -> offset behind the last message, or why it is not known.
         sessions: consumer id -> session that holds the registration, 0 for a persistent one.
+        refused: path -> that it cannot be read, of nodes that are there. A registration of these has no data.
     """
 
     group: str
@@ -49,6 +50,13 @@ class GroupNodes:
     topics: Mapping[str, bytes | None] = field(default_factory=dict)
     log_ends: Mapping[Name, int | str] = field(default_factory=dict)
     sessions: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, RefusedNode] = field(default_factory=dict)
+
+    def hides_owner(self, topic: str, name: str) -> bool:
+        """Whether somebody may own a partition and cannot be seen."""
+        topics = znodes.owners_path(self.group, topic)
+        paths = (znodes.owner_path(self.group, topic, name), topics, topics.rpartition("/")[0])
+        return any(path in self.refused for path in paths)
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,10 @@ def members_of(nodes: GroupNodes) -> Members:
     rows: list[MemberRow] = []
     subscriptions: dict[str, Subscription] = {}
     for member, data in sorted(nodes.registrations.items()):
+        refused = nodes.refused.get(znodes.registration_path(nodes.group, member))
+        if refused is not None:
+            rows.append(MemberRow(member, None, {}, f"registration cannot be read: {refused.reason}"))
+            continue
         try:
             registration = znodes.parse_registration(data, znodes.registration_path(nodes.group, member))
         except UnreadableNode as error:
@@ -161,7 +173,8 @@ def concerned_topics(nodes: GroupNodes) -> list[str]:
 def report(nodes: GroupNodes) -> GroupReport:
     """What the nodes say."""
     members = members_of(nodes)
-    problems = [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
+    problems = [str(nodes.refused[path]) for path in sorted(nodes.refused)]
+    problems += [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
     rows: list[PartitionRow] = []
     for topic in concerned_topics(nodes):
         known = _known_partitions(nodes, topic, problems)
@@ -175,6 +188,8 @@ def report(nodes: GroupNodes) -> GroupReport:
 def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> tuple[int, ...] | None:
     """The partitions that the topic's node lists, `None` when that is not known."""
     data = nodes.topics.get(topic)
+    if znodes.topic_path(topic) in nodes.refused:
+        return None
     if topic not in nodes.known_topics:
         problems.append(f"{topic}: there is no such topic")
         return ()
@@ -200,7 +215,7 @@ def _row(
     if not exists and known:
         problems.append("the topic has no such partition")
     owner = _owner(nodes, topic, name, threads, members, problems)
-    if owner is None and exists and threads:
+    if owner is None and exists and threads and not nodes.hides_owner(topic, name):
         problems.append("orphaned: a member subscribes to it, and nobody owns it")
     offset = _offset(nodes, topic, name, problems)
     end = nodes.log_ends.get((topic, name))

@@ -26,6 +26,7 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
     partitions, _ = partitions_of(nodes)
     for (topic, name), data in sorted(nodes.offsets.items()):
         path = znodes.offset_path(nodes.group, topic, name)
+        is_topic_known = znodes.topic_path(topic) not in nodes.refused
         set_it = f"zkconsumer offsets set {nodes.group} --topic {topic} --partition {name} --to earliest --force"
         try:
             offset = znodes.parse_offset(path, data)
@@ -34,7 +35,8 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
                           f"{set_it}, or whoever claims it next begins where auto.offset.reset says; Java members fail "
                           "their rebalance at it")  # fmt: skip
             continue
-        if topic not in nodes.known_topics or partition_number(name) not in partitions.get(topic, (None,)):
+        is_there = topic in nodes.known_topics and partition_number(name) in partitions.get(topic, (None,))
+        if is_topic_known and not is_there:
             yield Finding("stale-offset", path, f"{topic}-{name}: an offset is stored, and there is no such partition",
                           "nothing, unless it comes back: then it is read from that offset", fault=False)  # fmt: skip
             continue

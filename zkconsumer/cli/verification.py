@@ -77,6 +77,8 @@ class _Look:
 
     def _is_registered(self, topic: str, thread: str) -> bool:
         """Whether a thread id may own partitions of a topic; of a member that cannot be understood all may."""
+        if znodes.ids_path(self.nodes.group) in self.nodes.refused:
+            return True
         return consumer_id_of(thread) in self.members.unclear or thread in self._threads(topic)
 
     def _obstacles(self) -> dict[str, list[str]]:
@@ -113,7 +115,7 @@ class _Look:
 
     def verdict(self, least_members: int) -> Verdict:
         findings = [
-            *self._registrations(least_members), *self.unreadable_topics, *self._subscriptions(),
+            *self._refused(), *self._registrations(least_members), *self.unreadable_topics, *self._subscriptions(),
             *self._owner_nodes(), *self._unowned(), *self._strategies(),
         ]  # fmt: skip
         return Verdict(
@@ -122,16 +124,29 @@ class _Look:
             tuple(findings), tuple(sorted(self._wakeable())),
         )  # fmt: skip
 
+    def _refused(self) -> Iterator[Finding]:
+        """What this command may not read. Who reads the group with its rights sees as little."""
+        ids = f"{znodes.ids_path(self.nodes.group)}/"
+        for path, error in sorted(self.nodes.refused.items()):
+            sentence, remedy = f"{error}; members without the right to read it do not know more", _ACCESS_LIST
+            if path.startswith(ids):
+                sentence = (f"{error}; it may ask for any topic, so members of ours without the right to read it keep "
+                            "what they hold and claim nothing, and Java members fail every rebalance")
+                remedy = "give all members the same zookeeper.acl and zookeeper.auth, or stop this one"
+            yield Finding("refused-node", path, sentence, remedy)
+
     # -- members -------------------------------------------------------------------------------------------------------
 
     def _registrations(self, least_members: int) -> Iterator[Finding]:
         count = len(self.members.rows)
-        if count < least_members:
+        if count < least_members and znodes.ids_path(self.nodes.group) not in self.nodes.refused:
             sentence = f"of {least_members} members {count} are registered" if count else "nobody is in the group"
             yield Finding("too-few-members", znodes.ids_path(self.nodes.group), sentence, "start the consumers")
         for row in self.members.rows:
             path = znodes.registration_path(self.nodes.group, row.consumer_id)
             data = self.nodes.registrations[row.consumer_id]
+            if path in self.nodes.refused:
+                continue
             if row.problem is not None:
                 yield self._unclear(path, row.consumer_id, row.problem, row.pattern is None)
             elif (refusal := java_refusal(data or b"")) is not None:
@@ -229,7 +244,7 @@ class _Look:
     def _unowned(self) -> Iterator[Finding]:
         owned = {(topic, name) for topic, name in self.nodes.owners}
         for topic, number in self.subscribed:
-            if (topic, str(number)) in owned:
+            if (topic, str(number)) in owned or self.nodes.hides_owner(topic, str(number)):
                 continue
             dealt = self._dealt((topic, number))
             what = f"{topic}-{number} is owned by nobody"
@@ -255,7 +270,7 @@ class _Look:
         """The members to whom another rebalance would give what they lack."""
         # What Java cannot read, text that is no JSON included, fails each rebalance of each Java member.
         stops_java = any(java_refusal(data or b"") for data in self.nodes.registrations.values())
-        if self.disagreement or stops_java or any(row.pattern is None for row in self.members.rows):
+        if self.nodes.refused or self.disagreement or stops_java or any(row.pattern is None for row in self.members.rows):
             return set()
         return self._lacking() - self.obstacles.keys()
 
@@ -286,6 +301,9 @@ class _Look:
                 "give all the same partition.assignment.strategy (and roundrobin.order), and restart them",
                 passing=True,
             )
+
+
+_ACCESS_LIST = "see to its access list: all members have to read it, and this command"
 
 
 def partition_number(name: str) -> int | None:
