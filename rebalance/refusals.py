@@ -70,6 +70,13 @@ class Refusals:
         self._arm()
         return RefusedNode(question.path, reply.refusal)
 
+    def hurry(self) -> None:
+        """Ask soon: something has changed in the group, and what was refused may be part of it."""
+        self._rounds = 0
+        if self._timer is not None and self._timer.due > self._loop.clock() + self._times.refused_s:
+            self._cancel()
+            self._arm()
+
     def discard(self, path: str) -> None:
         """Ask for a node no more."""
         self._questions.pop(path, None)

@@ -83,6 +83,7 @@ class GroupReader:
         A later call makes an earlier one fall silent.
         """
         self.stop()
+        self._refusals.hurry()
         self._read = _Read(self, done)
         self._read.start()
 

@@ -33,7 +33,7 @@ MAX_BYTES = 256 * 1024
 
 _ROUNDS = 8
 _RETRY_S = 0.2
-_LONGEST_RETRY_S = 10.0
+_LONGEST_RETRY_S = 5.0
 _SESSION_OVER = "the ZooKeeper session is over"
 
 Done = Callable[[Mapping[Partition, str]], None]

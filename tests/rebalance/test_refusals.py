@@ -115,6 +115,19 @@ def test_an_answer_that_says_nothing_new_is_no_change(fault: Fault) -> None:
     assert "/a" in subject.refusals
 
 
+def test_a_change_in_the_group_has_them_asked_for_soon_however_often_it_comes() -> None:
+    subject = Subject()
+    subject.refuse("/a")
+    subject.run(60.0)
+    asked = len(subject.asked)
+    for _ in range(100):
+        subject.refusals.hurry()
+        subject.run(0.1)
+    assert TIMES.refused_s / 2 <= subject.asked[asked][0] - 60.0 <= TIMES.refused_s
+    gaps = [after - before for (before, _), (after, _) in itertools.pairwise(subject.asked[asked:])]
+    assert all(TIMES.refused_s / 2 <= gap <= 2 * TIMES.refused_s for gap in gaps)
+
+
 def test_the_answer_to_a_question_that_nobody_waits_for_is_no_news() -> None:
     subject = Subject()
     subject.refuse("/a", "/b")

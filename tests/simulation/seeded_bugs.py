@@ -19,8 +19,10 @@ from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
 from rebalance.holdings import Holding, Holdings
 from rebalance.lease import LEASE_FRACTION, Lease
+from rebalance.refusals import Refusals
 from rebalance.requests import Check, Delete, GetChildren, Multi, Reply, SetData
 from rebalance.session import SessionKeeper
+from rebalance.snapshot import GroupSnapshot
 from rebalance.watchers import GroupReader
 from simpleconsumer.types import TopicPartition
 from zkconsumer import offsets as offsets_module
@@ -409,6 +411,20 @@ def change_while_reading_is_lost(right: Any) -> Any:
     return wrong
 
 
+def closed_registration_counts_as_none(right: Any) -> Any:
+    """Not permitted is taken for malformed: what its owner holds is claimed as soon as it is free."""
+
+    def wrong(snapshot: GroupSnapshot, *others: Any) -> Any:
+        return right(dataclasses.replace(snapshot, refused_members={}, refused_members_list=None), *others)
+
+    return wrong
+
+
+def closed_nodes_never_asked_for_again(right: Any) -> Any:
+    """A watch is waited for that no change of an access list fires."""
+    return lambda self: None
+
+
 # -- offsets ---------------------------------------------------------------------------------------------------------
 
 
@@ -466,6 +482,8 @@ BUGS: Mapping[str, Bug] = {
     "change while reading is lost": Bug(m.RebalanceMachine, "handle", change_while_reading_is_lost, "membership"),
     "offsets go back": Bug(offsets_module, "verdict", offsets_go_back, "hands"),
     "own work not remembered": Bug(ZooKeeperOffsets, "remember", own_work_not_remembered, "sessions"),
+    "closed registration counts as none": Bug(m, "assign", closed_registration_counts_as_none, "closed"),
+    "closed nodes never asked for again": Bug(Refusals, "_ask_again", closed_nodes_never_asked_for_again, "closed"),
     "any version will do": Bug(offsets_module._Batch, "_decide", any_version_will_do, "hands"),
     "claims while a change is pending": Bug(Coordinator, "_do", claims_while_a_change_is_pending, "membership"),
     "claims at once what was let go of": Bug(

@@ -270,7 +270,8 @@ class _Look:
         """The members to whom another rebalance would give what they lack."""
         # What Java cannot read, text that is no JSON included, fails each rebalance of each Java member.
         stops_java = any(java_refusal(data or b"") for data in self.nodes.registrations.values())
-        if self.nodes.refused or self.disagreement or stops_java or any(row.pattern is None for row in self.members.rows):
+        is_unclear = self.nodes.refused or any(row.pattern is None for row in self.members.rows)
+        if is_unclear or self.disagreement or stops_java:
             return set()
         return self._lacking() - self.obstacles.keys()
 

@@ -16,7 +16,7 @@ from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_limits import NS, Finding, Limits, name_of
 from zkconsumer.testing.history_repeats import was_troubled
 
-__all__ = ["find_hasty", "find_stale", "find_unclaimed"]
+__all__ = ["find_forbidden", "find_hasty", "find_stale", "find_unclaimed"]
 
 _NEVER: Final = 2**63
 _UNNOTICED_NS: Final = 2 * NS
@@ -51,6 +51,11 @@ class _Terms:
     def of(self, member: str, place: Place) -> list[_Term]:
         """The member's terms, the newest first."""
         return [term for term in reversed(self._terms[place]) if term.member == member]
+
+    def nobodys_since_ns(self, place: Place) -> int | None:
+        """Since when nobody should have it; None if somebody should, or nothing was said of it."""
+        terms = self._terms[place]
+        return terms[-1].begin_ns if terms and not terms[-1].member else None
 
     def present(self, place: Place) -> str:
         """Whose it should be now."""
@@ -166,6 +171,24 @@ def find_unclaimed(events: Sequence[Event], limits: Limits) -> list[Finding]:
         free.see(event)
     if events:
         findings += [each for place in free.places() for each in _lay_there(place, events[-1], limits)]
+    return findings
+
+
+def find_forbidden(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Claims of what the rule has given to nobody for a while, as there is a registration that may not be read, say."""
+    terms = _Terms()
+    findings = []
+    for event in events:
+        if event.kind == "due":
+            terms.see(event)
+        elif event.kind == "claimed" and event.member not in limits.unfenced:
+            since_ns = terms.nobodys_since_ns(event.place)
+            if since_ns is None or event.time_ns - since_ns <= _UNNOTICED_NS \
+                    or was_troubled(event.member, since_ns, event.time_ns, limits):
+                continue
+            sentence = (f"{event.member} claimed {name_of(event.place)}, which nobody was to claim for "
+                        f"{(event.time_ns - since_ns) / NS:.3f} s")
+            findings.append(Finding("forbidden claim", sentence, (event,)))
     return findings
 
 

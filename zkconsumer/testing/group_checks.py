@@ -14,7 +14,7 @@ from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFi
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from rebalance.subscription import Subscription
 from rebalance.znodes import parse_registration
-from zkconsumer.testing.claim_checks import find_hasty, find_stale, find_unclaimed
+from zkconsumer.testing.claim_checks import find_forbidden, find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history import Event, Place, in_order
 from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of
 from zkconsumer.testing.history_repeats import was_troubled
@@ -214,5 +214,5 @@ def check_group(events: Iterable[Event], limits: Limits | None = None) -> list[F
     ordered = in_order(events)
     chosen = limits or Limits()
     checks = (find_touched, find_exhausted, find_busy, find_unpaired, find_hasty, find_stale,
-              find_unclaimed)
+              find_unclaimed, find_forbidden)
     return [finding for check in checks for finding in check(ordered, chosen)]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from zkconsumer.testing.simulation.actor import MemberSpec
+from zkconsumer.testing.simulation.hand_faults import CLOSED
 from zkconsumer.testing.simulation.plan import Plan, Step
 from zkconsumer.testing.simulation.profiles import PROFILES, Profile
 
@@ -262,6 +263,13 @@ class _Drawing:
         return Step(at_s, kind, number=self._rng.randint(0, 1), for_s=self._some_s(),
                     word=self._rng.choice(self._profile.poisons))
 
+    def _closed(self, at_s: float, kind: str) -> Step:
+        word = self._rng.choice(CLOSED)
+        topic, count = self._topic()
+        number = self._rng.randrange(count) if word in ("owner", "offset") else self._rng.randint(0, 1)
+        target = self._rng.choice(self._names) if word == "member" else topic
+        return Step(at_s, kind, target, number, self._some_s(), word=word)
+
     def _untargeted(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind)
 
@@ -275,4 +283,5 @@ class _Drawing:
         "leader": _on_partition, "retention": _retention, "owner deleted": _on_partition,
         "owner replaced": _on_partition, "offset set": _offset, "unregistered": _at_once, "poison": _poison,
         "late answers": _late_answers, "stuck": _stuck, "moved": _moved, "refused": _at_once, "name taken": _named,
+        "closed": _closed,
     }  # fmt: skip

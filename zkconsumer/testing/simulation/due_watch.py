@@ -1,6 +1,7 @@
 """Who should own what, as events: written down whenever the leader writes a node on which that depends.
 
-An event `due` names the member that should have a partition by the assignment rule from now on, or nobody.
+An event `due` names the member that should have a partition by the assignment rule from now on, or nobody. While a
+registration, or the list of them, may not be read, that is nobody.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class DueWatch:
         place: Callable[[str, int], Place],
         write: Callable[[str, Place], None],
     ) -> None:
-        self._ids = f"{znodes.ids_path(group)}/"
+        self._list = znodes.ids_path(group)
+        self._ids = f"{self._list}/"
         self._strategy = strategy
         self._member_of = member_of
         self._place = place
@@ -51,12 +53,15 @@ class DueWatch:
         self._members: dict[str, str] = {}
         self._topics: dict[str, tuple[int, ...]] = {}
         self._due: dict[Place, tuple[Place, str]] = {}
+        self._closed: set[str] = set()
 
     def observe(self, record: Record) -> None:
         """Take note of an entry of ZooKeeper's log."""
         is_other = False
         for change in record.changes:
-            if change.path.startswith(self._ids):
+            if change.kind in (ChangeKind.CLOSED, ChangeKind.OPENED):
+                is_other |= self._access_set(change)
+            elif change.path.startswith(self._ids):
                 self._registration_written(change)
                 is_other = True
             elif change.path.startswith(_TOPICS) and "/" not in change.path[len(_TOPICS):]:
@@ -70,13 +75,23 @@ class DueWatch:
         self._registrations.clear()
         self._members.clear()
         self._topics.clear()
+        self._closed.clear()
         self.deal()
+
+    def _access_set(self, change: Change) -> bool:
+        """Whether that concerns who should own what."""
+        if change.kind is ChangeKind.OPENED:
+            self._closed.discard(change.path)
+        elif change.path == self._list or change.path.startswith(self._ids):
+            self._closed.add(change.path)
+        return change.path.startswith(self._list)
 
     def _registration_written(self, change: Change) -> None:
         name = change.path[len(self._ids):]
         if change.kind is ChangeKind.DELETED:
             self._registrations.pop(name, None)
             self._members.pop(name, None)
+            self._closed.discard(change.path)
             return
         self._registrations[name] = change.data
         if change.kind is ChangeKind.CREATED:
@@ -106,7 +121,9 @@ class DueWatch:
         self._due = due
 
     def _owners(self) -> dict[Place, str]:
-        """(topic, partition) -> thread id; nothing where the rule, or a filter that we cannot read, forbids claims."""
+        """(topic, partition) -> thread id; nothing where the rule, or what we cannot read, forbids claims."""
+        if self._closed:
+            return {}
         try:
             for name, data in self._registrations.items():
                 with suppress(UnreadableNode):

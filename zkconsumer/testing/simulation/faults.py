@@ -398,6 +398,7 @@ KINDS: Final[Mapping[str, Fault]] = {
     "offset set": hand_faults.offset_set,
     "unregistered": hand_faults.unregistered,
     "poison": hand_faults.poison,
+    "closed": hand_faults.closed,
     "name taken": hand_faults.name_taken,
 }
 """All kinds of steps."""

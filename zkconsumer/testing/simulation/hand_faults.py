@@ -12,7 +12,10 @@ from zkconsumer.testing.simulation.plan import GROUP, Step
 if TYPE_CHECKING:
     from zkconsumer.testing.simulation.world import World
 
-__all__ = ["POISONS", "name_taken", "offset_set", "owner_deleted", "owner_replaced", "poison", "unregistered"]
+__all__ = [
+    "CLOSED", "POISONS", "closed", "name_taken", "offset_set", "owner_deleted", "owner_replaced", "poison",
+    "unregistered",
+]  # fmt: skip
 
 POISONS: Final[Mapping[str, bytes]] = {
     "empty": b"",
@@ -26,6 +29,10 @@ POISONS: Final[Mapping[str, bytes]] = {
 }
 """Registrations that nobody stands behind."""
 
+CLOSED: Final = ("stranger", "stranger opened", "member", "members", "topic", "topics", "owner", "offset")
+"""What may not be read for a while; what it is called in a step."""
+
+_ELSEWHERE: Final = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static","timestamp":"1"}'
 _GARBAGE: Final = b"not an offset"
 
 
@@ -96,6 +103,50 @@ def poison(world: World, step: Step) -> None:
     path = znodes.registration_path(GROUP, f"{GROUP}_poison{step.number}")
     if world.by_hand(lambda: world.zookeeper.create(path, POISONS[step.word], parents=True)):
         world.undo_later(step.for_s, lambda: world.by_hand_surely(lambda: world.zookeeper.delete(path)))
+
+
+def closed(world: World, step: Step) -> None:
+    """A node that nobody but its owner may read; after a while it can be read again, or it vanishes.
+
+    Words: a registration that comes closed, and vanishes (`stranger`) or is opened (`stranger opened`); that of a
+    member (`member`), their list (`members`), a topic's node (`topic`), the list of topics (`topics`), the owner node
+    of a partition (`owner`) or its offset (`offset`).
+    """
+    if step.word.startswith("stranger"):
+        _closed_stranger(world, step)
+        return
+    path = {
+        "member": znodes.registration_path(GROUP, f"{GROUP}_{step.target}"),
+        "members": znodes.ids_path(GROUP),
+        "topic": znodes.topic_path(step.target),
+        "topics": znodes.TOPICS,
+        "owner": znodes.owner_path(GROUP, step.target, step.number),
+        "offset": znodes.offset_path(GROUP, step.target, step.number),
+    }[step.word]
+    if world.zookeeper.read(path) is None or not world.by_hand(lambda: world.zookeeper.set_access(path, True)):
+        return
+    # Who has read it before goes on with what he knows, who has not does not.
+    world.hidden(step.for_s)
+    world.undo_later(step.for_s, lambda: world.by_hand_surely(lambda: world.zookeeper.set_access(path, False)))
+
+
+def _closed_stranger(world: World, step: Step) -> None:
+    path = znodes.registration_path(GROUP, f"{GROUP}_closed{step.number}")
+
+    def remove() -> None:
+        world.by_hand_surely(lambda: world.zookeeper.delete(path))
+
+    def reopen() -> None:
+        world.hidden(0.0)
+        world.by_hand_surely(lambda: world.zookeeper.set_access(path, False))
+
+    if not world.by_hand(lambda: world.zookeeper.create_closed(path, _ELSEWHERE)):
+        return
+    if step.word == "stranger":
+        world.undo_later(step.for_s, remove)
+    else:
+        world.undo_later(step.for_s, reopen)
+        world.undo_later(world.faults_left_s, remove)
 
 
 def name_taken(world: World, step: Step) -> None:

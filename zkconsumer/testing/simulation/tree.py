@@ -4,20 +4,32 @@
 back as changes, which `replay` does again on the other servers, without a check, in the order of their zxids.
 
 Source: PrepRequestProcessor and DataTree of ZooKeeper 3.4. Versions start at 0. `cversion` counts the children that
-came and went. A delete moves the parent's `pzxid`, as a create does; a set moves `mzxid` alone.
+came and went. A delete moves the parent's `pzxid`, as a create does; a set moves `mzxid` alone. Of the rights there is
+one, to read: a node that is closed can be read by the session that owns it, and by nobody else.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rebalance.requests import Check, Create, Delete, Fault, Multi, SetData, Stat
 
-__all__ = ["Change", "ChangeKind", "Node", "Operation", "Outcome", "Tree", "parent_of"]
+__all__ = ["Change", "ChangeKind", "Node", "Operation", "Outcome", "SetAccess", "Tree", "parent_of"]
 
-Operation: TypeAlias = Create | SetData | Delete | Check
+
+@dataclass(frozen=True, slots=True)
+class SetAccess:
+    """Close a node, or open it again; only hands do. No watch tells of it."""
+
+    path: str
+    is_closed: bool
+    version: int = -1
+
+
+Operation: TypeAlias = Create | SetData | Delete | Check | SetAccess
 
 
 class ChangeKind(enum.Enum):
@@ -26,10 +38,12 @@ class ChangeKind(enum.Enum):
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
+    CLOSED = "closed"
+    OPENED = "opened"
 
 
 class Change(NamedTuple):
-    """One node that a transaction created, set or deleted; the owner is that of an ephemeral node, else 0."""
+    """One node that a transaction touched; the owner is that of an ephemeral node, else 0."""
 
     kind: ChangeKind
     path: str
@@ -57,11 +71,12 @@ def parent_of(path: str) -> str:
 class Node:
     """One znode. Children are kept in the order in which they were created; ZooKeeper promises none."""
 
-    __slots__ = ("children", "cversion", "czxid", "data", "mzxid", "owner", "pzxid", "version")
+    __slots__ = ("children", "cversion", "czxid", "data", "is_closed", "mzxid", "owner", "pzxid", "version")
 
     def __init__(self, data: bytes, owner: int, zxid: int) -> None:
         self.data = data
         self.owner = owner
+        self.is_closed = False
         self.version = self.cversion = 0
         self.czxid = self.mzxid = self.pzxid = zxid
         self.children: dict[str, None] = {}
@@ -70,9 +85,14 @@ class Node:
         """Its stat, as an answer tells it."""
         return Stat(self.version, self.cversion, self.owner, self.czxid, self.pzxid, self.mzxid)
 
+    def hides_from(self, session_id: int) -> bool:
+        """Whether a session may not read it."""
+        return self.is_closed and (not self.owner or self.owner != session_id)
+
     def copy(self) -> Node:
         """An equal node that shares nothing that changes."""
         twin = Node(self.data, self.owner, self.czxid)
+        twin.is_closed = self.is_closed
         twin.version, twin.cversion = self.version, self.cversion
         twin.mzxid, twin.pzxid = self.mzxid, self.pzxid
         twin.children = dict(self.children)
@@ -120,7 +140,7 @@ class Tree:
         self.zxid = zxid
         if isinstance(request, Multi):
             return self._execute_all(request.operations, session_id, zxid)
-        fault = self._refusal(request)
+        fault = self._refusal(request, session_id)
         if fault is not None:
             return Outcome(None, fault, ())
         value, change = self._do(request, session_id, zxid)
@@ -131,7 +151,7 @@ class Tree:
         changes: list[Change] = []
         undos: list[_Undo] = []
         for operation in operations:
-            fault = self._refusal(operation)
+            fault = self._refusal(operation, session_id)
             if fault is not None:
                 for undo in reversed(undos):
                     undo()
@@ -145,7 +165,7 @@ class Tree:
                 changes.append(change)
         return Outcome(values, None, tuple(changes))
 
-    def _refusal(self, operation: Operation) -> Fault | None:
+    def _refusal(self, operation: Operation, session_id: int) -> Fault | None:
         """Why it cannot be done now."""
         nodes = self.nodes
         path = operation.path
@@ -161,6 +181,8 @@ class Tree:
             return Fault.OTHER
         if node is None:
             return Fault.NO_NODE
+        if isinstance(operation, Check) and node.hides_from(session_id):
+            return Fault.NO_AUTH
         if operation.version not in (-1, node.version):
             return Fault.BAD_VERSION
         if isinstance(operation, Delete) and node.children:
@@ -179,6 +201,9 @@ class Tree:
         if isinstance(operation, Delete):
             self._delete(path, zxid)
             return True, Change(ChangeKind.DELETED, path)
+        if isinstance(operation, SetAccess):
+            self.nodes[path].is_closed = operation.is_closed
+            return True, Change(ChangeKind.CLOSED if operation.is_closed else ChangeKind.OPENED, path)
         return True, None
 
     def _undo(self, operation: Operation) -> _Undo:
@@ -192,6 +217,13 @@ class Tree:
                 node.data, node.version, node.mzxid = kept
 
             return unset
+        if isinstance(operation, SetAccess) and node is not None:
+            was_closed = node.is_closed
+
+            def unclose() -> None:
+                node.is_closed = was_closed
+
+            return unclose
         if isinstance(operation, Check):
             return lambda: None
         parent = self.nodes[parent_of(path)]
@@ -215,8 +247,10 @@ class Tree:
                 self._create(path, data, owner, zxid)
             elif kind is ChangeKind.CHANGED:
                 self._set(path, data, zxid)
-            else:
+            elif kind is ChangeKind.DELETED:
                 self._delete(path, zxid)
+            else:
+                self.nodes[path].is_closed = kind is ChangeKind.CLOSED
         self.zxid = zxid
 
     def _create(self, path: str, data: bytes, owner: int, zxid: int) -> None:

@@ -70,6 +70,8 @@ class TreeWatch:
         """Take note of an entry of ZooKeeper's log."""
         for change in record.changes:
             path = change.path
+            if change.kind in (ChangeKind.CLOSED, ChangeKind.OPENED):
+                continue
             if path.startswith(self._owners):
                 self._owner_written(change, record)
             elif path.startswith(self._offsets):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rebalance.snapshot import Strategy
+from rebalance.waits import RebalanceTimes
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import HAND, NS, Trouble
 from zkconsumer.testing.simulation import faults
@@ -121,6 +122,7 @@ class World:
         self._reached: dict[tuple[str, Place], int] = {}
         self.troubles: list[Trouble] = []
         self.blind_spots: list[Trouble] = []
+        self.hidden_times: list[Trouble] = []
         self._undos: dict[int, Callable[[], None]] = {}
         self._undo_serial = 0
         self.done_kinds: dict[str, int] = {}
@@ -329,6 +331,11 @@ class World:
     def trouble(self, for_s: float, member: str = "") -> None:
         """Note that commits of a member, or of all, may fail for so long."""
         self.troubles.append(Trouble(self.now_ns, self.now_ns + int((for_s + _RECOVERY_S) * NS), member))
+
+    def hidden(self, for_s: float) -> None:
+        """Note that for so long, and until they ask for it again, some members may not read what others have read."""
+        until_s = for_s + RebalanceTimes().refused_max_s + _RECOVERY_S
+        self.hidden_times.append(Trouble(self.now_ns, self.now_ns + int(until_s * NS)))
 
     def cut_off(self, for_s: float) -> None:
         """Note that servers may answer for so long, and until the sync limit, what is no longer true."""

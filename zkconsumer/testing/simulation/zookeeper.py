@@ -17,12 +17,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-from rebalance.requests import Create, Delete, Fault, Request, SetData, Stat
+from rebalance.requests import Create, Delete, Fault, Multi, Request, SetData, Stat
 from zkconsumer.testing.simulation.pipe import Latency
 from zkconsumer.testing.simulation.port import PortSettings, SimulatedPort
 from zkconsumer.testing.simulation.process import Process
 from zkconsumer.testing.simulation.schedule import Schedule
-from zkconsumer.testing.simulation.tree import Node, Operation, parent_of
+from zkconsumer.testing.simulation.tree import Node, Operation, SetAccess, parent_of
 from zkconsumer.testing.simulation.zookeeper_connection import Link, Record
 from zkconsumer.testing.simulation.zookeeper_ensemble import Ensemble, ZooKeeperSettings
 from zkconsumer.testing.simulation.zookeeper_peers import Peers
@@ -133,6 +133,18 @@ class SimulatedZooKeeper:
             for name in self.children(path):
                 self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
         return self._by_hand(Delete(path, version))
+
+    def create_closed(self, path: str, data: bytes) -> Fault | None:
+        """Create a persistent node by hand that nobody may read from its first moment; as `create`."""
+        outcome = self._ensemble.write_by_hand(Multi((Create(path, data), SetAccess(path, True))), 0)  # type: ignore[arg-type]
+        if outcome is None:
+            raise RuntimeError(f"{path} cannot be created by hand now: no leader with a majority is at work")
+        faults = [each for each in outcome.value if isinstance(each, Fault) and each is not Fault.ROLLED_BACK]
+        return faults[0] if faults else None
+
+    def set_access(self, path: str, is_closed: bool) -> Fault | None:
+        """Let nobody but the session that owns it read a node, or everybody; as `create`."""
+        return self._by_hand(SetAccess(path, is_closed))
 
     def _by_hand(self, operation: Operation, owner: int = 0) -> Fault | None:
         outcome = self._ensemble.write_by_hand(operation, owner)

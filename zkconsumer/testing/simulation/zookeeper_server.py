@@ -186,6 +186,8 @@ class Server:
             self._answer(connection, None if node is None else node.stat(), None)
         elif node is None:
             self._answer(connection, None, Fault.NO_NODE)
+        elif node.hides_from(connection.session_id):
+            self._answer(connection, None, Fault.NO_AUTH)
         elif isinstance(request, GetData):
             if request.watch is not None:
                 self._arm(connection, path)
@@ -202,6 +204,8 @@ class Server:
 
     def _fire(self, changes: tuple[Change, ...]) -> None:
         for kind, path, _, _ in changes:
+            if kind in (ChangeKind.CLOSED, ChangeKind.OPENED):
+                continue
             data = self._data_watches.pop(path, None)
             if data is not None:
                 self._tell(data, kind, path)
