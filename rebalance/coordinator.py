@@ -79,7 +79,7 @@ class Coordinator:
             member, loop, claims, delivery, offsets, listener,
             recheck=self._changed, fenced=self.session.prove, moved=self._moved, episodes=self.episodes,
         )
-        self._audit = Audit(member, loop, self._holdings, listener, rng, self._changed)
+        self._audit = Audit(member, loop, self._holdings, listener, rng, self._audited)
         self._reader = GroupReader(
             self.ask, loop, member.group, member.subscription, member.strategy, self._changed, member.times, rng
         )
@@ -226,6 +226,10 @@ class Coordinator:
             self.group_event(m.StepOut(reason))
         elif out and not stuck and state is not m.GroupState.UNREGISTERING:
             self.group_event(m.StepIn())
+
+    def _audited(self, cause: str) -> None:
+        self._reader.doubt()
+        self._changed(cause)
 
     def _changed(self, cause: str) -> None:
         if not self._closing:

@@ -119,7 +119,7 @@ def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription
         # It deals all topics together.
         unknown = unknown + [snapshot.refused_topics[topic] for topic in sorted(snapshot.refused_topics)]
     if unknown:
-        more = f" and {len(unknown) - 1} more nodes" if len(unknown) > 1 else ""
+        more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
         return Assignment({}, {}, f"what is held stays, and nothing is claimed, until {unknown[0].path}{more} can be "
                                   f"read or is gone", tuple(warnings))
     if snapshot.untranslatable:

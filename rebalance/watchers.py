@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from typing import Final
 
 from rebalance import znodes
 from rebalance.claims import Ask
@@ -26,9 +27,12 @@ from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode
 from rebalance.subscription import Subscription
 from rebalance.waits import RebalanceTimes
 
-__all__ = ["GroupReader"]
+__all__ = ["MOST_DOUBTED", "GroupReader"]
 
 log = logging.getLogger(__name__)
+
+MOST_DOUBTED: Final = 10
+"""Topics that one round of the self-audit has read again; the next round goes on with the others."""
 
 Done = Callable[[GroupSnapshot | None, str], None]
 
@@ -76,6 +80,7 @@ class GroupReader:
         self._refused: dict[str, RefusedNode] = {}  # of lists and topics, by path
         self._refusals = Refusals(ask, loop, times, rng, changed)
         self._read: _Read | None = None
+        self._doubted = 0
 
     def read(self, done: Done) -> None:
         """Read the list of members and whatever is stale; `done(snapshot, "")`, or `done(None, reason)`.
@@ -93,6 +98,18 @@ class GroupReader:
         self._refusals.clear()
         if self._read is not None:
             self._read.silent = True
+
+    def doubt(self) -> None:
+        """Read some topics, and the list of all that a filter needs, with the next read, in case a watch was lost.
+
+        ZooKeeper from 3.9.2 on tells nobody of a change in a node that he may not read just then.
+        """
+        self._fresh.discard(znodes.TOPICS)
+        topics = self._my_topics()
+        first = self._doubted if self._doubted < len(topics) else 0
+        self._doubted = first + MOST_DOUBTED
+        for topic in topics[first : self._doubted]:
+            self._fresh.discard(znodes.topic_path(topic))
 
     def session_over(self) -> None:
         """Read every registration again: a ZooKeeper that lost its data counts changes from the beginning.

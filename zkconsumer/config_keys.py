@@ -170,8 +170,9 @@ _ZOOKEEPER = (
     Key("zookeeper.auth", AuthList(), (), "Credentials added to the session.", default_text="none",
         secret=True, section="zookeeper"),
     Key("zookeeper.acl", AclList(), (OPEN_ACL,),
-        "Who may do what with the nodes we create: `open` as Java members, `creator` for our credentials alone "
-        "(members without them are locked out), or entries like `world:anyone:r`.",
+        "Who may do what with the nodes we create: `open` as Java members, `creator` for our credentials alone, or "
+        "entries like `digest:user:hash:cdrwa`. All members of a group need the same: one whose registration the "
+        "others may not read keeps them from claiming anything, and Java members from owning anything.",
         default_text="`open`", section="zookeeper"),
     Key("zookeeper.use.ssl", Boolean(), False, "Speak TLS to ZooKeeper (3.5 and later).", section="zookeeper"),
     Key("zookeeper.ssl.cafile", Text("a path"), None, "Certificates of the authorities to trust, PEM.",

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from consuming import COUNT, member, read
 
 from rebalance import znodes
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import Message, TopicPartition
 from zkconsumer import ConsumerConnector, ConsumerTimeout
 from zkconsumer.cli.describe import describe
 from zkconsumer.cli.verify import verify
 from zkconsumer.cluster import ClusterReader, ZooKeeperSilent
-from zkconsumer.testing import ClosedNodes, EmbeddedCluster, load, wait_until
+from zkconsumer.testing import ClosedNodes, EmbeddedCluster, JavaMember, KafkaCluster, load, wait_until
 from zkconsumer.zookeeper_visit import visit_zookeeper
 
 SOON_S = 15.0
@@ -211,3 +211,50 @@ def test_members_with_the_same_credentials_share_and_have_nothing_to_complain_of
             two.create_message_streams({topic: 1})
             wait_until(lambda: len(owned(one)) == len(owned(two)) == 1, SOON_S, "a share for each")
             assert one.status().warnings == two.status().warnings == ()
+
+
+def test_java_members_own_nothing_while_a_registration_may_not_be_read_and_ours_keep_what_they_have(
+    kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, 4)
+    load(kafka_0822, topic, 5)
+    quick = {"rebalance.max.retries": 2, "rebalance.backoff.ms": 200}
+    with (
+        ClosedNodes(kafka_0822.zookeeper_connect) as closed,
+        member(kafka_0822, fresh_group, "ann") as ann,
+        JavaMember(kafka_0822, fresh_group, topics={topic: 1}, consumer_id="java", settings=quick) as java,
+    ):
+        [stream] = ann.create_message_streams({topic: 1})[topic]
+        wait_until(lambda: len(owned(ann)) == 2 and len(java_owns(kafka_0822, java, topic)) == 2, SOON_S, "a share")
+        kept = owned(ann)
+        path = znodes.registration_path(fresh_group, f"{fresh_group}_stranger")
+        closed.create(path, b'{"version":1,"subscription":{"other":1},"pattern":"static","timestamp":"1"}')
+        wait_until(lambda: java.gave_up == 1, SOON_S, "the Java member to give up", state=java.log)
+        assert java_owns(kafka_0822, java, topic) == []
+        warned(ann, path)
+        assert owned(ann) == kept, "nobody owns what Java let go of"
+        # It hears of nothing when the node can be read again; ours take nothing that is its share.
+        attempts = java.rebalance_attempts
+        closed.open(path)
+        wait_until(lambda: not ann.status().warnings, SOON_S, "ours to go on", state=ann.status)
+        assert java.rebalance_attempts == attempts
+        assert owned(ann) == kept
+        # The registration's end is a change of the group.
+        closed.delete(path)
+        wait_until(lambda: len(java_owns(kafka_0822, java, topic)) == 2, SOON_S, "its share", state=java.log)
+        load(kafka_0822, topic, 5)
+        places = {(topic, partition, 5 + number) for _, partition in kept for number in range(5)}
+        wait_until(lambda: places.discard(place_of(read(stream, 1)[0])) or not places, SOON_S, "ours to go on")
+
+
+def place_of(message: Message) -> tuple[str, int | str, int]:
+    return message.topic, message.partition, message.offset
+
+
+def java_owns(cluster: KafkaCluster, java: JavaMember, topic: str) -> list[str]:
+    folder = znodes.owners_path(java.group, topic)
+    if not cluster.client.exists(folder):
+        return []
+    threads = {name: cluster.client.get(f"{folder}/{name}")[0].decode() for name in cluster.client.get_children(folder)}
+    return sorted(name for name, thread in threads.items() if thread.startswith(java.id))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance import machine as m
+from rebalance.errors import RefusedNode
 from rebalance.machine import GroupState as S
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode
 from rebalance.subscription import Subscription
@@ -18,6 +19,11 @@ TIMES = m.RebalanceTimes()
 ALONE = GroupSnapshot({"me": MINE}, {"t": TopicNode((0, 1, 2, 3))})
 TWO = GroupSnapshot({"me": MINE, "you": MINE}, {"t": TopicNode((0, 1, 2, 3))})
 WITHOUT_ME = GroupSnapshot({"you": MINE}, {"t": TopicNode((0, 1, 2, 3))})
+CLOSED = RefusedNode("/ids/you", "not authorised")
+HIDDEN = GroupSnapshot({"me": MINE}, {"t": TopicNode((0, 1, 2, 3))}, refused_members={"you": CLOSED})
+NO_LIST = GroupSnapshot({}, {"t": TopicNode((0, 1, 2, 3))}, refused_members_list=CLOSED)
+MY_OWN = GroupSnapshot({}, {"t": TopicNode((0, 1, 2, 3))}, refused_members={"me": CLOSED})
+NO_TOPIC = GroupSnapshot({"me": MINE}, {}, refused_topics={"t": CLOSED})
 FROZEN = GroupSnapshot({"me": MINE}, {"t": TopicNode((0, 1, 2, 3))}, untranslatable={"you": "look-behind"})
 
 
@@ -358,6 +364,29 @@ def test_a_registration_that_goes_away_before_everything_is_released_is_made_aga
     assert subject.tell(m.RegistrationGone()) == [m.Register]
     assert subject.tell(m.Registered(1)) == [m.ReadGroup]
     assert subject.tell(m.StepOut("stuck")) == [m.ReleaseAll]
+
+
+@pytest.mark.parametrize("snapshot", [HIDDEN, NO_LIST, MY_OWN, NO_TOPIC], ids=["other", "list", "mine", "topic"])
+def test_what_may_not_be_read_freezes_without_registering_anew_and_clears_up_by_itself(snapshot: GroupSnapshot) -> None:
+    subject = Subject().at(S.STABLE)
+    subject.tell(m.Changed("ids"))
+    assert subject.read(snapshot) == [m.Retarget]
+    [retarget] = subject.actions
+    assert isinstance(retarget, m.Retarget)
+    assert retarget.assignment.mine == {}
+    assert retarget.assignment.frozen is not None or retarget.assignment.frozen_topics == {"t"}
+    assert subject.wait_for_timer() == [m.AllowClaims]
+    subject.now += 10
+    subject.tell(m.Changed("ids"))
+    assert subject.read(ALONE) == [m.Retarget]
+    assert len(retarget_of(subject).assignment.mine) == 4
+    assert subject.wait_for_timer() == [m.AllowClaims]
+
+
+def retarget_of(subject: Subject) -> m.Retarget:
+    [action] = subject.actions
+    assert isinstance(action, m.Retarget)
+    return action
 
 
 def test_what_cannot_be_computed_freezes_and_clears_up_by_itself() -> None:

@@ -303,6 +303,18 @@ def create_topic_without_reading(closed: ClosedNodes, path: str, client: KazooCl
     create_topic(client, topic, 6)
 
 
+def test_a_change_that_was_made_while_the_topic_could_not_be_read_is_found_by_the_audit(
+    client: KazooClient, closed: ClosedNodes, group: Group
+) -> None:
+    a = group.member("a", audit_s=2.0)
+    path = znodes.topic_path(group.topic)
+    closed.close(path)
+    partitions = b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}'
+    closed.write(path, partitions)  # ZooKeeper from 3.9.2 on tells no watcher who may not read it
+    closed.open(path)
+    wait_for_share([a], group.topic, 5)
+
+
 def test_a_topic_that_could_not_be_read_at_the_start_begins_where_the_policy_says(
     client: KazooClient, closed: ClosedNodes, group: Group
 ) -> None:

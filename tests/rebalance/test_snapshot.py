@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebalance.errors import RefusedNode
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from rebalance.subscription import Subscription
 
@@ -86,6 +87,61 @@ def test_a_filter_that_cannot_be_applied_freezes_and_is_named() -> None:
     assert result.frozen is not None
     assert "g_odd" in result.frozen
     assert "possessive quantifier" in result.frozen
+
+
+def refused(path: str) -> RefusedNode:
+    return RefusedNode(path, "not authorised")
+
+
+def test_a_registration_that_may_not_be_read_freezes_and_is_named() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1})}, topics(t=2),
+        refused_members={"g_shut": refused("/ids/g_shut"), "g_also": refused("/ids/g_also")},
+    )  # fmt: skip
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
+    assert result.mine == {}
+    assert result.frozen == ("what is held stays, and nothing is claimed, until /ids/g_also (and 1 more) can be read "
+                             "or is gone")
+    assert result.warnings == tuple(f"/ids/{name} cannot be read: not authorised" for name in ("g_also", "g_shut"))
+
+
+@pytest.mark.parametrize("which", ["refused_members_list", "refused_topics_list"])
+def test_a_list_that_may_not_be_read_freezes_and_is_named(which: str) -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1})}, topics(t=2), **{which: refused("/list")},  # type: ignore[arg-type]
+    )
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
+    assert result.mine == {}
+    assert "/list" in (result.frozen or "")
+    assert "/list cannot be read: not authorised" in result.warnings
+
+
+def test_a_topic_that_may_not_be_read_freezes_that_topic_alone() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1, "u": 1})}, topics(t=2), refused_topics={"u": refused("/topics/u")}
+    )
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
+    assert set(result.mine) == {("t", 0), ("t", 1)}
+    assert result.frozen is None
+    assert result.frozen_topics == {"u"}
+    assert "/topics/u cannot be read: not authorised" in result.warnings[0]
+
+
+def test_with_roundrobin_a_topic_that_may_not_be_read_freezes_all_as_they_are_dealt_together() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1, "u": 1})}, topics(t=2), refused_topics={"u": refused("/topics/u")}
+    )
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy("roundrobin"))
+    assert result.mine == {}
+    assert "/topics/u" in (result.frozen or "")
+
+
+def test_who_is_registered_as_far_as_can_be_told() -> None:
+    plain = GroupSnapshot({"g_a": Subscription.static({"t": 1})}, topics(t=2), unreadable={"g_b": "no JSON"},
+                          untranslatable={"g_c": "look-behind"}, refused_members={"g_d": refused("/ids/g_d")})
+    assert [name for name in ("g_a", "g_b", "g_c", "g_d", "g_e") if plain.lacks(name)] == ["g_b", "g_e"]
+    hidden = GroupSnapshot({}, {}, refused_members_list=refused("/ids"))
+    assert not hidden.lacks("g_a")
 
 
 def test_roundrobin_with_unequal_members_freezes_with_the_reason() -> None:

@@ -17,7 +17,7 @@ from rebalance.requests import Exists, GetChildren, GetData
 from rebalance.snapshot import GroupSnapshot, Strategy
 from rebalance.subscription import Subscription
 from rebalance.waits import RebalanceTimes
-from rebalance.watchers import GroupReader
+from rebalance.watchers import MOST_DOUBTED, GroupReader
 from rebalance.znodes import format_registration
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -273,6 +273,31 @@ def test_round_robin_asks_for_the_topics_once_though_many_members_have_filters(
     snapshot = reading.read()
     assert topic in (snapshot.known_topics or ())
     assert reading.asked[GetChildren] == 2
+    reading.asker.close()
+
+
+def test_what_an_audit_doubts_is_read_again_ten_topics_at_a_time_and_all_in_their_turn(
+    zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str, fresh_topic: Callable[[], str]
+) -> None:
+    prefix = fresh_topic()
+    names = [f"{prefix}.{number:02}" for number in range(MOST_DOUBTED + 3)]
+    for name in names:
+        create_topic(client, name, 1)
+    reading = Reading(zookeeper.connect, fresh_group, Subscription.white_list(f"{prefix}.*", 1))
+    reading.read()
+    again: list[str] = []
+    for _ in range(2):
+        reading.asker.on_loop(reading.reader.doubt)
+        before = len(reading.asker.sent)
+        reading.read()
+        assert reading.asked[GetChildren] == 2
+        again += [each.path for each in reading.asker.sent[before:] if isinstance(each, GetData)]
+    assert sorted(again) == [znodes.topic_path(name) for name in names]
+    # The watches that were armed twice fire once, and still do.
+    reading.changes.clear()
+    create_topic(client, names[0], 2)
+    reading.changed(znodes.topic_path(names[0]))
+    assert reading.read().topics[names[0]].partitions == (0, 1)
     reading.asker.close()
 
 

@@ -28,6 +28,22 @@ def test_a_server_answers_reads_from_what_it_has() -> None:
     assert sim.zookeeper.zxid(1) == sim.zookeeper.zxid(0)
 
 
+def test_of_a_closed_node_is_told_that_it_is_there_and_no_watch_tells_that_it_can_be_read() -> None:
+    sim = Sim(servers=1)
+    client = sim.open(at=0)
+    assert sim.ask(client, Create("/a", b"x")).fault is None
+    fired: list[object] = []
+    assert sim.ask(client, GetData("/a", fired.append)).fault is None
+    sim.zookeeper.set_access("/a", True)
+    assert sim.ask(client, GetData("/a", fired.append)).fault is Fault.NO_AUTH
+    assert sim.ask(client, GetChildren("/a", fired.append)).fault is Fault.NO_AUTH
+    assert sim.ask(client, Exists("/a")).fault is None  # as ZooKeeper up to 3.8
+    sim.zookeeper.set_access("/a", False)
+    sim.run(1.0)
+    assert fired == []
+    assert sim.ask(client, GetData("/a")).value[0] == b"x"
+
+
 def test_a_sync_waits_until_the_server_has_caught_up() -> None:
     sim = Sim(servers=3)
     ahead, behind = sim.open(at=0), sim.open(at=1)

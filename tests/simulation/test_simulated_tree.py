@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance.requests import Check, Create, Delete, Fault, Multi, SetData, Stat
-from zkconsumer.testing.simulation.tree import Change, ChangeKind, Operation, Tree, parent_of
+from zkconsumer.testing.simulation.tree import Change, ChangeKind, Operation, SetAccess, Tree, parent_of
 
 SESSION = 77
 
@@ -93,6 +93,27 @@ def test_a_multi_that_fails_names_the_first_fault_and_does_nothing(tree: Tree) -
     assert outcome == ([*[Fault.ROLLED_BACK] * 4, Fault.NODE_EXISTS, *[Fault.ROLLED_BACK] * 2], None, ())
     assert image(tree) == before
     assert tree.ephemerals(SESSION) == ["/e"]
+
+
+def test_a_closed_node_is_hidden_from_all_but_the_session_that_owns_it_and_on_every_server(tree: Tree) -> None:
+    copy = tree.copy()
+    for operation in (Create("/a/mine", ephemeral=True), SetAccess("/a/mine", True), SetAccess("/a/b", True)):
+        before = tree.nodes["/a"].stat()
+        outcome = do(tree, operation)
+        copy.replay(outcome.changes, tree.zxid)
+        if isinstance(operation, SetAccess):
+            assert tree.nodes["/a"].stat() == before
+    for each in (tree, copy, tree.copy()):
+        assert not each.nodes["/a/mine"].hides_from(SESSION)
+        assert each.nodes["/a/mine"].hides_from(SESSION + 1)
+        assert each.nodes["/a/b"].hides_from(SESSION)
+    assert do(tree, Check("/a/mine", 0)).fault is None
+    assert do(tree, Check("/a/b", 0)).fault is Fault.NO_AUTH
+    failed = do(tree, Multi((SetAccess("/a/b", False), Delete("/x"))))  # type: ignore[arg-type]
+    assert failed.value == [Fault.ROLLED_BACK, Fault.NO_NODE]
+    assert tree.nodes["/a/b"].hides_from(SESSION)
+    assert [change.kind for change in do(tree, SetAccess("/a/b", False)).changes] == [ChangeKind.OPENED]
+    assert not tree.nodes["/a/b"].hides_from(SESSION)
 
 
 def test_an_empty_multi_succeeds(tree: Tree) -> None:

@@ -49,6 +49,10 @@ class ClosedNodes:
         self._client.set_acls(path, CREATOR_ALL_ACL)
         self._closed.add(path)
 
+    def write(self, path: str, data: bytes) -> None:
+        """Set the data of a node, also of a closed one."""
+        self._client.set(path, data)
+
     def open(self, path: str) -> None:
         """Let everybody do everything with a node."""
         self._client.set_acls(path, OPEN_ACL_UNSAFE)

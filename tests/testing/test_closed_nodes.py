@@ -1,0 +1,42 @@
+"""Nodes that the kit closes: nobody else reads them, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from zkconsumer.testing import ClosedNodes, ZooKeeperServer
+
+
+@pytest.fixture
+def client(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[KazooClient]:
+    made = KazooClient(zookeeper.connect)
+    made.start()
+    made.ensure_path(f"/{fresh_group}")
+    yield made
+    made.stop()
+    made.close()
+
+
+def test_what_is_closed_can_be_read_by_nobody_until_it_is_opened(
+    zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str
+) -> None:
+    there, made, mine = (f"/{fresh_group}/{name}" for name in ("there", "made", "mine"))
+    client.create(there, b"1")
+    client.create(mine, b"2", ephemeral=True)
+    with ClosedNodes(zookeeper.connect) as closed:
+        closed.create(made, b"3")
+        closed.close(there)
+        closed.write(there, b"4")
+        closed.replace(mine, b"5")
+        for path in (there, made, mine):
+            with pytest.raises(NoAuthError):
+                client.get(path)
+        closed.open(made)
+        assert client.get(made)[0] == b"3"
+        closed.delete(mine)
+    assert client.get(there)[0] == b"4", "open again at the end of the block"
+    assert client.get_children(f"/{fresh_group}") == ["there"]
