@@ -106,9 +106,6 @@ class ClusterReader:
         self.refused: Mapping[str, str] = {}
         self._told: frozenset[str] = frozenset()
 
-    def _read(self, requests: Sequence[Exists | GetChildren | GetData]) -> list[Any]:
-        return read_all(self._port, requests, self._timeout_s)
-
     def _read_each(self, root: str, paths: Sequence[str]) -> list[Any]:
         """The nodes' data and stats; a node that may not be read is named, and keeps nobody from the others."""
         values = read_each(self._port, [GetData(path) for path in paths], self._timeout_s)
@@ -131,7 +128,10 @@ class ClusterReader:
         return found
 
     def _brokers(self) -> tuple[list[Broker], list[UnreadableNode | RefusedNode]]:
-        [listing] = self._read([GetChildren(znodes.BROKERS)])
+        [listing] = read_each(self._port, [GetChildren(znodes.BROKERS)], self._timeout_s)
+        if isinstance(listing, RefusedNode):
+            self.refused = {listing.path: str(listing)}
+            raise ZooKeeperSilent(str(listing))
         names = listing[0] if listing is not None else []
         ids = sorted(int(name) for name in names if name.isdigit())
         brokers: list[Broker] = []

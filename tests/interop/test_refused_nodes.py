@@ -182,13 +182,24 @@ def test_brokers_and_leaders_are_read_around_what_may_not_be_read_and_each_is_na
         assert cluster.refused == {}
 
 
-def test_a_list_of_brokers_that_may_not_be_read_is_said_at_the_start(fresh_group: str) -> None:
+def test_a_list_of_brokers_that_may_not_be_read_is_said_at_the_start_and_named_later(fresh_group: str) -> None:
     with EmbeddedCluster() as cluster, ClosedNodes(cluster.zookeeper_connect) as closed:
         cluster.create_topic("clicks")
         closed.close(znodes.BROKERS)
         with pytest.raises(ZooKeeperSilent, match="/brokers/ids cannot be read: not authorised"), \
                 member(cluster, fresh_group) as ann:
             ann.create_message_streams({"clicks": 1})
+        closed.open(znodes.BROKERS)
+        load(cluster, "clicks", 5)
+        with member(cluster, fresh_group, zookeeper_connection_timeout_ms=2000) as ann:
+            cluster.stop(0)
+            [stream] = ann.create_message_streams({"clicks": 1})["clicks"]
+            closed.close(znodes.BROKERS)
+            warned(ann, znodes.BROKERS)
+            closed.open(znodes.BROKERS)
+            cluster.start(0)
+            assert len(read(stream, 5)) == 5
+            wait_until(lambda: not ann.status().warnings, SOON_S, "all to be well", state=ann.status)
 
 
 def test_verify_without_the_right_to_read_the_members_does_not_call_the_group_empty(

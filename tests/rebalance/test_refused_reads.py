@@ -15,7 +15,7 @@ from rebalance import znodes
 from rebalance.claims import UNREAD
 from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
-from rebalance.requests import GetChildren
+from rebalance.requests import Fault, GetChildren, GetData, Reply, Request
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from rebalance.znodes import format_registration
@@ -215,6 +215,62 @@ def test_whoever_lacks_them_asks_for_twenty_closed_registrations_a_few_times_and
         asked += reading.asked
     # One list and one registration for each join, and the rounds of half a second.
     assert sum(asked.values()) <= 2 * 10 + 2 * 10
+
+
+# What a read of each kind of node comes to, whatever the fault: docs/REBALANCE.md, "What cannot be read".
+NODES = ("members", "registration", "topics", "topic")
+CONSEQUENCES = {
+    **{(node, fault): "read again" for node in NODES for fault in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED)},
+    **{(node, fault): "refused" for node in NODES for fault in Fault if fault.is_refusal},
+    **{(node, Fault.NO_NODE): "absent" for node in NODES},
+    ("members", Fault.NO_NODE): "read again",
+}
+
+
+def test_each_fault_of_each_node_has_a_consequence() -> None:
+    assert len(CONSEQUENCES) == len(NODES) * len(Fault)
+    assert {Fault.NO_AUTH, Fault.OTHER} <= {fault for (_, fault), what in CONSEQUENCES.items() if what == "refused"}
+
+
+@pytest.mark.parametrize(("node", "fault"), CONSEQUENCES, ids=lambda each: getattr(each, "name", each))
+def test_what_a_fault_of_a_read_comes_to(
+    node: str, fault: Fault, zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str, topic: str
+) -> None:
+    join(client, fresh_group, "m", Subscription.white_list(f"{topic}.*", 1))
+    path = {
+        "members": znodes.ids_path(fresh_group), "registration": znodes.registration_path(fresh_group, "m"),
+        "topics": znodes.TOPICS, "topic": znodes.topic_path(topic),
+    }[node]  # fmt: skip
+    reading = Reading(zookeeper.connect, fresh_group, Subscription.white_list(f"{topic}.*", 1))
+    right = reading.asker.ask
+
+    def ask(request: Request, handle: Callable[[Reply], None]) -> None:
+        """As ZooKeeper answers, but for that one node."""
+        is_read = isinstance(request, (GetChildren, GetData)) and request.path == path
+        right(request, lambda reply: handle(Reply(None, fault, reply.sent_at, "provoked") if is_read else reply))
+
+    reading.reader._ask = ask
+    snapshot, reason = reading.asker.outcome(reading.reader.read)
+    consequence = CONSEQUENCES[node, fault]
+    if consequence == "read again":
+        assert snapshot is None
+        assert path in reason
+    else:
+        assert (topic in snapshot.topics) is (node not in ("topics", "topic"))
+        assert ("m" in snapshot.members) is (node not in ("members", "registration"))
+        refused = {
+            "members": snapshot.refused_members_list, "registration": snapshot.refused_members.get("m"),
+            "topics": snapshot.refused_topics_list, "topic": snapshot.refused_topics.get(topic),
+        }  # fmt: skip
+        assert {name for name, error in refused.items() if error} == ({node} if consequence == "refused" else set())
+    reading.reader._ask = right
+    wait_until(lambda: reading.asker.outcome(reading.reader.read)[0] is not None, SOON_S, "a read that goes well")
+    reading.asker.on_loop(reading.reader.forget_watches)
+    snapshot = reading.read()
+    assert set(snapshot.members) == {"m"}
+    assert topic in snapshot.topics
+    assert (snapshot.refused, snapshot.refused_topics) == ([], {})
+    reading.asker.close()
 
 
 # -- members -----------------------------------------------------------------------------------------------------------
