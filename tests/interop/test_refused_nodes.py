@@ -14,6 +14,7 @@ from rebalance import znodes
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer import ConsumerConnector, ConsumerTimeout
 from zkconsumer.cli.describe import describe
+from zkconsumer.cli.groups import groups
 from zkconsumer.cli.verify import verify
 from zkconsumer.cluster import ClusterReader, ZooKeeperSilent
 from zkconsumer.testing import ClosedNodes, EmbeddedCluster, JavaMember, KafkaCluster, load, wait_until
@@ -211,6 +212,22 @@ def test_verify_without_the_right_to_read_the_members_does_not_call_the_group_em
         status, findings = verified(embedded_cluster, fresh_group)
         assert status == 1
         assert [(each["kind"], each["path"]) for each in findings] == [("refused-node", znodes.ids_path(fresh_group))]
+
+
+def test_a_group_that_may_not_be_read_does_not_hide_the_others(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, closed: ClosedNodes
+) -> None:
+    with member(embedded_cluster, fresh_group, "ann") as ann, member(embedded_cluster, f"{fresh_group}-2") as bob:
+        ann.create_message_streams({topic: 1})
+        bob.create_message_streams({topic: 1})
+        path = znodes.ids_path(fresh_group)
+        closed.close(path)
+        got = CliRunner().invoke(groups, ["--zookeeper", embedded_cluster.zookeeper_connect, "--json"])
+        assert got.exit_code == 0, got.output
+        assert f"{path} cannot be read: not authorised" in got.stderr
+        rows = {row["group"]: row for row in json.loads(got.stdout)["groups"]}
+        assert (rows[fresh_group]["members"], rows[fresh_group]["owned"]) == (0, 2)
+        assert (rows[f"{fresh_group}-2"]["members"], rows[f"{fresh_group}-2"]["owned"]) == (1, 2)
 
 
 def test_members_with_the_same_credentials_share_and_have_nothing_to_complain_of(

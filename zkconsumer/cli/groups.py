@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 import click
 
 from rebalance import znodes
+from rebalance.errors import RefusedNode
 from rebalance.requests import GetChildren, ZooKeeperPort
 from zkconsumer.cli.tables import count_of, print_table
-from zkconsumer.cli.zookeeper_access import ask_all, children, open_zookeeper, zookeeper_option
+from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, children, open_zookeeper, zookeeper_option
+from zkconsumer.cluster import read_each
 
 __all__ = ["groups"]
 
@@ -83,6 +85,9 @@ def read_groups(port: ZooKeeperPort) -> list[GroupRow]:
 
 
 def _names_below(port: ZooKeeperPort, paths: Sequence[str]) -> list[list[str]]:
-    """The children of each node, none where there is no such node."""
-    listings = ask_all(port, [GetChildren(path) for path in paths])
-    return [[] if listing is None else listing[0] for listing in listings]
+    """The children of each node, none where there is no such node; one that may not be read is named."""
+    listings = read_each(port, [GetChildren(path) for path in paths], READ_TIMEOUT_S)
+    for listing in listings:
+        if isinstance(listing, RefusedNode):
+            click.echo(f"zkconsumer: {listing}; what is below it is not counted", err=True)
+    return [[] if listing is None or isinstance(listing, RefusedNode) else listing[0] for listing in listings]
