@@ -9,6 +9,7 @@ Source: docs/SEMANTICS.md, "Fencing".
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,7 @@ from rebalance.requests import (
     Delete,
     Exists,
     Fault,
+    GetChildren,
     GetData,
     Multi,
     Reply,
@@ -118,11 +120,16 @@ class Claims:
         self._group = group
         self._later = later
         self._waiting: list[_Write] = []
+        self._unseen: list[_Write] = []
         self.fence: Fence | None = None
         self.refused: dict[str, str] = {}
 
-    def claim(self, partition: Partition, thread_id: str, told: Told) -> None:
-        """Create the owner node: `Claimed`, `ClaimRefused`, `Fenced` or `ResultUnknown`."""
+    def claim(self, partition: Partition, thread_id: str, told: Told, is_vacant: bool = False) -> None:
+        """Create the owner node: `Claimed`, `ClaimRefused`, `Fenced` or `ResultUnknown`.
+
+        Unless the place is known to be vacant, the owner nodes of the topic are listed first: who had the partition may
+        still be letting go of it, and a claim that meets one node keeps those that share its multi from being made.
+        """
 
         def answered(fault: Fault | None) -> None:
             if fault is None:
@@ -133,7 +140,12 @@ class Claims:
                 told(p.ResultUnknown() if fault.is_unknown else p.Fenced())
 
         create = Create(znodes.owner_path(self._group, *partition), thread_id.encode(), ephemeral=True)
-        self._write(self.fence, create, answered, told)
+        if is_vacant or self.fence is None:
+            self._write(self.fence, create, answered, told)
+            return
+        if not self._unseen:
+            self._later(self._look)
+        self._unseen.append(_Write(self.fence, create, answered))
 
     def inspect(
         self,
@@ -214,6 +226,37 @@ class Claims:
 
         self.inspect(partition, looked)
 
+    # -- a look before claims ------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """List the owner nodes of the topics of this step's claims; only what is not there is created.
+
+        Without a watch: one on a whole topic would tell each member of each claim. Who is refused watches one node.
+        """
+        claims, self._unseen = self._unseen, []
+        folders = dict.fromkeys(_folder(claim) for claim in claims)
+        seen: set[str] = set()
+        unanswered = len(folders)
+
+        def listed(folder: str, reply: Reply) -> None:
+            nonlocal unanswered
+            unanswered -= 1
+            if reply.fault is None:
+                seen.update(f"{folder}/{name}" for name in reply.value[0])
+            # Of a folder that is not there, or may not be read, the creation tells.
+            if not unanswered:
+                self._seen(claims, seen)
+
+        for folder in folders:
+            self._ask(GetChildren(folder), functools.partial(listed, folder))
+
+    def _seen(self, claims: list[_Write], seen: set[str]) -> None:
+        for claim in claims:
+            if claim.operation.path in seen:
+                claim.answered(Fault.NODE_EXISTS)
+            else:
+                self._send_later(claim)
+
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def _write(
@@ -226,10 +269,13 @@ class Claims:
         """Write together with what else is written in this step, each under the fence it was decided under."""
         if fence is None:
             told(p.Fenced())
-            return
+        else:
+            self._send_later(_Write(fence, operation, answered))
+
+    def _send_later(self, write: _Write) -> None:
         if not self._waiting:
             self._later(self._send_waiting)
-        self._waiting.append(_Write(fence, operation, answered))
+        self._waiting.append(write)
 
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -281,8 +327,13 @@ class Claims:
                 self._tell(writes[0], reply.fault)
 
         root = znodes.group_path(self._group)
-        topics = {write.operation.path.rsplit("/", 1)[0]: None for write in writes}
+        topics = dict.fromkeys(_folder(write) for write in writes)
         create_parents(self._ask, [znodes.CONSUMERS, root, f"{root}/owners", *topics], made)
+
+
+def _folder(write: _Write) -> str:
+    """Where the owner nodes of its topic are."""
+    return write.operation.path.rsplit("/", 1)[0]
 
 
 _FENCED = Fault.SESSION_EXPIRED

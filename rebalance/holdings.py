@@ -179,8 +179,8 @@ class Holdings:
 
     def _do_partition(self, partition: Partition, holding: Holding, action: p.Action) -> None:
         match action:
-            case p.Claim(thread_id):
-                self._claims.claim(partition, thread_id, self._teller(partition, holding))
+            case p.Claim(thread_id, is_vacant):
+                self._claims.claim(partition, thread_id, self._teller(partition, holding), is_vacant)
             case p.Inspect(watch):
                 if watch:
                     # It is looked at because something happened to it: one that may not be read is not mine any more.

@@ -170,9 +170,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Create the owner node."""
+    """Create the owner node; look first whether one is there, unless its end was just heard of."""
 
     thread_id: str
+    is_vacant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +233,10 @@ class PartitionMachine:
         held: the thread id in the owner node that is mine, or `None`.
         version: version of that node.
         holder: who blocks the claim: (thread id, session id).
+        is_vacant: whether the last thing heard of the owner node is that it went away.
     """
 
-    __slots__ = ("held", "holder", "state", "version", "wanted")
+    __slots__ = ("held", "holder", "is_vacant", "state", "version", "wanted")
 
     def __init__(self) -> None:
         self.state = PartitionState.FREE
@@ -242,6 +244,7 @@ class PartitionMachine:
         self.held: str | None = None
         self.version = 0
         self.holder: tuple[str, int] | None = None
+        self.is_vacant = False
 
     def handle(self, event: Event) -> list[Action]:
         """What to do about `event`, in this order.
@@ -263,6 +266,7 @@ class PartitionMachine:
 
     def _go(self, state: PartitionState, *actions: Action) -> list[Action]:
         self.state = state
+        self.is_vacant = False
         if state is not PartitionState.BLOCKED:
             self.holder = None
         if state in (PartitionState.FREE, PartitionState.CLAIMING, PartitionState.BLOCKED):
@@ -285,7 +289,7 @@ class PartitionMachine:
         return [] if event.thread_id == self.held else self._go(PartitionState.DRAINING, Drain())
 
     def _claim(self, _: Event) -> list[Action]:
-        return [] if self.wanted is None else self._go(PartitionState.CLAIMING, Claim(self.wanted))
+        return [] if self.wanted is None else self._go(PartitionState.CLAIMING, Claim(self.wanted, self.is_vacant))
 
     def _hold(self, thread_id: str, version: int) -> list[Action]:
         """The owner node is mine and nothing is fetched yet: deliver, hand to another thread, or let go."""
@@ -319,7 +323,9 @@ class PartitionMachine:
         return []
 
     def _unblocked(self, _: Event) -> list[Action]:
-        return self._go(PartitionState.FREE, Recheck())
+        actions = self._go(PartitionState.FREE, Recheck())
+        self.is_vacant = True
+        return actions
 
     def _find_out(self, _: Event) -> list[Action]:
         """The result never came: look. The answer of a read is as good as the one that was lost."""
