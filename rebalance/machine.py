@@ -42,6 +42,7 @@ from rebalance.events import (
 )
 from rebalance.snapshot import Assignment, GroupSnapshot, Strategy, assign
 from rebalance.subscription import Subscription
+from rebalance.turnover import Turnover
 from rebalance.waits import RebalanceTimes, Waits
 
 __all__ = [
@@ -118,6 +119,7 @@ class RebalanceMachine:
         self.snapshot: GroupSnapshot | None = None
         self.attempt = 0
         self._waits = Waits(times, rng)
+        self._turnover = Turnover(4 * times.quiet_max_s, times.quiet_s)
         self._session_id: int | None = None
         self._is_connected = False
         self._registered = False
@@ -254,12 +256,13 @@ class RebalanceMachine:
             and self.assignment.frozen == assignment.frozen \
             and self.assignment.frozen_topics == assignment.frozen_topics
         self.assignment, self.snapshot = assignment, event.snapshot
+        self._turnover.seen(event.snapshot.born_ms, self._now)
         retarget = Retarget(assignment, event.snapshot)
         if self._dirty:
             self._dirty = False
             return [retarget, *self._read_soon()]
         if not unchanged:
-            self._waits.be_quiet(self._now)
+            self._waits.be_quiet(self._now, self._turnover.bursts(self._now))
         elif self._now >= self._waits.quiet_until:
             return [retarget, *self._settled()]
         self._go(GroupState.SETTLING)

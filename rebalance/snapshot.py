@@ -55,6 +55,7 @@ class GroupSnapshot:
         refused_members: consumer id -> that its registration may not be read; it may subscribe to anything.
         refused_topics: topic -> that its node may not be read, of the topics this member may get partitions of.
         refused_members_list, refused_topics_list: that a list may not be read; what is told of it is older.
+        born_ms: consumer id -> when it registered, by ZooKeeper's clock.
     """
 
     members: Mapping[str, Subscription]
@@ -67,6 +68,7 @@ class GroupSnapshot:
     refused_topics: Mapping[str, RefusedNode] = field(default_factory=dict)
     refused_members_list: RefusedNode | None = None
     refused_topics_list: RefusedNode | None = None
+    born_ms: Mapping[str, int] = field(default_factory=dict)
 
     def lacks(self, consumer_id: str) -> bool:
         """Whether the member has no registration, or one that somebody spoilt.

@@ -85,9 +85,14 @@ class Waits:
         """Whether changes have put the claims off for longer than they may."""
         return self._first_change is not None and now - self._first_change > self._times.quiet_max_s
 
-    def be_quiet(self, now: float) -> None:
-        """What is mine has changed: begin the quiet time anew, up to its cap."""
-        quiet_s = self._times.quiet_s * self._rng.uniform(0.5, 1.0)
+    def be_quiet(self, now: float, changes: int = 1) -> None:
+        """What is mine has changed: begin the quiet time anew, up to its cap.
+
+        From the third of `changes` within a short time on, each doubles it: where members come one after the other, the
+        claims for one would be given back for the next.
+        """
+        doublings = min(max(0, changes - 2), _MOST_DOUBLINGS)
+        quiet_s = self._times.quiet_s * 2.0**doublings * self._rng.uniform(0.5, 1.0)
         cap = (self._first_change if self._first_change is not None else now) + self._times.quiet_max_s
         self.quiet_until = max(now, self.quiet_until, min(now + quiet_s, cap))
 

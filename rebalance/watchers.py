@@ -73,6 +73,7 @@ class GroupReader:
         self._changed = changed
         self._fresh: set[str] = set()
         self._members: dict[str, Subscription | UnreadableNode | UnsupportedFilter | RefusedNode] = {}
+        self._born_ms: dict[str, int] = {}
         self._cversion = -1
         self._generation = 0
         self._known_topics: frozenset[str] | None = None
@@ -176,6 +177,7 @@ class GroupReader:
             refused_topics=refused_topics,
             refused_members_list=self._refused.get(self._ids),
             refused_topics_list=self._refused.get(znodes.TOPICS),
+            born_ms={name: self._born_ms[name] for name in self._members if name in self._born_ms},
         )
 
 
@@ -279,6 +281,7 @@ class _Read:
         for gone in set(reader._members) - (names & known):
             del reader._members[gone]
             reader._refusals.discard(znodes.registration_path(reader._group, gone))
+            reader._born_ms.pop(gone, None)
         reader._cversion = cversion
         for name in sorted(names - known | names & self._rewritten()):
             self._read_member(name)
@@ -310,6 +313,7 @@ class _Read:
                 reader._cversion = -1
                 reader._fresh.discard(path)
                 return
+            reader._born_ms[name] = reply.value[1].created_ms
             try:
                 member = Subscription.from_registration(znodes.parse_registration(reply.value[0], path))
             except (UnreadableNode, UnsupportedFilter) as error:

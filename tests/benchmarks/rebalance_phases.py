@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -29,6 +30,10 @@ class Crowd(Protocol):
     partitions: int
     session_s: float
     present: set[str]
+
+    @property
+    def now_s(self) -> float:
+        """The crowd's clock."""
 
     def change(self, join: Sequence[str] = (), leave: Sequence[str] = (), kill: Sequence[str] = ()) -> None:
         """Begin a change of the group; the dead die first, then the leavers leave, then the others join."""
@@ -108,7 +113,20 @@ def kept(row: Row, most: float | None, most_s: float | None = None) -> str:
     return f"{', '.join(words)}: {'kept' if fine else 'MISSED'}"
 
 
-def run(crowd: Crowd, names: Sequence[str], phases: Sequence[str]) -> Iterator[Row]:
+def join_all(crowd: Crowd, names: Sequence[str], over_s: float, seed: int) -> None:
+    """Start all members: at once, or in any order at moments of their own."""
+    if not over_s:
+        crowd.change(join=names)
+        return
+    rng = random.Random(seed)
+    moments = sorted(rng.uniform(0.0, over_s) for _ in names)
+    began_s = crowd.now_s
+    for name, moment_s in zip(rng.sample(names, len(names)), moments, strict=True):
+        crowd.rest(max(0.0, began_s + moment_s - crowd.now_s))
+        crowd.change(join=[name])
+
+
+def run(crowd: Crowd, names: Sequence[str], phases: Sequence[str], join_s: float, seed: int) -> Iterator[Row]:
     """The phases one after the other; the group is whole again behind each."""
     size = len(names)
 
@@ -117,8 +135,8 @@ def run(crowd: Crowd, names: Sequence[str], phases: Sequence[str]) -> Iterator[R
 
     if "cold" in phases:
         cold_most = 35_000 if (size, crowd.partitions) == (50, 500) else None
-        yield measured(crowd, f"{size} start at once", lambda: crowd.change(join=names),
-                       lambda row: kept(row, cold_most, 10.0))  # fmt: skip
+        yield measured(crowd, f"{size} start " + (f"within {join_s:g} s" if join_s else "at once"),
+                       lambda: join_all(crowd, names, join_s, seed), lambda row: kept(row, cold_most, 10.0))  # fmt: skip
     elif "stagger" not in phases:
         crowd.change(join=names)
         crowd.settle()
@@ -188,9 +206,10 @@ def main(description: str | None) -> None:
     parser.add_argument("--members", type=int, default=50)
     parser.add_argument("--partitions", type=int, default=500)
     parser.add_argument("--processes", type=int, default=5, help="that real members of ours share")
+    parser.add_argument("--join-s", type=float, default=0.0, help="in which all start, each at a moment of its own")
     parser.add_argument("--session-s", type=float, default=30.0)
     parser.add_argument("--phases", default="cold,leave,die,roll,idle", help=f"of {','.join(PHASES)}")
-    parser.add_argument("--seed", type=int, default=0, help="of the simulation")
+    parser.add_argument("--seed", type=int, default=0, help="of the simulation, and of the moments")
     arguments = parser.parse_args()
     phases = arguments.phases.split(",")
     if unknown := set(phases) - set(PHASES):
@@ -205,6 +224,6 @@ def main(description: str | None) -> None:
     print(f"{'phase':<22}{'members':>8}{'seconds':>9}{'requests':>10}{'moved':>7}{'stopped':>9}{'whole':>9}"
           f"{'gave up':>9}  target")  # fmt: skip
     with crowd_of(arguments, names) as crowd:
-        for row in run(crowd, names, phases):
+        for row in run(crowd, names, phases, arguments.join_s, arguments.seed):
             print(told(row), flush=True)
 

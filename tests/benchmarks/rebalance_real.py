@@ -171,6 +171,11 @@ class RealCrowd:
         self._changed_s = 0.0
         self._gave_up = 0
 
+    @property
+    def now_s(self) -> float:
+        """Monotonic time."""
+        return time.monotonic()
+
     def change(self, join: Sequence[str] = (), leave: Sequence[str] = (), kill: Sequence[str] = ()) -> None:
         """Begin a change."""
         self.present = self.present - {*kill, *leave} | {*join}

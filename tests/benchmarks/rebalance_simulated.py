@@ -60,10 +60,11 @@ class SimulatedCrowd:
         while any(self._world.brokers.leader(TOPIC, each) is None for each in range(self.partitions)):
             self.rest(1.0)
         self.forget()
-        self._changed_s = self._now_s
+        self._changed_s = self.now_s
 
     @property
-    def _now_s(self) -> float:
+    def now_s(self) -> float:
+        """Virtual time."""
         return self._world.schedule.now
 
     def change(self, join: Sequence[str] = (), leave: Sequence[str] = (), kill: Sequence[str] = ()) -> None:
@@ -78,24 +79,24 @@ class SimulatedCrowd:
         self.present = self.present - {*kill, *leave} | {*join}
         for name in join:
             self._world.join(name)
-        self._changed_s = self._now_s
+        self._changed_s = self.now_s
 
     def settle(self) -> tuple[float | None, float]:
         """Run on until the table is there, and until nobody asks but to prove a session."""
         wanted = assigned(sorted(self.present), self.partitions, GROUP)
         seconds = None
-        while self._now_s < self._changed_s + LONGEST_S:
+        while self.now_s < self._changed_s + LONGEST_S:
             self.rest(LOOK_S)
             if {partition: node.thread_id for partition, node in self.table().items()} == wanted:
-                seconds = self._now_s - self._changed_s
+                seconds = self.now_s - self._changed_s
                 break
         self._quieten()
-        return seconds, self._now_s - self._changed_s
+        return seconds, self.now_s - self._changed_s
 
     def _quieten(self) -> None:
         usual = QUIET_S * at_rest_per_s(len(self.present), self.partitions, self.session_s)
-        deadline_s = self._now_s + LONGEST_S
-        while self._now_s < deadline_s:
+        deadline_s = self.now_s + LONGEST_S
+        while self.now_s < deadline_s:
             before = self._counting.counts.total()
             self.rest(QUIET_S)
             if self._counting.counts.total() - before <= 2 + 2 * usual:
@@ -103,7 +104,7 @@ class SimulatedCrowd:
 
     def rest(self, seconds: float) -> None:
         """Let virtual time pass."""
-        self._world.schedule.run(self._now_s + seconds)
+        self._world.schedule.run(self.now_s + seconds)
 
     def table(self) -> dict[int, Node]:
         """The owner nodes."""

@@ -165,7 +165,7 @@ def test_children_and_their_counts_fit_the_nodes(requests: list[Operation | Mult
     tree, came_and_went = Tree(), dict.fromkeys(Tree().nodes, -1)
     came_and_went["/zookeeper/quota"] = 0
     for zxid, request in enumerate(requests, 1):
-        for kind, path, _, _ in tree.execute(request, 1, zxid).changes:
+        for kind, path, *_ in tree.execute(request, 1, zxid).changes:
             if kind is ChangeKind.CREATED:
                 came_and_went[path] = 0
             if kind is not ChangeKind.CHANGED:

@@ -43,12 +43,16 @@ class ChangeKind(enum.Enum):
 
 
 class Change(NamedTuple):
-    """One node that a transaction touched; the owner is that of an ephemeral node, else 0."""
+    """One node that a transaction touched; the owner is that of an ephemeral node, else 0.
+
+    A created node knows when that was, by the leader's clock.
+    """
 
     kind: ChangeKind
     path: str
     data: bytes = b""
     owner: int = 0
+    created_ms: int = 0
 
 
 class Outcome(NamedTuple):
@@ -71,19 +75,22 @@ def parent_of(path: str) -> str:
 class Node:
     """One znode. Children are kept in the order in which they were created; ZooKeeper promises none."""
 
-    __slots__ = ("children", "cversion", "czxid", "data", "is_closed", "mzxid", "owner", "pzxid", "version")
+    __slots__ = (
+        "children", "created_ms", "cversion", "czxid", "data", "is_closed", "mzxid", "owner", "pzxid", "version",
+    )  # fmt: skip
 
-    def __init__(self, data: bytes, owner: int, zxid: int) -> None:
+    def __init__(self, data: bytes, owner: int, zxid: int, created_ms: int = 0) -> None:
         self.data = data
         self.owner = owner
         self.is_closed = False
         self.version = self.cversion = 0
         self.czxid = self.mzxid = self.pzxid = zxid
+        self.created_ms = created_ms
         self.children: dict[str, None] = {}
 
     def stat(self) -> Stat:
         """Its stat, as an answer tells it."""
-        return Stat(self.version, self.cversion, self.owner, self.czxid, self.pzxid, self.mzxid)
+        return Stat(self.version, self.cversion, self.owner, self.czxid, self.pzxid, self.mzxid, self.created_ms)
 
     def hides_from(self, session_id: int) -> bool:
         """Whether a session may not read it."""
@@ -91,7 +98,7 @@ class Node:
 
     def copy(self) -> Node:
         """An equal node that shares nothing that changes."""
-        twin = Node(self.data, self.owner, self.czxid)
+        twin = Node(self.data, self.owner, self.czxid, self.created_ms)
         twin.is_closed = self.is_closed
         twin.version, twin.cversion = self.version, self.cversion
         twin.mzxid, twin.pzxid = self.mzxid, self.pzxid
@@ -135,18 +142,20 @@ class Tree:
 
     # -- the leader's -----------------------------------------------------------------------------------------------
 
-    def execute(self, request: Operation | Multi, session_id: int, zxid: int) -> Outcome:
+    def execute(self, request: Operation | Multi, session_id: int, zxid: int, now_ms: int = 0) -> Outcome:
         """Check the request of a session and do it at `zxid`, or tell why not; a fault takes its zxid as well."""
         self.zxid = zxid
         if isinstance(request, Multi):
-            return self._execute_all(request.operations, session_id, zxid)
+            return self._execute_all(request.operations, session_id, zxid, now_ms)
         fault = self._refusal(request, session_id)
         if fault is not None:
             return Outcome(None, fault, ())
-        value, change = self._do(request, session_id, zxid)
+        value, change = self._do(request, session_id, zxid, now_ms)
         return Outcome(value, None, () if change is None else (change,))
 
-    def _execute_all(self, operations: tuple[Operation, ...], session_id: int, zxid: int) -> Outcome:
+    def _execute_all(
+        self, operations: tuple[Operation, ...], session_id: int, zxid: int, now_ms: int
+    ) -> Outcome:
         values: list[Any] = []
         changes: list[Change] = []
         undos: list[_Undo] = []
@@ -159,7 +168,7 @@ class Tree:
                 failed[len(values)] = fault
                 return Outcome(failed, None, ())
             undos.append(self._undo(operation))
-            value, change = self._do(operation, session_id, zxid)
+            value, change = self._do(operation, session_id, zxid, now_ms)
             values.append(value)
             if change is not None:
                 changes.append(change)
@@ -189,12 +198,12 @@ class Tree:
             return Fault.NOT_EMPTY
         return None
 
-    def _do(self, operation: Operation, session_id: int, zxid: int) -> tuple[Any, Change | None]:
+    def _do(self, operation: Operation, session_id: int, zxid: int, now_ms: int) -> tuple[Any, Change | None]:
         path = operation.path
         if isinstance(operation, Create):
             owner = session_id if operation.ephemeral else 0
-            self._create(path, operation.data, owner, zxid)
-            return path, Change(ChangeKind.CREATED, path, operation.data, owner)
+            self._create(path, operation.data, owner, zxid, now_ms)
+            return path, Change(ChangeKind.CREATED, path, operation.data, owner, now_ms)
         if isinstance(operation, SetData):
             self._set(path, operation.data, zxid)
             return self.nodes[path].stat(), Change(ChangeKind.CHANGED, path, operation.data)
@@ -242,9 +251,9 @@ class Tree:
 
     def replay(self, changes: tuple[Change, ...], zxid: int) -> None:
         """Do what the leader did at `zxid`."""
-        for kind, path, data, owner in changes:
+        for kind, path, data, owner, created_ms in changes:
             if kind is ChangeKind.CREATED:
-                self._create(path, data, owner, zxid)
+                self._create(path, data, owner, zxid, created_ms)
             elif kind is ChangeKind.CHANGED:
                 self._set(path, data, zxid)
             elif kind is ChangeKind.DELETED:
@@ -253,8 +262,8 @@ class Tree:
                 self.nodes[path].is_closed = kind is ChangeKind.CLOSED
         self.zxid = zxid
 
-    def _create(self, path: str, data: bytes, owner: int, zxid: int) -> None:
-        parent = self._insert(path, Node(data, owner, zxid))
+    def _create(self, path: str, data: bytes, owner: int, zxid: int, created_ms: int) -> None:
+        parent = self._insert(path, Node(data, owner, zxid, created_ms))
         parent.cversion += 1
         parent.pzxid = zxid
 

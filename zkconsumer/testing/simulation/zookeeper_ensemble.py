@@ -202,7 +202,7 @@ class Ensemble:
         return self.leader.tree
 
     def _execute(self, request: Operation | Multi, session_id: int) -> Outcome:
-        return self._leaders_tree().execute(request, session_id, self._zxid + 1)
+        return self._leaders_tree().execute(request, session_id, self._zxid + 1, round(self.schedule.now * 1000))
 
     def _write_down(
         self,

@@ -203,7 +203,7 @@ class Server:
         connection.data_watches.add(path)
 
     def _fire(self, changes: tuple[Change, ...]) -> None:
-        for kind, path, _, _ in changes:
+        for kind, path, *_ in changes:
             if kind in (ChangeKind.CLOSED, ChangeKind.OPENED):
                 continue
             data = self._data_watches.pop(path, None)
