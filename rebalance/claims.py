@@ -36,7 +36,7 @@ from rebalance.requests import (
     WatchEvent,
 )
 
-__all__ = ["MOST_WRITES", "UNREAD", "Ask", "Claims", "Fence", "create_parents", "is_same_session"]
+__all__ = ["MOST_WRITES", "UNREAD", "Ask", "Claims", "Fence", "IsOwned", "create_parents", "is_same_session"]
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,9 @@ Ask = Callable[[Request, Callable[[Reply], None]], None]
 """Sends a request; the handler runs on the coordinator's thread."""
 
 Told = Callable[[p.Event], None]
+
+IsOwned = Callable[[Partition], bool | None]
+"""Whether there is an owner node; `None` when that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +123,13 @@ class Claims:
         self._group = group
         self._later = later
         self._waiting: list[_Write] = []
-        self._unseen: list[_Write] = []
+        self._unread = 0
+        self._deletes: list[_Write] = []
         self.fence: Fence | None = None
         self.refused: dict[str, str] = {}
 
-    def claim(self, partition: Partition, thread_id: str, told: Told, is_vacant: bool = False) -> None:
-        """Create the owner node: `Claimed`, `ClaimRefused`, `Fenced` or `ResultUnknown`.
-
-        Unless the place is known to be vacant, the owner nodes of the topic are listed first: who had the partition may
-        still be letting go of it, and a claim that meets one node keeps those that share its multi from being made.
-        """
+    def claim(self, partition: Partition, thread_id: str, told: Told) -> None:
+        """Create the owner node: `Claimed`, `ClaimRefused`, `Fenced` or `ResultUnknown`."""
 
         def answered(fault: Fault | None) -> None:
             if fault is None:
@@ -140,12 +140,30 @@ class Claims:
                 told(p.ResultUnknown() if fault.is_unknown else p.Fenced())
 
         create = Create(znodes.owner_path(self._group, *partition), thread_id.encode(), ephemeral=True)
-        if is_vacant or self.fence is None:
-            self._write(self.fence, create, answered, told)
-            return
-        if not self._unseen:
-            self._later(self._look)
-        self._unseen.append(_Write(self.fence, create, answered))
+        self._write(self.fence, create, answered, told)
+
+    def list_owned(self, topics: Iterable[str], done: Callable[[IsOwned], None]) -> None:
+        """Read which owner nodes of some topics there are; `done(is_owned)` when all is read.
+
+        Without a watch: one on all partitions of a topic would tell each member of each claim of every other.
+        """
+        names: dict[str, frozenset[str] | None] = {}
+        waiting = sorted(set(topics))
+        unanswered = set(waiting)
+
+        def listed(topic: str, reply: Reply) -> None:
+            is_read = reply.fault in (None, Fault.NO_NODE)
+            names[topic] = frozenset(reply.value[0] if reply.fault is None else ()) if is_read else None
+            unanswered.discard(topic)
+            if not unanswered:
+                done(is_owned)
+
+        def is_owned(partition: Partition) -> bool | None:
+            found = names[partition[0]]
+            return None if found is None else str(partition[1]) in found
+
+        for topic in waiting:
+            self._ask(GetChildren(znodes.owners_path(self._group, topic)), functools.partial(listed, topic))
 
     def inspect(
         self,
@@ -209,60 +227,40 @@ class Claims:
         Whatever it holds: a node of this session that somebody wrote into would block everybody until it ends.
         """
         fence = self.fence
+        self._unread += 1
 
         def looked(event: p.Event) -> None:
+            self._unread -= 1
             match event:
                 case p.OwnerGone():
                     told(p.Released())
-                case p.OwnerRead(_, True, version):
-                    self._write(fence, Delete(znodes.owner_path(self._group, *partition), version), deleted, told)
+                case p.OwnerRead(_, True, version) if fence is not None:
+                    delete = Delete(znodes.owner_path(self._group, *partition), version)
+                    self._deletes.append(_Write(fence, delete, deleted))
                 case p.OwnerRead():
                     told(p.ReleaseRefused())
                 case _:
                     told(event)
+            self._send_deletes()
 
         def deleted(fault: Fault | None) -> None:
             told(p.Released() if fault in (None, Fault.NO_NODE) else _write_fault(fault))
 
         self.inspect(partition, looked)
 
-    # -- a look before claims ------------------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        """List the owner nodes of the topics of this step's claims; only what is not there is created.
-
-        Without a watch: one on a whole topic would tell each member of each claim. Who is refused watches one node.
-        """
-        claims, self._unseen = self._unseen, []
-        folders = dict.fromkeys(_folder(claim) for claim in claims)
-        seen: set[str] = set()
-        unanswered = len(folders)
-
-        def listed(folder: str, reply: Reply) -> None:
-            nonlocal unanswered
-            unanswered -= 1
-            if reply.fault is None:
-                seen.update(f"{folder}/{name}" for name in reply.value[0])
-            # Of a folder that is not there, or may not be read, the creation tells.
-            if not unanswered:
-                self._seen(claims, seen)
-
-        for folder in folders:
-            self._ask(GetChildren(folder), functools.partial(listed, folder))
-
-    def _seen(self, claims: list[_Write], seen: set[str]) -> None:
-        for claim in claims:
-            if claim.operation.path in seen:
-                claim.answered(Fault.NODE_EXISTS)
-            else:
-                self._send_later(claim)
+    def _send_deletes(self) -> None:
+        """Delete when all nodes that are let go of together are read: their answers come one by one."""
+        if not self._unread or len(self._deletes) >= MOST_WRITES:
+            deletes, self._deletes = self._deletes, []
+            for write in deletes:
+                self._send_later(write)
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def _write(
         self,
         fence: Fence | None,
-        operation: Create | SetData | Delete,
+        operation: Create | SetData,
         answered: Callable[[Fault | None], None],
         told: Told,
     ) -> None:
@@ -327,13 +325,8 @@ class Claims:
                 self._tell(writes[0], reply.fault)
 
         root = znodes.group_path(self._group)
-        topics = dict.fromkeys(_folder(write) for write in writes)
+        topics = {write.operation.path.rsplit("/", 1)[0]: None for write in writes}
         create_parents(self._ask, [znodes.CONSUMERS, root, f"{root}/owners", *topics], made)
-
-
-def _folder(write: _Write) -> str:
-    """Where the owner nodes of its topic are."""
-    return write.operation.path.rsplit("/", 1)[0]
 
 
 _FENCED = Fault.SESSION_EXPIRED

@@ -78,6 +78,7 @@ class Coordinator:
         self._holdings = Holdings(
             member, loop, claims, delivery, offsets, listener,
             recheck=self._changed, fenced=self.session.prove, moved=self._moved, episodes=self.episodes,
+            may_claim=lambda: self.machine.claims_allowed,
         )
         self._audit = Audit(member, loop, self._holdings, listener, rng, self._audited)
         self._reader = GroupReader(

@@ -22,6 +22,7 @@ from rebalance.ports import Delivery, Listener, Member, Offsets
 from rebalance.requests import WatchEvent
 from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.taking import Taking
+from rebalance.vacancies import Vacancies
 
 __all__ = ["Holdings"]
 
@@ -46,6 +47,7 @@ class Holdings:
         fenced: called when a write was refused because the registration is not the one it was made under.
         moved: called after every step.
         episodes: hears what is taken, released and lost.
+        may_claim: whether no change of the group is pending.
 
     Threads: the coordinator's alone, but for the watch callback, which only posts.
     """
@@ -62,6 +64,7 @@ class Holdings:
         fenced: Callable[[], None],
         moved: Callable[[], None],
         episodes: Episodes,
+        may_claim: Callable[[], bool],
     ) -> None:
         self.member = member
         self.all: dict[Partition, Holding] = {}
@@ -83,6 +86,7 @@ class Holdings:
         self._unsettled: list[Partition] = []
         self._turns = 0
         self._closed = False
+        self._vacancies = Vacancies(claims, loop, may_claim)
         self._taking = Taking(member, loop, delivery, offsets, listener, self.all, moved)
 
     # -- what the group's machine asks for ---------------------------------------------------------------------------
@@ -180,7 +184,12 @@ class Holdings:
     def _do_partition(self, partition: Partition, holding: Holding, action: p.Action) -> None:
         match action:
             case p.Claim(thread_id, is_vacant):
-                self._claims.claim(partition, thread_id, self._teller(partition, holding), is_vacant)
+                claim = self._claims.claim if is_vacant else self._vacancies.claim
+                claim(partition, thread_id, self._teller(partition, holding))
+            case p.AwaitEnd():
+                told = self._teller(partition, holding)
+                number = holding.asked
+                self._vacancies.await_end(partition, told, self._owner_changed, lambda: holding.asked == number)
             case p.Inspect(watch):
                 if watch:
                     # It is looked at because something happened to it: one that may not be read is not mine any more.

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 __all__ = [
     "Action",
+    "AwaitEnd",
     "Claim",
+    "ClaimPutOff",
     "ClaimRefused",
     "Claimed",
     "ClaimsAllowed",
@@ -77,6 +79,11 @@ class Claimed:
 
     thread_id: str
     version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPutOff:
+    """The group changed before the claim was sent; claims will be allowed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,7 @@ Event = (
     Want
     | ClaimsAllowed
     | Claimed
+    | ClaimPutOff
     | ClaimRefused
     | Fenced
     | ResultUnknown
@@ -174,6 +182,11 @@ class Claim:
 
     thread_id: str
     is_vacant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitEnd:
+    """Find out when the owner node that blocks the claim is gone: mostly it is being let go of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +234,7 @@ class Recheck:
     """
 
 
-Action = Claim | Inspect | Start | Drain | Rethread | Release | Stop | Recheck
+Action = Claim | AwaitEnd | Inspect | Start | Drain | Rethread | Release | Stop | Recheck
 
 
 class PartitionMachine:
@@ -314,7 +327,10 @@ class PartitionMachine:
         if self.wanted is None:
             # Whose it is decides: mine, from a claim whose answer was lost, has to be let go of.
             return self._go(PartitionState.UNKNOWN, Inspect(watch=False))
-        return self._go(PartitionState.BLOCKED, Inspect(watch=True))
+        return self._go(PartitionState.BLOCKED, AwaitEnd())
+
+    def _put_off(self, _: ClaimPutOff) -> list[Action]:
+        return self._go(PartitionState.FREE)
 
     def _blocked_by(self, event: OwnerRead) -> list[Action]:
         if event.mine:
@@ -403,6 +419,7 @@ _BY_STATE: dict[PartitionState, dict[type, Callable[..., list[Action]]]] = {
     _S.FREE: {ClaimsAllowed: _P._claim},
     _S.CLAIMING: {
         Claimed: _P._claimed,
+        ClaimPutOff: _P._put_off,
         ClaimRefused: _P._refused,
         Fenced: _P._fenced,
         ResultUnknown: _P._find_out,

@@ -1,7 +1,7 @@
 """How often members have come and gone of late.
 
-Pure: the group as it was read, and when, in; a number out. Who has just joined was not there to count: it knows from the
-registrations, whose age ZooKeeper tells by one clock for all.
+Pure: the group as it was read, and when, in; a number out. Who has just joined was not there to count, and knows from
+the registrations, whose age ZooKeeper tells by one clock for all.
 """
 
 from __future__ import annotations

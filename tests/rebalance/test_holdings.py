@@ -40,6 +40,7 @@ class Held:
             Member("g", "me", Subscription.static({"t": 1}), Strategy()), self.loop, self.claims,
             RecordingDelivery("me", History(), lease), ZooKeeperOffsets(self.ask, self.loop, "g"), RecordingListener(),
             recheck=lambda cause: None, fenced=lambda: None, moved=lambda: None, episodes=Episodes(),
+            may_claim=lambda: True,
         )
         machine = p.PartitionMachine()
         machine.state, machine.held = p.PartitionState.DRAINING, "me-0"
