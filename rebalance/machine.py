@@ -168,7 +168,7 @@ class RebalanceMachine:
             return self._read()
         dropped: list[Action] = []
         if self._session_id is not None and event.session_id != self._session_id:
-            self._waits.session_lost()
+            self._waits.session_lost(self._now)
             dropped = [DropClaims()]
         self._session_id = event.session_id
         self._registered = False
@@ -176,6 +176,8 @@ class RebalanceMachine:
         return [*dropped, Register()]
 
     def _suspend(self, _: Event) -> list[Action]:
+        if self._is_connected:
+            self._waits.disconnected(self._now)
         self._is_connected = False
         self._waits.calm()
         self._go(GroupState.DISCONNECTED)
@@ -183,7 +185,7 @@ class RebalanceMachine:
 
     def _expire(self, event: SessionExpired) -> list[Action]:
         if self._session_id is not None:
-            self._waits.session_lost()
+            self._waits.session_lost(self._now)
         self._registered = False
         self._session_id = None
         return [*self._suspend(event), DropClaims()]

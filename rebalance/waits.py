@@ -51,6 +51,7 @@ class Waits:
         self.quiet_until = float("-inf")
         self._times = times
         self._rng = rng
+        self._away_since: float | None = None
         self._is_back = False
         self._first_change: float | None = None
         self._failures = 0
@@ -58,12 +59,20 @@ class Waits:
 
     # -- before claims -----------------------------------------------------------------------------------------------
 
-    def session_lost(self) -> None:
-        """What comes next is another session."""
-        self._is_back = True
+    def disconnected(self, now: float) -> None:
+        """The connection is lost."""
+        self._away_since = now
+
+    def session_lost(self, now: float) -> None:
+        """What comes next is another session.
+
+        One that ends without a disconnection of any length was ended by somebody: ZooKeeper was there all the time, and
+        so are the sessions of the others.
+        """
+        self._is_back |= self._away_since is not None and now - self._away_since > self._times.quiet_max_s
 
     def registered(self, now: float) -> None:
-        """Claim late under a session that follows a lost one.
+        """Claim late under a session that follows one that was lost in a long absence.
 
         When ZooKeeper was away for long, every member has lost its session. Who is back first must not take for a
         moment what is the others' again as soon as they are back, too.

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import select
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -153,13 +154,16 @@ class KazooPort:
         **options: Any,
     ) -> None:
         self._failed = failed
+        handler = _OneQueueHandler(self._run)
+        handler.sleep_func = self._wait_to_connect  # kazoo insists that the retry has the same
         self._client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_s,
-            handler=_OneQueueHandler(self._run),
+            handler=handler,
             # Never give up, and look again soon: the default grows to a minute, longer than any session.
             connection_retry=KazooRetry(
-                max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10)
+                max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10),
+                sleep_func=self._wait_to_connect,
             ),
             **options,
         )
@@ -181,6 +185,11 @@ class KazooPort:
         self._hook_end()
 
     # -- session ---------------------------------------------------------------------------------------------------
+
+    def _wait_to_connect(self, seconds: float) -> None:
+        """Wait before the next try to connect, unless a server has just told that the session is over: it is there."""
+        if self._client._state != KeeperState.EXPIRED_SESSION:
+            time.sleep(seconds)
 
     def start(self, on_session: Callable[[SessionChange], None]) -> None:
         """Begin to connect; `on_session` hears of every change from now on."""

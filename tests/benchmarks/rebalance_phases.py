@@ -135,8 +135,9 @@ def run(crowd: Crowd, names: Sequence[str], phases: Sequence[str], join_s: float
 
     if "cold" in phases:
         cold_most = 35_000 if (size, crowd.partitions) == (50, 500) else None
-        yield measured(crowd, f"{size} start " + (f"within {join_s:g} s" if join_s else "at once"),
-                       lambda: join_all(crowd, names, join_s, seed), lambda row: kept(row, cold_most, 10.0))  # fmt: skip
+        when = f"within {join_s:g} s" if join_s else "at once"
+        yield measured(crowd, f"{size} start {when}", lambda: join_all(crowd, names, join_s, seed),
+                       lambda row: kept(row, cold_most, 10.0))  # fmt: skip
     elif "stagger" not in phases:
         crowd.change(join=names)
         crowd.settle()

@@ -174,10 +174,14 @@ class RecordingDelivery:
 class RecordingListener:
     calls: list[tuple[str, Any]] = field(default_factory=list)
     starts: Starts = field(default_factory=Starts)
+    revoked_takes_s: float = 0.0
 
     def revoked(self, partitions: list[Partition], done: Callable[[], None]) -> None:
         self.calls.append(("revoked", sorted(partitions, key=str)))
-        done()
+        if self.revoked_takes_s:
+            threading.Timer(self.revoked_takes_s, done).start()
+        else:
+            done()
 
     def assigned(self, positions: dict[Partition, int], done: Callable[[Starts], None]) -> None:
         self.calls.append(("assigned", positions))

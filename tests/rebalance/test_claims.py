@@ -217,6 +217,37 @@ def test_nodes_that_are_there_refuse_their_claims_and_no_other(client: KazooClie
     assert {client.get(znodes.owner_path(mine.group, "t", number))[0] for number in taken} == {b"other-0"}
 
 
+def test_nodes_that_are_let_go_of_together_are_deleted_by_one_multi_though_each_is_read(
+    client: KazooClient, mine: Claimer
+) -> None:
+    partitions: list[Partition] = [("t", number) for number in range(30)]
+    claim_all(mine, partitions)
+    client.delete(znodes.owner_path(mine.group, "t", 7))
+    client.delete(znodes.owner_path(mine.group, "t", 8))
+    client.create(znodes.owner_path(mine.group, "t", 8), b"other-0", ephemeral=True)
+    mine.asker.sent.clear()
+    told: dict[Partition, p.Event] = {}
+
+    def begin() -> None:
+        for partition in partitions:
+            mine.claims.release(partition, lambda event, at=partition: told.update({at: event}))  # type: ignore[misc]
+
+    mine.asker.loop.post(begin)
+    wait_until(lambda: len(told) == len(partitions), 15.0, "all to be told", state=lambda: told)
+    assert {number for (_, number), event in told.items() if event == p.ReleaseRefused()} == {8}
+    assert {event for (_, number), event in told.items() if number != 8} == {p.Released()}
+    assert multis(mine) == [28]
+    assert client.get_children(mine.path.rsplit("/", 1)[0]) == ["8"]
+
+
+def test_the_owner_nodes_of_topics_are_listed(client: KazooClient, mine: Claimer) -> None:
+    client.create(znodes.owner_path(mine.group, "t", 3), b"other-0", ephemeral=True, makepath=True)
+    client.create(znodes.owners_path(mine.group, "shut"), acl=[make_acl("world", "anyone", write=True)])
+    is_owned = mine.asker.outcome(lambda told: mine.claims.list_owned(["t", "none", "shut"], told))
+    places: list[Partition] = [("t", 3), ("t", 4), ("none", 0), ("shut", 0)]
+    assert [is_owned(place) for place in places] == [True, False, False, None]
+
+
 def test_a_topic_that_may_not_be_written_keeps_no_other_from_its_claims(client: KazooClient, mine: Claimer) -> None:
     client.ensure_path(f"{znodes.group_path(mine.group)}/owners")
     client.create(znodes.owners_path(mine.group, "shut"), acl=[make_acl("world", "anyone", read=True)])

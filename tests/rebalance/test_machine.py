@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -305,9 +306,10 @@ def test_a_group_without_me_makes_me_register_again_and_let_go_of_nothing() -> N
     assert subject.state is S.REGISTERING
 
 
-def test_under_a_session_that_follows_a_lost_one_the_others_are_waited_for_even_when_nothing_seems_to_differ() -> None:
+def test_after_a_long_absence_the_others_are_waited_for_even_when_nothing_seems_to_differ() -> None:
     subject = Subject().at(S.STABLE)
     subject.tell(m.SessionSuspended())
+    subject.now += TIMES.quiet_max_s + 0.1
     subject.tell(m.SessionExpired())
     subject.tell(m.SessionOpened(2))
     assert subject.tell(m.Registered(2)) == [m.ReadGroup]
@@ -316,6 +318,53 @@ def test_under_a_session_that_follows_a_lost_one_the_others_are_waited_for_even_
     assert subject.state is S.SETTLING
     assert subject.wait_for_timer() == [m.AllowClaims]
     assert TIMES.quiet_max_s * 0.6 <= subject.now - registered_at <= TIMES.quiet_max_s
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "not told"])
+def test_a_session_that_somebody_ended_is_followed_by_the_next_without_a_wait_for_others(is_told: bool) -> None:
+    """ZooKeeper was there all the time, so the sessions of the others are, too."""
+    subject = Subject().at(S.STABLE)
+    subject.tell(m.SessionSuspended())
+    subject.now += 0.1
+    if is_told:
+        subject.tell(m.SessionExpired())
+    subject.tell(m.SessionOpened(2))
+    subject.tell(m.Registered(2))
+    assert subject.read(ALONE) == [m.Retarget, m.AllowClaims]
+
+
+def test_of_two_lost_sessions_the_longer_absence_counts() -> None:
+    subject = Subject().at(S.STABLE)
+    for absence_s in (TIMES.quiet_max_s + 0.1, 0.1):
+        subject.tell(m.SessionSuspended())
+        subject.now += absence_s
+        subject.tell(m.SessionExpired())
+        subject.tell(m.SessionOpened(int(10 * absence_s) + 2))
+    subject.tell(m.Registered(3))
+    assert subject.read(ALONE) == [m.Retarget]
+
+
+def test_claims_are_put_off_ever_longer_while_members_come_one_after_the_other() -> None:
+    subject = Subject().at(S.STABLE)
+    alone = replace(ALONE, topics={"t": TopicNode(tuple(range(100)))}, born_ms={"me": 0})
+    waits = []
+    for number in range(1, 9):
+        subject.now += 0.4
+        subject.tell(m.Changed("ids"))
+        others = {f"you{each}": MINE for each in range(number)}
+        subject.read(replace(alone, members={"me": MINE, **others}, born_ms=dict.fromkeys(["me", *others], 0)))
+        due = subject.machine.next_timer()
+        assert due is not None
+        waits.append(due - subject.now)
+        subject.wait_for_timer()
+    assert all(wait <= TIMES.quiet_s for wait in waits[:2]), "one or two changes cost nobody more than ever"
+    assert 4 * TIMES.quiet_s < max(waits) <= TIMES.quiet_max_s
+    subject.now += 5 * TIMES.quiet_max_s
+    subject.tell(m.Changed("ids"))
+    subject.read(alone)
+    due = subject.machine.next_timer()
+    assert due is not None
+    assert due - subject.now <= TIMES.quiet_s, "after a calm it begins anew"
 
 
 def test_a_member_that_is_out_registers_anew_when_the_application_goes_on_and_takes_its_share_again() -> None:

@@ -41,8 +41,10 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.CLAIMING, A, None), p.Claimed(A), (S.OWNED, A, A), [p.Start(A), WATCH]),
     ((S.CLAIMING, None, None), p.Claimed(A), (S.RELEASING, None, A), [p.Release()]),
     ((S.CLAIMING, B, None), p.Claimed(A), (S.UNKNOWN, B, A), [p.Rethread(B, 0)]),
-    ((S.CLAIMING, A, None), p.ClaimRefused(), (S.BLOCKED, A, None), [WATCH]),
+    ((S.CLAIMING, A, None), p.ClaimRefused(), (S.BLOCKED, A, None), [p.AwaitEnd()]),
     ((S.CLAIMING, None, None), p.ClaimRefused(), (S.UNKNOWN, None, None), [LOOK]),
+    ((S.CLAIMING, A, None), p.ClaimPutOff(), (S.FREE, A, None), []),
+    ((S.CLAIMING, None, None), p.ClaimPutOff(), (S.FREE, None, None), []),
     ((S.CLAIMING, A, None), p.Fenced(), (S.FREE, A, None), []),
     ((S.CLAIMING, A, None), p.ResultUnknown(), (S.UNKNOWN, A, None), [LOOK]),
     ((S.CLAIMING, A, None), p.OwnerChanged(), (S.CLAIMING, A, None), []),
@@ -173,6 +175,7 @@ class World(RuleBasedStateMachine):
         self.delivering = False
         self.connected = True
         self.registered = True
+        self.changing = False
         self.watched = False
 
     # -- what the shell does with actions
@@ -189,6 +192,8 @@ class World(RuleBasedStateMachine):
                     self.ask("claim", thread_id)
                 case p.Inspect(watch):
                     self.ask("look", watch)
+                case p.AwaitEnd():
+                    self.ask("look", True)
                 case p.Rethread(thread_id, version):
                     assert not self.delivering, "changes the thread while it delivers"
                     self.ask("rethread", (thread_id, version))
@@ -213,6 +218,8 @@ class World(RuleBasedStateMachine):
                 return p.OwnerGone()
             self.watched |= bool(argument)
             return p.OwnerRead(self.owner, mine, self.version, 1)
+        if what == "claim" and self.changing:
+            return p.ClaimPutOff()
         if not self.registered:
             return p.Fenced()
         if what == "claim":
@@ -249,7 +256,12 @@ class World(RuleBasedStateMachine):
         self.tell(p.Want(thread))
 
     @rule()
+    def change(self) -> None:
+        self.changing = True
+
+    @rule()
     def allow(self) -> None:
+        self.changing = False
         self.tell(p.ClaimsAllowed())
 
     @precondition(lambda self: self.connected and self.open)

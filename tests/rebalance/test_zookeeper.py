@@ -6,11 +6,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.handlers.utils import selector_select
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import ForceRetryError
 
 from rebalance.lease import lease_clock
 from rebalance.requests import (
@@ -283,6 +286,42 @@ def test_a_session_that_is_ended_is_told_as_expired_and_followed_by_another(
     assert opened.session_id != first
     assert opened.what() == ["connected", "suspended", "expired", "connected"]
     assert opened.ask(Exists(f"{root}/mine")).value is None
+
+
+def test_who_was_told_of_the_end_of_a_session_opens_the_next_without_a_wait(
+    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("rebalance.zookeeper.time", SimpleNamespace(sleep=waits.append))
+    with Opened(zookeeper.connect) as opened:
+        zookeeper.end_session(opened.session_id)
+        wait_until(lambda: len(opened.changes) == 4, 10.0, "the next session", state=opened.what)
+        assert len(waits) == 1, "before the connection that was lost is made again, and no more"
+
+
+def test_each_try_to_connect_in_vain_is_followed_by_a_longer_wait_also_when_the_session_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clients of a ZooKeeper that is down must not run against it."""
+    client = KazooPort("127.0.0.1:1", 20.0)._client
+    waits_s: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits_s[-1] += seconds
+
+    def connect() -> None:
+        client._state = KeeperState.CONNECTING if waits_s else KeeperState.EXPIRED_SESSION
+        waits_s.append(0.0)
+        if len(waits_s) < 12:
+            raise ForceRetryError
+
+    monkeypatch.setattr("rebalance.zookeeper.time", SimpleNamespace(sleep=sleep))
+    retry = client._connection.retry_sleeper.copy()
+    retry.interrupt = None  # it is asked whether the client is stopped
+    retry(connect)
+    assert waits_s[0] == 0.0
+    assert all(wait_s > 0.02 for wait_s in waits_s[1:-1])
+    assert all(wait_s > 0.5 for wait_s in waits_s[8:-1])
 
 
 def test_a_broken_connection_is_told_and_the_session_lives_on(zookeeper: ZooKeeperServer) -> None:

@@ -160,7 +160,7 @@ def blocked_claim_not_watched(right: Any) -> Any:
     """Only the rounds of the self-audit find out that a partition became free."""
 
     def wrong(self: Holdings, partition: Partition, holding: Holding, action: p.Action) -> None:
-        is_blocked = isinstance(action, p.Inspect) and holding.machine.state is p.PartitionState.BLOCKED
+        is_blocked = holding.machine.state is p.PartitionState.BLOCKED and isinstance(action, p.Inspect | p.AwaitEnd)
         right(self, partition, holding, p.Inspect(watch=False) if is_blocked else action)
 
     return wrong

@@ -1,0 +1,49 @@
+"""How many changes of a group a member counts, seen by it or told by the age of registrations."""
+
+from __future__ import annotations
+
+import pytest
+
+from rebalance.turnover import Turnover
+
+OLD = {"a": 0, "b": 1_000}
+
+
+def turnover() -> Turnover:
+    return Turnover(window_s=4.0, burst_s=0.1)
+
+
+def test_a_group_that_nobody_joins_or_leaves_does_not_change() -> None:
+    made = turnover()
+    made.seen(OLD, 100.0)
+    assert made.bursts(100.0) == 2, "the youngest of what is seen first came now, another one a second before"
+    for now in (101.0, 102.0, 103.0):
+        made.seen(OLD, now)
+    assert made.bursts(103.5) == 1
+    assert made.bursts(104.1) == 0
+
+
+def test_who_has_just_joined_knows_from_the_age_of_registrations() -> None:
+    made = turnover()
+    made.seen({"old": 0, "c": 97_000, "b": 98_500, "a": 98_550, "me": 100_000}, 7.0)
+    assert made.bursts(7.0) == 3, "me, a and b together, c"
+    assert made.bursts(8.5) == 2
+
+
+@pytest.mark.parametrize("born_ms", [{"a": 0}, {"a": 0, "b": 1_000, "c": 9_000}, {"a": 0, "b": 9_000}],
+                         ids=["a leave", "a join", "a new registration of the same name"])
+def test_each_change_counts(born_ms: dict[str, int]) -> None:
+    made = turnover()
+    made.seen(OLD, 100.0)
+    made.seen(born_ms, 110.0)
+    assert made.bursts(110.0) == 1
+
+
+def test_changes_that_come_together_are_one() -> None:
+    made = turnover()
+    made.seen({"a": 0}, 100.0)
+    for number in range(10):
+        made.seen({"a": 0, **{f"m{each}": 50_000 + 50 * each for each in range(number)}}, 110.0 + 0.05 * number)
+    assert made.bursts(110.5) == 1
+    made.seen({"a": 0}, 111.0)
+    assert made.bursts(111.0) == 2
