@@ -291,12 +291,17 @@ def test_a_session_that_is_ended_is_told_as_expired_and_followed_by_another(
 def test_who_was_told_of_the_end_of_a_session_opens_the_next_without_a_wait(
     zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("rebalance.zookeeper.time", SimpleNamespace(sleep=waits.append))
     with Opened(zookeeper.connect) as opened:
+        states: list[str] = []
+
+        def sleep(seconds: float) -> None:
+            states.append(opened.port._client._state)
+            time.sleep(seconds)
+
+        monkeypatch.setattr("rebalance.zookeeper.time", SimpleNamespace(sleep=sleep))
         zookeeper.end_session(opened.session_id)
         wait_until(lambda: len(opened.changes) == 4, 10.0, "the next session", state=opened.what)
-        assert len(waits) == 1, "before the connection that was lost is made again, and no more"
+        assert set(states) == {KeeperState.CONNECTING}, "only before the connection that was lost is made again"
 
 
 def test_each_try_to_connect_in_vain_is_followed_by_a_longer_wait_also_when_the_session_is_over(
