@@ -36,13 +36,25 @@ from rebalance.requests import (
     WatchEvent,
 )
 
-__all__ = ["MOST_WRITES", "UNREAD", "Ask", "Claims", "Fence", "IsOwned", "create_parents", "is_same_session"]
+__all__ = [
+    "MOST_WRITES",
+    "UNREAD",
+    "UNREAD_OWNER",
+    "Ask",
+    "Claims",
+    "Fence",
+    "IsOwned",
+    "create_parents",
+    "is_same_session",
+]
 
 log = logging.getLogger(__name__)
 
 _RESULT_UNKNOWN: Final = p.ResultUnknown()
 UNREAD: Final = "(an owner node that may not be read)"
 """Stands for the thread id in such a node; as its holder in the log and in the status, and never one of ours."""
+UNREAD_OWNER: Final = p.OwnerRead(UNREAD, False, 0, 0)
+"""What is told of a node that may not be read at all, where that means that it is not ours."""
 
 MOST_WRITES: Final = 100
 """Owner nodes in one multi: some 90 KB at most; ZooKeeper refuses requests above 1 MiB."""

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
-from rebalance.claims import UNREAD, Claims, is_same_session
+from rebalance.claims import UNREAD_OWNER, Claims, is_same_session
 from rebalance.episodes import Episodes
 from rebalance.handover import Partition
 from rebalance.holding import Holding
@@ -194,7 +194,7 @@ class Holdings:
                 if watch:
                     # It is looked at because something happened to it: one that may not be read is not mine any more.
                     self._claims.inspect(partition, self._teller(partition, holding), self._owner_changed,
-                                         unread=p.OwnerRead(UNREAD, False, 0, 0))
+                                         unread=UNREAD_OWNER)
                 else:
                     self._claims.inspect(partition, self._teller(partition, holding), sync=True)
             case p.Start():

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rebalance import partition as p
-from rebalance.claims import Claims, IsOwned
+from rebalance.claims import UNREAD_OWNER, Claims, IsOwned
 from rebalance.handover import Partition
 from rebalance.loop import Loop, Timer
 from rebalance.requests import WatchEvent
@@ -119,7 +119,7 @@ class _Share:
         waits = self._waits = [wait for wait in self._waits if wait.is_awaited()]
         if len(waits) <= FEW or self._looks == len(_LOOKS_AFTER_S):
             for wait in waits:
-                self._claims.inspect(wait.partition, wait.told, wait.watch)
+                self._claims.inspect(wait.partition, wait.told, wait.watch, unread=UNREAD_OWNER)
             return
         self._timer = timer = self._loop.call_later(_LOOKS_AFTER_S[self._looks], self._look)
         self._looks += 1
@@ -130,7 +130,7 @@ class _Share:
             first.watch(event)
             self._loop.post(self._look_now, timer)
 
-        self._claims.inspect(first.partition, first.told, changed)
+        self._claims.inspect(first.partition, first.told, changed, unread=UNREAD_OWNER)
 
     def _look_now(self, timer: Timer) -> None:
         if self._timer is timer:
