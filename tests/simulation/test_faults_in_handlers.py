@@ -63,7 +63,8 @@ class Handlers:
         monkeypatch.setattr(Pipeline, "ask_first", ask_first)
 
     def call(self, loop: SteppedLoop, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        name = f"{call.__module__}.{call.__qualname__}"
+        function = getattr(call, "func", call)  # what a partial stands for
+        name = f"{function.__module__}.{function.__qualname__}"
         if loop._process.name != VICTIM:  # not one that was started again
             call(*arguments)
             return
