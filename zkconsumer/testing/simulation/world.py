@@ -268,7 +268,11 @@ class World:
         self._watch = self.schedule.after(0.5, self._watch_over)
 
     def coordinator_failed(self, inhabitant: Inhabitant) -> None:
-        """Look in a while whether its session is over; its process does not end before."""
+        """Look in a while whether its session is over; its process does not end before.
+
+        What it was about to commit is not committed, though its listener was told that it is given back.
+        """
+        self.trouble(0.0, inhabitant.name)
         self._failing.add(inhabitant.name)
         can_close = inhabitant.port.is_connected and not _is_hindered(inhabitant)
         self.schedule.after(_CLOSED_S, self._look_at_session, inhabitant, inhabitant.port.session_id, can_close)
