@@ -92,6 +92,7 @@ class ConsumerConnector:
         self._state = threading.RLock()
         self._created = False
         self._closing = False
+        self._has_returned = False
         self._member: Membership | None = None
         self._streams: tuple[KafkaStream, ...] = ()
         self._pid = os.getpid()
@@ -306,7 +307,7 @@ class ConsumerConnector:
 
     @property
     def _is_closed(self) -> bool:
-        return self._closing and not self._is_leaving
+        return self._closing and (self._has_returned or not self._is_leaving)
 
     @property
     def _is_leaving(self) -> bool:
@@ -380,10 +381,12 @@ class ConsumerConnector:
         member = self._close()
         if member is None:
             return {}
-        if not member.leaving.begin(wait_s, threading.get_ident(), is_hand_done, threading.current_thread()):
+        is_first = member.leaving.begin(wait_s, threading.get_ident(), is_hand_done, threading.current_thread())
+        if not is_first:
             for stream in self._read_here():
                 stream.settle(is_hand_done)
         member.leaving.wait(until - lease_clock())
+        self._has_returned |= is_first
         if self._telling is not None:
             self._telling.join(until + _TELLING_S - lease_clock())
         return member.leaving.unstored()

@@ -18,8 +18,8 @@ SPARE_S: Final = 0.5
 _LISTENER_S: Final = 0.15
 _COMMIT_S: Final = 0.3
 _CLOSE_S: Final = 0.35
-_OVER_S: Final = 0.42
-_RETURN_S: Final = 0.46
+_OVER_S: Final = 0.4
+_RETURN_S: Final = 0.47
 _LONGEST_S: Final = 1e7
 """Longer than any program runs, and shorter than what a lock can be waited for."""
 
