@@ -71,12 +71,14 @@ class SimulatedPort:
     Attributes:
         session_id: of the present session, 0 without one: what the client library knows, ahead of what was told.
         mishaps: what is to go wrong once.
+        lost_goodbye: whether the connection was lost behind the goodbye: the client does not say it again.
     """
 
     def __init__(self, process: Process, links: Sequence[Link], rng: random.Random, settings: PortSettings) -> None:
         self.session_id = 0
         self.links = tuple(links)
         self.mishaps = Mishaps()
+        self.lost_goodbye = False
         self._process = process
         self._schedule = process.schedule
         self._rng = rng
@@ -321,6 +323,7 @@ class SimulatedPort:
         if connection is not self._connection or self._state is not _State.CONNECTED:
             return
         self._hang_up()
+        self.lost_goodbye |= self._is_closing
         self._state = _State.CONNECTING
         self._changes += 1
         if self._settings.overtaking and self._rng.random() < self._settings.overtaking:

@@ -447,4 +447,4 @@ class World:
 def _is_hindered(inhabitant: Inhabitant) -> bool:
     """Whether nothing of it can come to a server, or it does nothing."""
     links = any(each.is_cut or each.stalled_up for each in inhabitant.port.links)
-    return links or inhabitant.process.is_gone or inhabitant.process.is_paused
+    return links or inhabitant.port.lost_goodbye or inhabitant.process.is_gone or inhabitant.process.is_paused
