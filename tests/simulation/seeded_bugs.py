@@ -478,7 +478,7 @@ BUGS: Mapping[str, Bug] = {
     "lease from receipt": Bug(SessionKeeper, "_proved", lease_from_receipt, "pauses"),
     "late proof not confirmed": Bug(Lease, "renew", late_proof_not_confirmed, "late proofs"),
     "lease as long as the session": Bug(Lease, "renew", lease_as_long_as_the_session, "sessions"),
-    "cache not guarded": Bug(watchers._Read, "_members_listed", cache_not_guarded, "membership"),
+    "cache not guarded": Bug(watchers._Read, "_members_listed", cache_not_guarded, "returns"),
     "watch after read": Bug(watchers._Read, "_read_members", watch_after_read, "membership"),
     "watches thought to survive": Bug(GroupReader, "forget_watches", watches_thought_to_survive, "topics"),
     "change while reading is lost": Bug(m.RebalanceMachine, "handle", change_while_reading_is_lost, "membership"),

@@ -80,6 +80,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
         scenes=LATE_PROOFS,
     ),
     "pauses": Profile({"join": 2, "pause": 4}, steps=(4, 14), members=(2, 4)),
+    "returns": Profile(
+        {"join": 4, "leave": 4, "pause": 2}, steps=(8, 16), members=(2, 3), others=1.0, servers=(1,),
+    ),
     "scenes": Profile(
         _some("slow", "late watch", "lag", "leader", "offset set"), steps=(0, 3), members=(2, 2), partitions=(4, 4),
         settings={"topics": (("t", 2),), "whitelist": "", "max_processing_s": 2.0}, scenes=SCENES,
