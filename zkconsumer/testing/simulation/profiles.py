@@ -120,9 +120,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         steps=(6, 16), members=(1, 3), waits=0.6, moments=("free", "claiming", "claiming", "blocked"),
         partitions=(1, 2), poisons=("foreign filter",),
     ),
-    "hands": Profile(
-        _some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison", "closed")
-    ),
+    "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
     "closed": Profile(
         {**_some("join", "leave", "crash", "end session", "cut", "grow", "delete topic"), "closed": 6.0}, steps=(4, 14),
     ),
