@@ -232,11 +232,11 @@ class Fetcher:
         candidates = [task.state.candidate(task.flow.stream) for task in ready if task.flow is not None]
         sizes = self._budget.ask(self, candidates, self._askers(), _LARGEST_ANSWER_BYTES, self._wakeup.wake)
         asked: list[_Asked] = []
-        for task, size, candidate in zip(ready, sizes, candidates, strict=True):
+        for task, size in zip(ready, sizes, strict=True):
             if size:
                 task.state.asked(now)
                 asked.append(_Asked(task, task.state.offset, size))
-            elif not candidate.is_at_end:
+            else:
                 left_out_s.append(task.state.waits_for_room(now))
         self._is_refused = len(asked) < len(ready)
         return asked, poll_wait_ms(self._longest_poll_ms, min(left_out_s, default=None))
