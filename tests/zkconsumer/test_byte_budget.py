@@ -78,16 +78,27 @@ def test_one_chunk_more_for_a_stream_for_which_none_is_queued_and_only_one() -> 
 
 
 def test_partitions_at_their_end_do_not_take_the_one_chunk_more_from_one_that_has_messages() -> None:
+    at_end, large = Candidate("s", MIB, 0, True), Candidate("s", MIB, MIB)
     budget = ByteBudget(SMALL)
-    asking = [Candidate("s", MIB, 0, True), Candidate("s", MIB, MIB)]
-    assert budget.ask("a", [asking[0]]) == [SMALL // 2]
-    assert budget.ask("b", asking[1:]) == [MIB]
+    assert budget.ask("a", [at_end]) == [SMALL // 2]
+    assert budget.ask("b", [large]) == [MIB]
+    budget = ByteBudget(SMALL)
+    assert budget.ask("a", [Candidate("s", SMALL)]) == [SMALL]
+    assert budget.ask("b", [at_end, large]) == [0, MIB]
 
 
 def test_a_request_asks_for_no_more_in_all_than_it_may() -> None:
     budget = ByteBudget(64 * MIB, streams=2)
     asking = [Candidate("s", 8 * MIB), Candidate("t", 8 * MIB)]
     assert budget.ask("a", asking, most_bytes=10 * MIB) == [8 * MIB, 2 * MIB]
+    large = Candidate("t", 8 * MIB, 8 * MIB)
+    assert budget.ask("a", [asking[0], large], most_bytes=10 * MIB) == [8 * MIB, 0]
+
+
+def test_a_fetcher_that_asks_anew_has_given_back_what_was_set_aside_before() -> None:
+    budget = ByteBudget(MIB)
+    for _ in range(3):
+        assert budget.ask("a", [Candidate("s", MIB)]) == [MIB]
 
 
 def test_while_a_stream_has_something_to_read_room_is_not_given_out_in_crumbs() -> None:
@@ -116,10 +127,12 @@ def test_what_a_large_message_waits_for_is_not_taken_by_another_fetcher() -> Non
 def test_a_fetcher_that_has_ended_holds_nothing_up() -> None:
     budget = ByteBudget(8 * MIB)
     chunks = [charged(budget, "s", MIB) for _ in range(8)]
-    assert budget.ask("a", [Candidate("s", 4 * MIB, 4 * MIB), Candidate("t", MIB)]) == [0, MIB]
+    woken = Woken()
+    assert budget.ask("a", [Candidate("s", 4 * MIB, 4 * MIB), Candidate("t", MIB)], wake=woken) == [0, MIB]
     budget.leave("a")
     budget.leave("a")
     budget.release(chunks.pop())
+    assert woken.times == 0
     assert budget.ask("b", [Candidate("s", MIB)]) == [MIB]
 
 

@@ -88,6 +88,14 @@ def test_partitions_at_their_end_get_little_where_it_would_be_the_common_half() 
     assert granted == [SMALLEST_SHARE_BYTES] * 10 + [SIZE] * 2
 
 
+def test_of_the_common_half_partitions_at_their_end_get_little_though_all_would_fit() -> None:
+    assert shared([*at_end(2), *busy(1)], 10 * SIZE) == [SMALLEST_SHARE_BYTES] * 2 + [SIZE]
+
+
+def test_partitions_with_more_of_different_sizes_are_granted_whole_if_they_fit() -> None:
+    assert shared([*busy(1, 300_000), *busy(1, 10_000)], 320_000) == [300_000, 10_000]
+
+
 def test_partitions_at_their_end_never_take_more_than_half_of_the_room() -> None:
     granted = shared([*at_end(100), *busy(1)], 200_000)
     assert granted == [1024] * 100 + [200_000 - 100 * 1024]

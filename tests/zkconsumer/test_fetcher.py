@@ -382,12 +382,12 @@ def test_beside_streams_that_stand_still_another_does_not_wait_for_its_partition
 def test_what_was_left_out_for_want_of_room_is_not_held_up_by_the_long_poll_of_others() -> None:
     """The only stream that is read fills its share again and again, beside one without any data."""
     log = ScriptedLog(3000, value_bytes=1000)
-    settings = {"fetch_wait_max_ms": 5000, "queued_max_bytes": 128 * 1024, "queued_max_message_chunks": 10}
+    settings = {"fetch_wait_max_ms": 20_000, "queued_max_bytes": 128 * 1024, "queued_max_message_chunks": 10}
     with rigged(log, streams=2, partitions=20, **settings) as rig:
-        for partition in range(10):
-            rig.delivery.start(("t", partition), "thread-0", log.end)
         for partition in range(10, 20):
             rig.delivery.start(("t", partition), "thread-1", 0)
+        for partition in range(10):
+            rig.delivery.start(("t", partition), "thread-0", log.end)
         messages = list(islice(in_time(rig.streams[1]), 10 * 3000))
         for partition in range(10, 20):
             assert offsets([one for one in messages if one.partition == partition]) == list(range(3000))
@@ -397,7 +397,8 @@ def test_messages_larger_than_its_share_come_one_by_one_beside_a_stream_that_sta
     """Half of them lie in a partition of their own, half beside small ones that would fit into any room."""
     large, small = ScriptedLog(20, value_bytes=300_000, batch=1), ScriptedLog(3000, value_bytes=1000)
     budget = 512 * 1024
-    with rigged(small, streams=2, partitions=30, queued_max_bytes=budget, fetch_wait_max_ms=1000) as rig:
+    settings = {"queued_max_bytes": budget, "fetch_message_max_bytes": 1024 * 1024, "fetch_wait_max_ms": 1000}
+    with rigged(small, streams=2, partitions=30, **settings) as rig:
         is_large = {28, 29}
         rig.broker.on_fetch = lambda topic, partition, *rest: (
             (large if partition in is_large else small).fetch(topic, partition, *rest)
@@ -416,6 +417,8 @@ def test_messages_larger_than_its_share_come_one_by_one_beside_a_stream_that_sta
                 break
         assert seen == {27: list(range(3000)), 28: list(range(20)), 29: list(range(20))}
         assert most <= budget + 301_000
+        in_vain = [row for row in rig.broker.fetched if row[1] in is_large and row[2] < 20 and row[3] < 300_000]
+        assert len(in_vain) <= 6, "what did not fit once is asked for whole the next time"
 
 
 def test_batches_go_on_beside_a_stream_that_stands_still_in_the_middle_of_a_batch() -> None:
