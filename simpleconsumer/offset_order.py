@@ -24,7 +24,16 @@ from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level
 from simpleconsumer.shallow import SMALLEST_MESSAGE
 from simpleconsumer.types import Buffer
 
-__all__ = ["PLAIN", "begins_below", "most_in", "offset_behind", "place_of_damaged", "trusted_end", "why_damaged"]
+__all__ = [
+    "PLAIN",
+    "begins_below",
+    "is_sole_trusted",
+    "most_in",
+    "offset_behind",
+    "place_of_damaged",
+    "trusted_end",
+    "why_damaged",
+]
 
 PLAIN: Final = 0
 """How many offsets before its own a plain message stands for."""
@@ -170,6 +179,25 @@ def trusted_end(
     if sound_end == tail > first:
         return trusted_end(message_set, first, first, end, asked, high_watermark)
     return usable_end, behind
+
+
+def is_sole_trusted(message_set: Buffer, end: int, asked: int, high_watermark: int) -> bool:
+    """Return whether the offset of the only whole entry of a set needs no proof by the entry behind it.
+
+    It needs one if it is plain, behind a hole, and not the last one of the log. An entry that is cut off is proof
+    enough if it says more.
+
+    Args:
+        end: Where the entry ends.
+        asked, high_watermark: As for `trusted_end`.
+    """
+    offset, size = _ENTRY(message_set)
+    if most_in(message_set, 0, size) or not asked < offset < high_watermark - 1:
+        return True
+    if len(message_set) < end + ENTRY_OVERHEAD:
+        return False
+    behind, _ = _ENTRY(message_set, end)
+    return bool(behind > offset)
 
 
 def _is_doubtful(level: Level, offset: int, most: int) -> bool:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
 from simpleconsumer.errors import BrokenFraming, broker_error
-from simpleconsumer.offset_order import begins_below, trusted_end
+from simpleconsumer.offset_order import begins_below, is_sole_trusted, trusted_end
 from simpleconsumer.shallow import Walk, walk_entries
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.byte_shares import Candidate
@@ -126,6 +126,10 @@ def judge(
         return Verdict(Outcome.BROKEN, reason=str(error))
     if not walk.entries:
         return _does_not_fit(answer, position, asked_bytes, largest_bytes)
+    is_alone = walk.entries == 1 and not may_be_converted and asked_bytes < largest_bytes
+    if is_alone and not is_sole_trusted(answer.message_set, walk.end, position, answer.high_watermark):
+        reason = f"one message came, behind a hole from offset {position} on; the one behind it tells whether it fits"
+        return Verdict(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     verdict = _usable(answer, walk, position, may_be_converted)
     if verdict.outcome is not Outcome.CHUNK or verdict.next_offset > position:
         return verdict

@@ -25,6 +25,7 @@ from rebalance.session import SessionKeeper
 from rebalance.snapshot import GroupSnapshot
 from rebalance.vacancies import Vacancies
 from rebalance.watchers import GroupReader
+from simpleconsumer import message_set
 from simpleconsumer.types import TopicPartition
 from zkconsumer import offsets as offsets_module
 from zkconsumer.commits import Commits
@@ -462,7 +463,13 @@ def any_version_will_do(right: Any) -> Any:
     return wrong
 
 
+def offsets_are_believed(right: Any) -> Any:
+    """Whatever an entry says, it has that offset."""
+    return lambda *what: None
+
+
 BUGS: Mapping[str, Bug] = {
+    "offsets are believed": Bug(message_set, "why_damaged", offsets_are_believed, "damaged"),
     "offset before claim": Bug(Holdings, "_do_partition", offset_before_claim, "membership"),
     "any node is mine": Bug(Vacancies, "claim", any_node_is_mine, "membership"),
     "late create dropped": Bug(p.PartitionMachine, "handle", late_create_dropped, "membership"),

@@ -253,6 +253,18 @@ def test_a_last_offset_behind_a_hole_is_fetched_again() -> None:
     assert judged(70, position=7).next_offset == 71
 
 
+def test_a_message_that_comes_alone_behind_a_hole_is_fetched_with_the_one_behind_it() -> None:
+    alone = judged(70, position=7, asked_bytes=1000)
+    assert (alone.outcome, alone.size_bytes) == (Outcome.GROW, 2000)
+    assert judged(70, position=70, asked_bytes=1000).next_offset == 71
+    assert judged(99, position=7, asked_bytes=1000).next_offset == 100  # the log ends with it
+    cut_off = entries_at(70) + entries_at(71)[:12]
+    assert judge(answered(cut_off), 7, 1000, LIMIT).next_offset == 71
+    in_the_way = entries_at(70) + entries_at(8)[:12]
+    assert judge(answered(in_the_way), 7, 1000, LIMIT).outcome is Outcome.GROW
+    assert judge(answered(entries_at(70)), 7, 1000, LIMIT, may_be_converted=True).next_offset == 71
+
+
 def test_a_set_that_leaves_out_the_offset_asked_for_begins_with_a_damaged_one() -> None:
     verdict = judged(4, 6, 7)
     assert (verdict.outcome, verdict.offset, verdict.next_offset) == (Outcome.DAMAGED, 5, 6)

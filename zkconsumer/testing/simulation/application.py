@@ -7,10 +7,11 @@ application looks again as soon as the stream wakes it, as a thread does that sl
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from rebalance.lease import Lease
+from simpleconsumer.errors import MessageError
 from simpleconsumer.types import Message
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout
@@ -79,7 +80,8 @@ class Application:
         reader: number of its thread: each stream has one of its own.
         stream: what it reads.
         pace: how fast it is.
-        record: hears of `deliver` and `done`.
+        record: hears of `deliver` and `done`. What a stream raises about a message counts as that message.
+        damaged: messages that cannot be read (`Brokers.damaged`).
         commit: `commit_offsets()` on this thread, calls back when it has returned; None with auto-commit.
         commit_every: after so many messages.
     """
@@ -92,6 +94,7 @@ class Application:
         stream: SteppedStream,
         pace: Pace,
         record: Record,
+        damaged: Mapping[tuple[str, int, int], str],
         commit: Callable[[Callable[[], None]], None] | None,
         commit_every: int,
     ) -> None:
@@ -101,6 +104,7 @@ class Application:
         self._stream = stream
         self._pace = pace
         self._record = record
+        self._damaged = damaged
         self._commit = commit
         self._commit_every = commit_every
         self._taken = 0
@@ -120,7 +124,10 @@ class Application:
             return
         stream = self._stream
         try:
-            messages = self._take(stream)
+            try:
+                messages = self._take(stream)
+            except MessageError as error:
+                messages = [self._unread(error)]
         except ConsumerTimeout:
             if stream.ready and not self._is_looking:
                 # There is something, but no lease, and nobody tells of its renewal.
@@ -139,6 +146,11 @@ class Application:
     def _take(self, stream: SteppedStream) -> Sequence[Message]:
         """What is worked on at a time: one message, here."""
         return [next(stream)]
+
+    def _unread(self, error: MessageError) -> Message:
+        """What stands for a message that was raised about; an error if there is nothing wrong with that one."""
+        name = self._damaged[error.topic, int(error.partition), error.offset]
+        return Message(error.topic, error.partition, error.offset, error.next_offset, None, name.encode())
 
     def _finish(self, messages: Sequence[Message]) -> None:
         for message in messages:

@@ -29,11 +29,13 @@ OUT_OF_RANGE: Final = "out of range"
 UNKNOWN: Final = "unknown topic or partition"
 
 _BROKERS: Final = 2
+_APART: Final = 10
+"""How far apart damaged offsets lie at least."""
 _LATENCY: Final = Latency(0.0003, 0.01)
 
 
 class StoredMessage(NamedTuple):
-    """One message of a log; `entry` is what stands in the log, as Kafka 0.8 writes it."""
+    """One message of a log; `entry` is what Kafka 0.8 writes into the log, perhaps with a damaged offset."""
 
     offset: int
     id: str
@@ -45,12 +47,14 @@ class Fetched(NamedTuple):
 
     Attributes:
         place: whose messages they are, see `Brokers.place`.
+        high_watermark: the end of the log.
         error: "", "no leader", "out of range" or "unknown topic or partition".
     """
 
     place: Place
     messages: list[StoredMessage]
     error: str = ""
+    high_watermark: int = -1
 
 
 class Ends(NamedTuple):
@@ -109,6 +113,7 @@ class Brokers:
     Attributes:
         reborn: topics that were created anew, by their names in the history.
         born_s: when each partition came; of topics that were created anew: when their earlier life ended.
+        damaged: messages whose offset is damaged, by topic, partition and the offset that they had.
         on_rebirth: told of such a topic and its number of partitions, before there is anything in it.
     """
 
@@ -122,6 +127,7 @@ class Brokers:
         self._lives: dict[str, int] = {}
         self.born_s: dict[Place, float] = {}
         self.reborn: set[str] = set()
+        self.damaged: dict[tuple[str, int, int], str] = {}
         self.on_rebirth: Callable[[str, int], None] = lambda topic, count: None
         self._deleted_at_s: dict[str, float] = {}
         for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/consumers"):
@@ -224,6 +230,22 @@ class Brokers:
             log.first = first
             self._record("log_start", log.place, first)
 
+    def damage_offset(self, topic: str, partition: int, back: int, word: str) -> None:
+        """Have the message that stands so far before the log's end say that it has another offset.
+
+        Not beside another such: where several are damaged side by side, they cannot be told from the others.
+        """
+        log = self._log(topic, partition)
+        if log is None or not 0 < back <= len(log.messages):
+            return
+        offset = log.end - back
+        if any((topic, partition, other) in self.damaged for other in range(offset - _APART, offset + _APART)):
+            return
+        message = log.messages[-back]
+        found = {"negative": offset - 2**63, "far": 2**63 - 1, "ahead": offset + 3, "back": max(0, offset - 3)}[word]
+        log.messages[-back] = message._replace(entry=found.to_bytes(8, signed=True) + message.entry[8:])
+        self.damaged[topic, partition, offset] = message.id
+
     def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
         """First offset and log end of a partition as it is now, None without it."""
         log = self._log(topic, partition)
@@ -289,7 +311,7 @@ class Brokers:
                 waiter = _Waiter(lambda: answer(False))
                 log.waiters[waiter] = self._schedule.after(wait_s, time_out, log, waiter)
             else:
-                self._reply(process, done, Fetched(log.place, log.read(offset, most)))
+                self._reply(process, done, Fetched(log.place, log.read(offset, most), high_watermark=log.end))
 
         def time_out(log: _Log, waiter: _Waiter) -> None:
             log.waiters.pop(waiter, None)

@@ -13,11 +13,12 @@ from typing import Final, Protocol, cast
 
 from rebalance.lease import Lease
 from simpleconsumer.consumer import LATEST
-from simpleconsumer.types import Broker, TopicPartition
+from simpleconsumer.errors import DamagedOffset
+from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.brokers import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.delivery import Delivery
-from zkconsumer.fetch_state import Need, check_range
+from zkconsumer.fetch_state import BROKEN_TRIES, Need, Outcome, check_range, judge
 from zkconsumer.fetch_task import FetchTask
 from zkconsumer.flow import Chunk, Flow
 from zkconsumer.testing.history import Place
@@ -30,6 +31,7 @@ from zkconsumer.testing.simulation.stepping import lateness_s
 __all__ = ["SteppedDelivery"]
 
 _BACKOFF_S: Final = 0.2
+_LARGEST_BYTES: Final = 2**30
 _BROKERS: Final = tuple(Broker(number, f"b{number}", 9092) for number in range(2))
 
 
@@ -145,7 +147,7 @@ class SteppedDelivery(Delivery):
                 return
             asked = state.offset
             self._asking.add(task)
-            most = self._rng.randint(1, 12)
+            most = self._rng.randint(1, 12) + (state.size_bytes // state.configured_bytes - 1)
             self._cluster.fetch(
                 self._process, topic, partition, asked, lambda answer: self._fetched(task, flow, asked, answer), most
             )
@@ -163,11 +165,33 @@ class SteppedDelivery(Delivery):
             return
         if answer.error == OUT_OF_RANGE:
             state.need = Need.RANGE_CHECK
-        elif answer.messages:
-            behind = answer.messages[-1].offset + 1
-            flow.push(Chunk(b"".join(message.entry for message in answer.messages), behind))
-            state.moved_on(behind)
+        else:
+            self._take(task, flow, asked, answer)
         self._ask(task)
+
+    def _take(self, task: FetchTask, flow: Flow, asked: int, answer: Fetched) -> None:
+        """Do what the messages of an answer come to, as a fetcher does."""
+        state = task.state
+        data = b"".join(message.entry for message in answer.messages)
+        told = FetchedPartition(*_numbered(state.partition), 0, answer.high_watermark, data)
+        verdict = judge(told, asked, state.size_bytes, _LARGEST_BYTES)
+        match verdict.outcome:
+            case Outcome.CHUNK:
+                flow.push(Chunk(data[: verdict.valid_bytes], verdict.next_offset, high_watermark=answer.high_watermark))
+                state.moved_on(verdict.next_offset)
+                state.broken = 0
+            case Outcome.GROW:
+                state.grow(verdict.size_bytes)
+            case Outcome.DAMAGED if state.broken < BROKEN_TRIES:
+                state.broken += 1
+            case Outcome.DAMAGED:
+                error = DamagedOffset(*state.partition, verdict.offset, verdict.next_offset, verdict.reason)
+                flow.push(Chunk(b"", verdict.next_offset, error=error))
+                state.moved_on(verdict.next_offset)
+            case Outcome.NOTHING:
+                pass
+            case _:
+                raise AssertionError(f"{state.partition}: {verdict}")
 
     def _ends_told(self, task: FetchTask, answer: Ends) -> None:
         self._asking.discard(task)

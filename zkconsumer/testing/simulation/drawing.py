@@ -251,6 +251,12 @@ class _Drawing:
     def _retention(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, self._topic()[0], amount=self._rng.choice((30, 80, 100)))
 
+    def _damaged(self, at_s: float, kind: str) -> Step:
+        topic, count = self._topic()
+        number = self._rng.randrange(count)
+        return Step(at_s, kind, topic, number, amount=self._rng.choice((1, 2, 3, 8)),
+                    word=self._rng.choice(("negative", "far", "ahead", "back")))
+
     def _offset(self, at_s: float, kind: str) -> Step:
         topic, count = self._topic()
         number = self._rng.randrange(count)
@@ -280,7 +286,7 @@ class _Drawing:
         "end session": _at_once, "late watch": _late, "stall": _answers, "lost reply": _lost, "lost request": _lost,
         "outage": _on_servers, "stop server": _on_servers, "freeze": _on_servers, "isolate": _on_servers,
         "lag": _on_servers, "wipe": _untargeted, "grow": _grow, "create topic": _create, "delete topic": _delete,
-        "leader": _on_partition, "retention": _retention, "owner deleted": _on_partition,
+        "leader": _on_partition, "retention": _retention, "damaged offset": _damaged, "owner deleted": _on_partition,
         "owner replaced": _on_partition, "offset set": _offset, "unregistered": _at_once, "poison": _poison,
         "late answers": _late_answers, "stuck": _stuck, "moved": _moved, "refused": _at_once, "name taken": _named,
         "closed": _closed,

@@ -362,6 +362,11 @@ def _retention(world: World, step: Step) -> None:
             world.brokers.trim(step.target, partition, first + (end - first) * step.amount // 100)
 
 
+def _damaged_offset(world: World, step: Step) -> None:
+    """A message near the end of a log says that it has another offset, from now on."""
+    world.brokers.damage_offset(step.target, step.number, step.amount, step.word)
+
+
 KINDS: Final[Mapping[str, Fault]] = {
     "join": _join,
     "leave": _leave,
@@ -393,6 +398,7 @@ KINDS: Final[Mapping[str, Fault]] = {
     "delete topic": _delete_topic,
     "leader": _leader,
     "retention": _retention,
+    "damaged offset": _damaged_offset,
     "owner deleted": hand_faults.owner_deleted,
     "owner replaced": hand_faults.owner_replaced,
     "offset set": hand_faults.offset_set,

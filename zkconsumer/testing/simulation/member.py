@@ -111,7 +111,7 @@ class OurMember:
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         commit = None if self.config.auto_commit_enable else self._commit
         self.applications = [
-            Application(process, rng, number, stream, self._pace, surroundings.record,
+            Application(process, rng, number, stream, self._pace, surroundings.record, surroundings.brokers.damaged,
                         None if commit is None else self._commit_as(number), spec.commit_every)
             for number, stream in enumerate(self.streams.values())
         ]

@@ -85,6 +85,6 @@ def _has_come(step: Step, inhabitant: Inhabitant) -> bool:
 
 _ON_THE_GROUP: Final = frozenset({
     "join", "outage", "stop server", "freeze", "isolate", "lag", "wipe", "grow", "create topic", "delete topic",
-    "leader", "retention", "poison",
+    "leader", "retention", "damaged offset", "poison",
 })  # fmt: skip
 """Kinds without a member as their target: any member's state is their moment."""

@@ -22,7 +22,7 @@ _EVERYTHING: Final[Mapping[str, float]] = {
     "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "hold up": 3, "wall clock": 0.5,
     "end session": 4, "stall": 4, "cut": 4, "old requests": 3, "late watch": 3, "lost reply": 4, "lost request": 2,
     "outage": 1.5, "stop server": 1.5, "freeze": 1.5, "isolate": 1.5, "lag": 1.5, "wipe": 0.3,
-    "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1,
+    "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1, "damaged offset": 2,
     "owner deleted": 1.5, "owner replaced": 1, "offset set": 1.5, "unregistered": 1.5, "poison": 1.5, "closed": 2,
     "late answers": 1, "moved": 1, "refused": 0.7, "name taken": 0.7, "fault": 1,
 }  # fmt: skip
@@ -121,6 +121,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
         partitions=(1, 2), poisons=("foreign filter",),
     ),
     "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
+    "damaged": Profile(
+        {**_some("join", "leave", "crash", "cut", "end session", "leader", "retention"), "damaged offset": 8.0},
+        steps=(6, 20),
+    ),
     "closed": Profile(
         {**_some("join", "leave", "crash", "end session", "cut", "grow", "delete topic"), "closed": 6.0}, steps=(4, 14),
     ),
