@@ -41,6 +41,7 @@ _LOOKED_AT: Final = 64
 """How many entries behind a doubtful one are looked at."""
 _MOST_A_BYTE: Final = 64
 """How many messages one byte of a wrapper holds at most, as far as its offset is believed."""
+_MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 17
 _ENTRY = Struct(">qi").unpack_from
 
@@ -126,14 +127,17 @@ def offset_behind(level: Level, position: int, most: int | None = None, needed: 
 def begins_below(message_set: Buffer, asked: int) -> bool:
     """Return whether a set begins below the offset asked for, with a hole there: the first offset is damaged.
 
-    No broker sends a plain message from below, but for one whose log holds entries of damaged offset; and then it sends
-    those up to the offset asked for, too.
+    No broker sends an entry from below, but for one whose log holds entries of damaged offset; and then it sends those
+    up to the offset asked for, too. A wrapper of magic 0 has offsets inside that tell more than its own.
     """
     offset, size = _ENTRY(message_set)
+    if not 0 <= offset < asked or (message_set[_MAGIC_AT] == 0 and most_in(message_set, 0, size)):
+        return False
     level = Level(message_set, 0)
     level.floor = offset + 1
-    behind = offset_behind(level, ENTRY_OVERHEAD + size)
-    return 0 <= offset < asked and behind is not None and behind > asked
+    end = ENTRY_OVERHEAD + size
+    behind = offset_behind(level, end)
+    return end == len(message_set) if behind is None else behind > asked
 
 
 def trusted_end(

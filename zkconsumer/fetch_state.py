@@ -147,7 +147,7 @@ def _usable(answer: FetchedPartition, walk: Walk, position: int, may_be_converte
         first = repeated_bytes(message_set[: walk.end], position)
     elif begins_below(message_set, position):
         found = _ENTRY.unpack_from(message_set)[0]
-        reason = f"offset {position} was asked for, {found} came first, and what is behind it lies above {position}"
+        reason = f"offset {position} was asked for, {found} came first, and {position} is not behind it"
         return Verdict(Outcome.DAMAGED, next_offset=position + 1, offset=position, reason=reason)
     end, next_offset = trusted_end(
         message_set, first, max(walk.tail, first), walk.end, position, answer.high_watermark

@@ -207,7 +207,13 @@ def test_what_has_no_place_below_the_high_watermark_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("offsets", "is_below"),
-    [((8, 11, 12), True), ((8, 10, 11), False), ((8, 9, 10), False), ((10, 11), False), ((8,), False)],
+    [((8, 11, 12), True), ((8, 10, 11), False), ((8, 9, 10), False), ((10, 11), False), ((8,), True)],
 )
 def test_a_set_that_begins_below_and_leaves_out_the_offset_asked_for(offsets: tuple[int, ...], is_below: bool) -> None:
     assert begins_below(plain(*offsets), 10) is is_below
+
+
+def test_a_set_that_may_go_on_or_holds_offsets_of_its_own_does_not_begin_below() -> None:
+    assert not begins_below(plain(8, 9)[:-1], 10)
+    assert not begins_below(wrapper(10, 19, says=8) + wrapper(20, 29), 10)
+    assert begins_below(wrapper(10, 19, says=8, magic=1) + wrapper(20, 29, magic=1), 10)
