@@ -18,6 +18,7 @@ from typing import Final
 
 from rebalance import partition as p
 from rebalance import znodes
+from rebalance.errors import refusal_of
 from rebalance.handover import Partition
 from rebalance.requests import (
     Check,
@@ -89,22 +90,30 @@ def is_same_session(one: Fence | None, other: Fence | None) -> bool:
 def create_parents(ask: Ask, paths: Iterable[str], done: Callable[[Reply], None]) -> None:
     """Create persistent nodes, each behind its parent, those that are there already being fine.
 
-    `done` gets the first failure, or the last reply. All are sent at once: a session's requests are done in order.
+    `done` gets the first failure with its path, or the last reply. All are sent at once: a session's requests are
+    done in order.
     """
     creates = [Create(path) for path in paths]
     failed: list[Reply] = []
     unanswered = len(creates)
 
-    def answered(reply: Reply) -> None:
+    def created(create: Create, reply: Reply) -> None:
+        if reply.fault is Fault.NO_AUTH:
+            # Of a node that is there already, too: the rights on its parent are looked at first.
+            ask(Exists(create.path), lambda found: settled(create, reply if found.value is None else found))
+        else:
+            settled(create, reply)
+
+    def settled(create: Create, reply: Reply) -> None:
         nonlocal unanswered
         unanswered -= 1
         if reply.fault not in (None, Fault.NODE_EXISTS):
-            failed.append(reply)
+            failed.append(reply._replace(path=create.path))
         if not unanswered:
             done(failed[0] if failed else reply)
 
     for create in creates:
-        ask(create, answered)
+        ask(create, lambda reply, create=create: created(create, reply))  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,14 +325,21 @@ class Claims:
         else:
             self._tell(writes[0], faults[0])
 
-    def _tell(self, write: _Write, fault: Fault | None) -> None:
-        """Say how a write went; one that is not permitted looks like a lost registration, so name it."""
+    def _tell(self, write: _Write, fault: Fault | None, parent: str = "") -> None:
+        """Say how a write went; one that is not permitted looks like a lost registration, so name it.
+
+        `parent` is the node above it that could not be made. A list on a topic's node concerns all of its partitions,
+        so the log names the first.
+        """
         path = write.operation.path
-        if fault not in _REFUSALS:
+        if fault is None or fault not in _REFUSALS:
             self.refused.pop(path, None)
         elif path not in self.refused:
-            self.refused[path] = f"{path} cannot be {_WRITTEN[type(write.operation)]}: {fault.value if fault else ''}"
-            log.warning("%s", self.refused[path])
+            above = f"{path.rpartition('/')[0]}/"
+            is_told = any(other.startswith(above) for other in self.refused)
+            self.refused[path] = refusal_of(_ACTIONS[type(write.operation)], parent or path, fault)
+            if not is_told:
+                log.warning("%s", self.refused[path])
         write.answered(fault)
 
     def _make_parents(self, writes: list[_Write], tries: int) -> None:
@@ -334,7 +350,7 @@ class Claims:
                 for write in writes:
                     self._send([write], tries)
             else:
-                self._tell(writes[0], reply.fault)
+                self._tell(writes[0], reply.fault, reply.path)
 
         root = znodes.group_path(self._group)
         topics = {write.operation.path.rsplit("/", 1)[0]: None for write in writes}
@@ -343,7 +359,7 @@ class Claims:
 
 _FENCED = Fault.SESSION_EXPIRED
 _REFUSALS = (Fault.NO_AUTH, Fault.NO_CHILDREN_FOR_EPHEMERALS, Fault.OTHER)
-_WRITTEN: Final[Mapping[type, str]] = {Create: "created", SetData: "set", Delete: "deleted"}
+_ACTIONS: Final[Mapping[type, str]] = {Create: "create", SetData: "write", Delete: "delete"}
 
 
 def _faults(reply: Reply, count: int) -> list[Fault | None]:

@@ -10,6 +10,7 @@
     ├── UnequalSubscriptions     round robin needs the same threads for every topic, and they differ
     ├── ConsumerIdInUse          a live session of somebody else is registered under our consumer id
     ├── GroupRefused             the group cannot be joined as things stand
+    ├── AccessRefused            ZooKeeper does not take our credentials, or keeps a node from us (a PermissionError)
     └── NamespaceMissing         the chroot of the connection string does not exist
 """
 
@@ -19,7 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from rebalance.requests import Fault, Reply
+
 _EXCERPT_BYTES = 80
+_GIVE_CREDENTIALS = "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes"
+_CREDENTIALS_DEMANDED = "SessionClosedRequireSasl"
+"""Part of what a server says (error -124) that is set up to serve nobody without them."""
 
 
 class RebalanceError(Exception):
@@ -59,20 +65,35 @@ class NoPlaintextListener(UnreadableNode):
 
 
 class RefusedNode(RebalanceError):
-    """A znode that ZooKeeper does not let us read.
+    """Stands in the place of what a znode holds that ZooKeeper does not let us read; who cannot go on raises.
 
     Attributes:
         path: Path of the node, relative to the chroot.
-        reason: Why, as ZooKeeper says it.
+        fault: What the read was answered by.
+        reason: What ZooKeeper said, if more than that.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
+    def __init__(self, path: str, fault: Fault, reason: str = "") -> None:
+        super().__init__(path, fault, reason)
         self.path = path
+        self.fault = fault
         self.reason = reason
 
+    @classmethod
+    def of(cls, path: str, reply: Reply) -> RefusedNode:
+        """The answer to a read of `path` that was refused."""
+        assert reply.fault is not None
+        return cls(path, reply.fault, reply.reason)
+
+    @property
+    def cause(self) -> str:
+        """The sentence without what to do about it."""
+        if self.fault is Fault.NO_AUTH:
+            return AccessRefused.of_node("read", self.path, self.reason).cause
+        return str(self)
+
     def __str__(self) -> str:
-        return f"{self.path} cannot be read: {self.reason}"
+        return refusal_of("read", self.path, self.fault, self.reason)
 
 
 class InvalidName(RebalanceError, ValueError):
@@ -154,6 +175,41 @@ class GroupRefused(RebalanceError):
         return f"group {self.group!r}: {self.reason}"
 
 
+class AccessRefused(RebalanceError, PermissionError):
+    """ZooKeeper does not take our credentials, or the access list of a node does not name them.
+
+    Attributes:
+        cause: what was refused, a clause.
+        remedy: what to do about it, a clause.
+    """
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy)
+        self.cause = cause
+        self.remedy = remedy
+
+    @classmethod
+    def of_credentials(cls, cause: str) -> AccessRefused:
+        """The refusal of what we showed to be known by."""
+        named = "zookeeper.sasl.username and zookeeper.sasl.password" if "SASL" in cause else "zookeeper.auth"
+        return cls(cause, f"check {named}, and how the server is set up to authenticate")
+
+    @classmethod
+    def of_node(cls, action: str, path: str, reason: str = "") -> AccessRefused:
+        """The refusal of a request: `action` is create, delete, read or write; `reason` is what ZooKeeper said."""
+        if _CREDENTIALS_DEMANDED in reason:
+            return cls("ZooKeeper demands credentials of every session", _GIVE_CREDENTIALS)
+        # Whether a node may be made or deleted stands in the list of the one above it.
+        keeper = path.rpartition("/")[0] or "/" if action in ("create", "delete") else path
+        return cls(
+            f"ZooKeeper does not let us {action} {path}: the access list of {keeper} does not name our credentials",
+            f"{_GIVE_CREDENTIALS}, or have the list changed (setAcl)",
+        )
+
+    def __str__(self) -> str:
+        return f"{self.cause}; {self.remedy}"
+
+
 class NamespaceMissing(RebalanceError):
     """The chroot of the connection string does not exist; consumers never create it."""
 
@@ -163,3 +219,10 @@ class NamespaceMissing(RebalanceError):
 
     def __str__(self) -> str:
         return f"the chroot {self.path!r} does not exist in ZooKeeper (KAFKA-2088: consumers do not create it)"
+
+
+def refusal_of(action: str, path: str, fault: Fault, reason: str = "") -> str:
+    """Why ZooKeeper did not do what was asked of a node; `action` and `reason` as for `AccessRefused.of_node`."""
+    if fault is Fault.NO_AUTH:
+        return str(AccessRefused.of_node(action, path, reason))
+    return f"ZooKeeper did not {action} {path}: {reason or fault.value}"

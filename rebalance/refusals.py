@@ -68,7 +68,7 @@ class Refusals:
             self._rounds = 0
         self._questions[question.path] = question
         self._arm()
-        return RefusedNode(question.path, reply.refusal)
+        return RefusedNode.of(question.path, reply)
 
     def hurry(self) -> None:
         """Ask soon: something has changed in the group, and what was refused may be part of it."""

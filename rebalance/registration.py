@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from rebalance import znodes
 from rebalance.claims import Ask, Fence, create_parents
-from rebalance.errors import ConsumerIdInUse, NamespaceMissing
+from rebalance.errors import AccessRefused, ConsumerIdInUse, GroupRefused, NamespaceMissing, refusal_of
 from rebalance.loop import Loop
 from rebalance.requests import Create, Delete, Exists, Fault, Multi, Reply, SetData, WatchEvent
 
@@ -119,8 +119,14 @@ class _Run:
         if reply.fault in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED):
             self._tell(None)
         else:
-            self._tell(PermissionError(f"ZooKeeper refused {self._path}: {reply.reason or reply.fault}"))
+            self._refused(reply.path or self._path, reply.fault, reply.reason)
         return True
+
+    def _refused(self, path: str, fault: Fault, reason: str) -> None:
+        if fault is Fault.NO_AUTH:
+            self._tell(AccessRefused.of_node("create", path, reason))
+        else:
+            self._tell(GroupRefused(self._group, refusal_of("create", path, fault, reason)))
 
     def namespace_seen(self, reply: Reply) -> None:
         if self.silent or self._unknown(reply):
@@ -150,7 +156,7 @@ class _Run:
             self._is_mine_at_version |= fault is None
             self._look()
         else:
-            self._tell(PermissionError(f"ZooKeeper refused {self._path}: {reply.reason or fault}"))
+            self._refused(self._path, fault, reply.reason)
 
     def _parents_made(self, reply: Reply) -> None:
         if not self.silent and not self._unknown(reply):

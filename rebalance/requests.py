@@ -161,21 +161,15 @@ Request = Exists | GetData | GetChildren | Create | SetData | Delete | Sync | Mu
 class Reply(NamedTuple):
     """The answer to one request.
 
-    `sent_at` is the clock just before the request was handed over: what a lease may be counted from.
+    `sent_at` is the clock just before the request was handed over: what a lease may be counted from. `path` is the
+    node that a fault is about, where one reply stands for several requests.
     """
 
     value: Any
     fault: Fault | None
     sent_at: float
     reason: str = ""
-
-    @property
-    def refusal(self) -> str:
-        """Why a node could not be read, as a clause."""
-        if self.fault is None:
-            return ""
-        # The names of the other faults say it all.
-        return f"{self.fault.value}: {self.reason}" if self.fault is Fault.OTHER and self.reason else self.fault.value
+    path: str = ""
 
 
 class SessionChange(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from rebalance import machine as m
 from rebalance.claims import Ask, Claims, Fence
+from rebalance.errors import AccessRefused, refusal_of
 from rebalance.lease import Lease
 from rebalance.loop import Loop, Timer
 from rebalance.ports import Member
@@ -113,7 +114,7 @@ class SessionKeeper:
             self._end()
             self._follower.group_event(m.SessionExpired())
         else:
-            self._follower.group_event(m.RegistrationRefused(PermissionError(change.reason)))
+            self._follower.group_event(m.RegistrationRefused(AccessRefused.of_credentials(change.reason)))
 
     def _suspended(self) -> None:
         self._follower.watches_forgotten()
@@ -250,7 +251,8 @@ class SessionKeeper:
         """Name a registration that may not be read by its own member any more: without it there is no lease."""
         was_refused, self.refused = self.refused, None
         if reply.fault is not None and reply.fault.is_refusal:
-            self.refused = f"{fence.path} cannot be read: {reply.refusal}; nothing is delivered without a proof of it"
+            refusal = refusal_of("read", fence.path, reply.fault, reply.reason)
+            self.refused = f"nothing is delivered without a proof of our registration: {refusal}"
             if was_refused is None:
                 log.warning("%s", self.refused)
 

@@ -2,7 +2,8 @@
 
 This file alone imports kazoo. It maps kazoo's exceptions to `Fault`, keeps replies, watch events and session changes
 on one queue in the order in which the socket brought them, knows the session time-out that the server granted, and
-drops a connection that has gone silent. Rule: callbacks run on kazoo's thread and must only enqueue.
+drops a connection that has gone silent. It makes TLS connections itself, and keeps what attempts to connect ended with,
+which kazoo only logs. Rule: callbacks run on kazoo's thread and must only enqueue.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import select
+import socket
+import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo import exceptions as kx
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.serialization import Connect
+from kazoo.protocol.serialization import SASL, Auth, Connect
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import make_acl
@@ -46,9 +50,26 @@ from rebalance.requests import (
 )
 from rebalance.zookeeper_33 import OneByOne, is_version_33
 
-__all__ = ["KazooPort", "access_list", "call"]
+__all__ = ["FailedAttempt", "KazooPort", "access_list", "call"]
 
 log = logging.getLogger(__name__)
+
+_KEPT_ATTEMPTS = 64
+_CREDENTIALS_DEMANDED_CODE = -124
+
+
+class FailedAttempt(NamedTuple):
+    """An attempt to connect that came to nothing.
+
+    Attributes:
+        server: host, as it was given, and port.
+        stage: "connect" (TCP and TLS), "session", or "credentials".
+        error: what it ended with, without kazoo's wrapping.
+    """
+
+    server: tuple[str, int]
+    stage: str
+    error: BaseException
 
 
 def call(port: ZooKeeperPort, request: Request, timeout_s: float) -> Reply:
@@ -69,6 +90,17 @@ def call(port: ZooKeeperPort, request: Request, timeout_s: float) -> Reply:
     return replies[0]
 
 
+def _credentials_demanded() -> type[Exception]:
+    """What kazoo raises when a server ends a session that shows no credentials; kazoo 2.10 does not know that."""
+    known: type[Exception] | None = getattr(kx, "SessionClosedRequireSaslError", None)
+    if known is None:
+        known = type("SessionClosedRequireSaslError", (kx.ZookeeperError,), {"code": _CREDENTIALS_DEMANDED_CODE})
+        kx.EXCEPTIONS[_CREDENTIALS_DEMANDED_CODE] = known
+    return known
+
+
+_CredentialsDemanded = _credentials_demanded()
+
 _FAULTS: tuple[tuple[type[Exception], Fault], ...] = (
     (kx.NoNodeError, Fault.NO_NODE),
     (kx.NodeExistsError, Fault.NODE_EXISTS),
@@ -77,6 +109,7 @@ _FAULTS: tuple[tuple[type[Exception], Fault], ...] = (
     (kx.NoChildrenForEphemeralsError, Fault.NO_CHILDREN_FOR_EPHEMERALS),
     (kx.NoAuthError, Fault.NO_AUTH),
     (kx.AuthFailedError, Fault.NO_AUTH),
+    (_CredentialsDemanded, Fault.NO_AUTH),
     (kx.SessionExpiredError, Fault.SESSION_EXPIRED),
     (kx.ConnectionLoss, Fault.CONNECTION_LOSS),
     (kx.ConnectionClosedError, Fault.CONNECTION_LOSS),
@@ -104,23 +137,71 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     kazoo runs them on two threads; there a watch event can be handled before the reply of the read that armed it,
     and the change it tells of is then taken for older than the read.
+
+    Args:
+        tls: makes the context of a TLS connection, anew for each: files may have been replaced. `None`: no TLS.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, tls: Callable[[], ssl.SSLContext] | None) -> None:
         super().__init__()
         self._run = run
+        self._tls = tls
+
+    def create_connection(self, *args: Any, **options: Any) -> Any:
+        """As kazoo's own, but for the TLS context."""
+        if self._tls is None or not options.get("use_ssl"):
+            return super().create_connection(*args, **options)
+        return _tls_connection(self._tls(), options["address"], options["hostname"], options["timeout"])
 
     def dispatch_callback(self, callback: Any) -> None:
         self.completion_queue.put(lambda: self._run(callback.func, *callback.args))
 
     def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
         """As kazoo's own, which makes and closes an epoll each time, four times a request: a third of its cost."""
+        buffered = [one for one in rlist if isinstance(one, ssl.SSLSocket) and one.pending()]
+        if buffered:  # a record held several answers; the socket itself may have nothing more to tell
+            timeout = 0.0
         poll = select.poll()
         for events, sockets in ((select.POLLIN, rlist), (select.POLLOUT, wlist)):
             for one in sockets:
                 poll.register(one, events)
         ready = dict(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))  # below 0 it would wait for ever
+        ready |= {one.fileno(): select.POLLIN for one in buffered}
         return tuple([one for one in sockets if one.fileno() in ready] for sockets in (rlist, wlist, xlist))
+
+
+def _tls_connection(
+    context: ssl.SSLContext, address: tuple[Any, ...], hostname: str, timeout_s: float
+) -> ssl.SSLSocket:
+    plain = socket.create_connection(address[:2], timeout_s)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return context.wrap_socket(plain, server_hostname=hostname)
+    except BaseException:
+        plain.close()
+        raise
+
+
+class _Hidden:
+    """A request of kazoo's that holds a secret, which kazoo would write into its log."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+        self.type = request.type
+
+    def serialize(self) -> Any:
+        return self._request.serialize()
+
+    def __repr__(self) -> str:
+        return f"{type(self._request).__name__}(***)"
+
+
+def _without_wrapping(error: BaseException) -> BaseException:
+    """What the socket, TLS or SASL said: kazoo raises its own exceptions over it."""
+    inner: BaseException | None = error
+    while inner is not None and isinstance(inner, kx.KazooException):
+        error, inner = inner, inner.__cause__ or inner.__context__
+    return inner or error
 
 
 def _stat(stat: Any) -> Stat:
@@ -143,7 +224,8 @@ class KazooPort:
         session_timeout_s: asked for; what the server grants is told by `SessionChange`.
         failed: told, on any thread, of an exception that kept an answer, a watch event or a change of the session from
             being told, and of the end of kazoo's own thread: who waits for them waits in vain.
-        options: further arguments of `KazooClient` (credentials, SASL, TLS, default ACL).
+        tls: makes the TLS context of a connection; `None`: plain connections.
+        options: further arguments of `KazooClient` (credentials, SASL, default ACL).
     """
 
     def __init__(
@@ -151,15 +233,17 @@ class KazooPort:
         hosts: str,
         session_timeout_s: float,
         failed: Callable[[Exception], None] = lambda error: None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         **options: Any,
     ) -> None:
         self._failed = failed
-        handler = _OneQueueHandler(self._run)
+        handler = _OneQueueHandler(self._run, tls)
         handler.sleep_func = self._wait_to_connect  # kazoo insists that the retry has the same
         self._client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_s,
             handler=handler,
+            use_ssl=tls is not None,
             # Never give up, and look again soon: the default grows to a minute, longer than any session.
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10),
@@ -169,7 +253,7 @@ class KazooPort:
         )
         self._asked_timeout_s = session_timeout_s
         self._granted_timeout_s = session_timeout_s
-        self._use_tls = bool(options.get("use_ssl"))
+        self._use_tls = tls is not None
         self._versions: dict[tuple[str, int], bool] = {}
         self._connections = 0
         self._moved_at = -1
@@ -181,8 +265,15 @@ class KazooPort:
         self._can_close.set()
         self._refused_since: float | None = None
         self._on_session: Callable[[SessionChange], None] = lambda change: None
+        self._attempts: deque[FailedAttempt] = deque(maxlen=_KEPT_ATTEMPTS)
+        self._trying: tuple[str, int] | None = None
+        self._stage = "connect"
+        self._unproved = False
+        self._refusal = "ZooKeeper refused our credentials"
         self._hook_granted_timeout()
         self._hook_end()
+        self._hook_attempts()
+        self._hook_log()
 
     # -- session ---------------------------------------------------------------------------------------------------
 
@@ -237,7 +328,8 @@ class KazooPort:
 
         def listening_invoke(timeout: float, request: Any, xid: int | None = None) -> Any:
             if not isinstance(request, Connect):
-                return invoke(timeout, request, xid)
+                return self._show(invoke, timeout, request, xid)
+            self._stage = "session"
             try:
                 result = invoke(timeout, request, xid)
             except ConnectionDropped:
@@ -251,6 +343,86 @@ class KazooPort:
             return result
 
         connection._invoke = listening_invoke
+
+    def _show(self, invoke: Callable[..., Any], timeout: float, request: Any, xid: int | None) -> Any:
+        """Show one of the credentials of `auth_data`."""
+        try:
+            return invoke(timeout, request, xid)
+        except kx.AuthFailedError:
+            self._refusal = f"ZooKeeper refused our credentials of scheme {getattr(request, 'scheme', '')!r}"
+            raise
+
+    def _hook_attempts(self) -> None:
+        """Keep what an attempt to connect ends with, and say "connected" when the credentials were taken, not before.
+
+        Kazoo takes a server that hangs up during SASL for one that refuses us, and ends by what it does not expect;
+        both come of a server that is being stopped, of a ticket that has run out, of a file that is being replaced.
+        """
+        connection = self._client._connection
+        connect = getattr(connection, "_connect", None)
+        if connect is None:
+            log.warning("this kazoo hides why a server could not be connected to")
+            return
+
+        def watched_connect(host: str, hostip: str, port: int) -> Any:
+            with self._lock:
+                self._trying, self._stage = (host, port), "connect"
+            self._unproved = True
+            try:
+                result = connect(host, hostip, port)
+            except Exception as error:
+                self._attempt_failed((host, port), error)
+                raise
+            self._proved()
+            return result
+
+        connection._connect = watched_connect
+
+    def _proved(self) -> None:
+        if not self._unproved:
+            return
+        self._unproved = False
+        with self._lock:
+            self._attempts.clear()
+            self._trying = None
+            connection = self._connections
+        self._queue_connected(connection)
+
+    def _attempt_failed(self, server: tuple[str, int], error: Exception) -> None:
+        """Note it, and raise in its place what makes kazoo go on trying, or end when the server has said no."""
+        cause = _without_wrapping(error)
+        with self._lock:
+            self._attempts.append(FailedAttempt(server, self._stage, cause))
+            self._trying = None
+        if isinstance(error, _CredentialsDemanded):
+            raise kx.AuthFailedError from error
+        hung_up = isinstance(error, kx.AuthFailedError) and isinstance(error.__cause__, ConnectionDropped)
+        expected = (ConnectionDropped, self._client.handler.timeout_exception, kx.AuthFailedError,
+                    kx.SessionExpiredError)
+        if hung_up or not isinstance(error, expected):
+            raise ConnectionDropped(f"{type(cause).__name__}: {cause}") from error
+
+    def _hook_log(self) -> None:
+        """Keep credentials and the session's password out of kazoo's log."""
+        connection = self._client._connection
+        submit = getattr(connection, "_submit", None)
+        if submit is None:
+            return
+
+        def hiding_submit(request: Any, timeout: float, xid: int | None = None) -> Any:
+            hides = isinstance(request, (Auth, Connect, SASL))
+            return submit(_Hidden(request) if hides else request, timeout, xid)
+
+        connection._submit = hiding_submit
+
+    def failed_attempts(self) -> list[FailedAttempt]:
+        """What the latest attempts to connect came to since there was a session; at most 64.
+
+        The one that is under way is among them, with a `TimeoutError`: its server is silent so far.
+        """
+        with self._lock:
+            silent = [] if self._trying is None else [FailedAttempt(self._trying, self._stage, TimeoutError())]
+            return [*self._attempts, *silent]
 
     def _resumption_refused(self) -> None:
         """A server hung up on the Connect request.
@@ -275,12 +447,18 @@ class KazooPort:
         with self._lock:
             self._connections += 1
         client = self._client
+        unproved, self._unproved = self._unproved, False
         if state == KazooState.CONNECTED:
-            self._queue_connected(self._connections)
+            if unproved:  # the credentials come next, on this thread
+                self._stage, self._unproved = "credentials", True
+                self._refusal = "ZooKeeper refused our SASL credentials"
+            else:
+                self._queue_connected(self._connections)
         elif state == KazooState.SUSPENDED:
-            self._emit(SessionChange("suspended"))
+            if not unproved:  # else nobody has heard of this connection
+                self._emit(SessionChange("suspended"))
         elif client._state == KeeperState.AUTH_FAILED:
-            self._emit(SessionChange("refused", reason="ZooKeeper refused the credentials"))
+            self._emit(SessionChange("refused", reason=self._refusal))
         else:
             self._emit(SessionChange("expired"))
 

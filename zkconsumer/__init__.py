@@ -26,6 +26,7 @@ from zkconsumer.errors import (
     PauseFailed,
     StreamFailed,
     ZkConsumerError,
+    ZooKeeperRefused,
     ZooKeeperUnavailable,
 )
 from zkconsumer.filters import Blacklist, Whitelist
@@ -71,5 +72,6 @@ __all__ = [
     "UnsupportedFilter",
     "Whitelist",
     "ZkConsumerError",
+    "ZooKeeperRefused",
     "ZooKeeperUnavailable",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rebalance import znodes
 from rebalance.errors import (
+    AccessRefused,
     GroupRefused,
     Kafka07Node,
     NoPlaintextListener,
@@ -31,7 +32,7 @@ _PIPELINED: Final = 500
 
 
 class ZooKeeperSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
-    """ZooKeeper did not answer a read in time, or refused it."""
+    """ZooKeeper did not answer a read in time."""
 
 
 def read_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float) -> list[Any]:
@@ -41,12 +42,13 @@ def read_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetD
         timeout_s: for each five hundred of them, which are on their way together.
 
     Raises:
-        ZooKeeperSilent: no answer in time, or not allowed.
+        ZooKeeperSilent: no answer in time.
+        AccessRefused: one of the nodes may not be read.
     """
     values = read_each(port, requests, timeout_s)
     for value in values:
         if isinstance(value, RefusedNode):
-            raise ZooKeeperSilent(str(value))
+            raise _error_of(value)
     return values
 
 
@@ -84,7 +86,14 @@ def _read_some(
 def _value(request: Exists | GetChildren | GetData, reply: Reply) -> Any:
     if reply.fault is not None and reply.fault.is_lost:
         raise ZooKeeperSilent(f"{request.path} cannot be read: {reply.reason or reply.fault.value}")
-    return reply.value if reply.fault in (None, Fault.NO_NODE) else RefusedNode(request.path, reply.refusal)
+    return reply.value if reply.fault in (None, Fault.NO_NODE) else RefusedNode.of(request.path, reply)
+
+
+def _error_of(refused: RefusedNode) -> RebalanceError:
+    """What is raised where nothing goes on without that node."""
+    if refused.fault is Fault.NO_AUTH:
+        return AccessRefused.of_node("read", refused.path, refused.reason)
+    return ZooKeeperSilent(str(refused))
 
 
 class ClusterReader:
@@ -111,7 +120,7 @@ class ClusterReader:
         values = read_each(self._port, [GetData(path) for path in paths], self._timeout_s)
         refused = {value.path: str(value) for value in values if isinstance(value, RefusedNode)}
         for path in sorted(refused.keys() - self._told):
-            log.warning("%s; it is left out", refused[path])
+            log.warning("%s; that node is left out", refused[path])
         self._told = self._told - set(paths) | refused.keys()
         self.refused = {
             **{path: sentence for path, sentence in self.refused.items() if not path.startswith(root)}, **refused
@@ -131,7 +140,7 @@ class ClusterReader:
         [listing] = read_each(self._port, [GetChildren(znodes.BROKERS)], self._timeout_s)
         if isinstance(listing, RefusedNode):
             self.refused = {listing.path: str(listing)}
-            raise ZooKeeperSilent(str(listing))
+            raise _error_of(listing)
         names = listing[0] if listing is not None else []
         ids = sorted(int(name) for name in names if name.isdigit())
         brokers: list[Broker] = []

@@ -89,6 +89,7 @@ class ConsumerConfig:
     zookeeper_ssl_keyfile: str | None
     zookeeper_ssl_keyfile_password: str | None
     zookeeper_ssl_verify_certs: bool
+    zookeeper_ssl_check_hostname: bool
     zookeeper_sasl_mechanism: str | None
     zookeeper_sasl_username: str | None
     zookeeper_sasl_password: str | None

@@ -38,6 +38,11 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
         )
     if values["zookeeper.use.ssl"] and not values["zookeeper.ssl.verify.certs"]:
         yield "zookeeper.ssl.verify.certs is false: any server is taken for ZooKeeper"
+    if values["zookeeper.sasl.mechanism"] == "PLAIN":
+        yield (
+            "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not know: they read the password and "
+            "take the session for anybody's"
+        )
 
 
 def _check_at_least(values: Mapping[str, Any], larger: str, smaller: str) -> None:
@@ -50,9 +55,13 @@ def _check_tls(values: Mapping[str, Any]) -> None:
         # Without this a forgotten switch would send credentials in the clear.
         if values[name] is not None and not values["zookeeper.use.ssl"]:
             raise ConfigError("zookeeper.use.ssl", False, f"true, since {name} is given")
+    if values["zookeeper.ssl.check.hostname"] and not values["zookeeper.use.ssl"]:
+        raise ConfigError("zookeeper.use.ssl", False, "true, since zookeeper.ssl.check.hostname is")
+    if values["zookeeper.ssl.check.hostname"] and not values["zookeeper.ssl.verify.certs"]:
+        raise ConfigError("zookeeper.ssl.verify.certs", False, "true, since zookeeper.ssl.check.hostname is")
     if values["zookeeper.ssl.keyfile"] is not None and values["zookeeper.ssl.certfile"] is None:
         raise ConfigError("zookeeper.ssl.certfile", None, "given, since zookeeper.ssl.keyfile is")
-    if values["zookeeper.ssl.keyfile.password"] is not None and values["zookeeper.ssl.keyfile"] is None:
+    if values["zookeeper.ssl.keyfile.password"] is not None and values["zookeeper.ssl.certfile"] is None:
         raise ConfigError("zookeeper.ssl.keyfile", None, "given, since zookeeper.ssl.keyfile.password is")
 
 

@@ -127,7 +127,9 @@ class ConsumerConnector:
 
         Raises:
             MessageStreamsExist: streams were created before.
-            ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`.
+            ConfigError: a file, or the library, that the settings need cannot be used.
+            ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`; says what was in the way.
+            ZooKeeperRefused: ZooKeeper does not take the credentials, or keeps a node from them.
             RebalanceError: the group cannot be joined (missing chroot, foreign generation; a consumer id that another
                 session still has after one and a half session time-outs, 5 s at least).
         """
@@ -191,9 +193,10 @@ class ConsumerConnector:
         lease = Lease()
         streams = build(lease)
         self._streams = tuple(streams.values())
-        member = Membership(self.config, self.consumer_id, subscription, lease, streams, self._listener)
-        self._member = member  # said before it is looked whether a shutdown has begun, which looks the other way round
         try:
+            member = Membership(self.config, self.consumer_id, subscription, lease, streams, self._listener)
+            # Said before it is looked whether a shutdown has begun, which looks the other way round.
+            self._member = member
             if self._closing:
                 raise ConnectorClosed
             member.join_group()

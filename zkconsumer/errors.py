@@ -4,7 +4,7 @@
     ├── ConfigError          a setting with a value that is not allowed (a ValueError)
     ├── NotSupported         a legal setting, or a cluster, that this release does not serve
     ├── ZooKeeperUnavailable no ZooKeeper within zookeeper.connection.timeout.ms
-    ├── ZooKeeperRefused     ZooKeeper refuses the credentials
+    │   └── ZooKeeperRefused ZooKeeper refuses the credentials, or keeps a node from them
     ├── ConsumerTimeout      no message within consumer.timeout.ms; iterating again goes on
     ├── MessageStreamsExist  streams were created once already
     ├── ConcurrentStreamUse  two threads read one stream at the same time
@@ -22,7 +22,8 @@ The packages below raise through: `simpleconsumer.errors.MessageError` for one b
 # ruff: noqa: N818
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 _SHOWN_PARTITIONS = 5
 
@@ -64,34 +65,57 @@ class NotSupported(ZkConsumerError):
         return f"{self.what} is not supported: {self.reason}"
 
 
+class Obstacle(NamedTuple):
+    """What kept us from one ZooKeeper server.
+
+    Attributes:
+        server: `host:port`.
+        cause: what was found, behind the name of the server.
+        remedy: what to do about it, a clause; empty when nobody there speaks as ZooKeeper.
+    """
+
+    server: str
+    cause: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.server}{self.cause}"
+
+
 class ZooKeeperUnavailable(ZkConsumerError):
-    """No server of the ensemble could be reached in time.
+    """No server of the ensemble opened a session in time.
 
     Attributes:
         hosts: The connection string.
         timeout_s: How long was waited.
+        obstacles: What was found at the servers.
     """
 
-    def __init__(self, hosts: str, timeout_s: float) -> None:
-        super().__init__(hosts, timeout_s)
+    def __init__(self, hosts: str, timeout_s: float, obstacles: Iterable[Obstacle] = ()) -> None:
         self.hosts = hosts
         self.timeout_s = timeout_s
+        self.obstacles = tuple(obstacles)
+        super().__init__(hosts, timeout_s, self.obstacles)
 
     def __str__(self) -> str:
-        return f"no ZooKeeper server answered at {self.hosts} within {self.timeout_s:g} s"
+        causes = "; ".join(map(str, self.obstacles))
+        remedies = list(dict.fromkeys(each.remedy for each in self.obstacles if each.remedy))
+        if remedies:
+            return f"no session with ZooKeeper within {self.timeout_s:g} s: {causes}; {'; '.join(remedies)}"
+        found = f" ({causes})" if causes else ""
+        return f"no ZooKeeper server answered at {self.hosts} within {self.timeout_s:g} s; is it running there?{found}"
 
 
-class ZooKeeperRefused(ZkConsumerError):
-    """ZooKeeper did not take the credentials that it was given.
+class ZooKeeperRefused(ZooKeeperUnavailable):
+    """ZooKeeper was there and did not take our credentials, or keeps a node from them; trying again does not help.
 
     Attributes:
-        hosts: The connection string.
-        reason: What it said.
+        reason: What was refused, and what to do about it.
     """
 
     def __init__(self, hosts: str, reason: str) -> None:
-        super().__init__(hosts, reason)
-        self.hosts = hosts
+        super().__init__(hosts, 0.0)
+        self.args = (hosts, reason)
         self.reason = reason
 
     def __str__(self) -> str:

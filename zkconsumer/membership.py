@@ -16,6 +16,7 @@ from typing import TypeVar
 from rebalance import machine as m
 from rebalance.coordinator import Coordinator
 from rebalance.counted_port import CountedPort
+from rebalance.errors import AccessRefused
 from rebalance.handover import Partition
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
@@ -31,7 +32,7 @@ from zkconsumer.cluster import ClusterReader
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.delivery import Delivery
-from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperUnavailable
+from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperRefused
 from zkconsumer.failing import end_by_fault, stream_failure
 from zkconsumer.latch import Latch
 from zkconsumer.leaving import Leave
@@ -42,6 +43,7 @@ from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.status_reading import read_status
 from zkconsumer.stream import KafkaStream
+from zkconsumer.zookeeper_arrival import wait_for_session
 from zkconsumer.zookeeper_options import zookeeper_options
 
 __all__ = ["Membership", "member_of"]
@@ -86,11 +88,12 @@ class Membership:
         self.lease = lease
         self.loop = Loop(lease_clock)
         self.tally = Tally()
-        kazoo = KazooPort(
-            str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, self._client_failed,
-            **zookeeper_options(config),
+        options = zookeeper_options(config)
+        self._tls = options.get("tls")
+        self._kazoo = KazooPort(
+            str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, self._client_failed, **options
         )
-        self.port = CountedPort(kazoo, self.tally)
+        self.port = CountedPort(self._kazoo, self.tally)
         self.cluster = ClusterReader(self.port, config.zookeeper_connection_timeout_ms / 1000)
         directory = BrokerDirectory(config, self.cluster.brokers, self.cluster.existing, self.cluster.leaders,
                                     tally=self.tally)
@@ -130,14 +133,17 @@ class Membership:
 
     def join_group(self) -> None:
         """Connect, look at the cluster, register, and wait until every partition is positioned or blocked."""
-        deadline = lease_clock() + self.config.zookeeper_connection_timeout_ms / 1000
+        try:
+            self._join_group()
+        except AccessRefused as error:
+            raise ZooKeeperRefused(self.config.zookeeper_connect, str(error)) from error
+
+    def _join_group(self) -> None:
+        timeout_s = self.config.zookeeper_connection_timeout_ms / 1000
+        deadline = lease_clock() + timeout_s
         self.port.start(self._session_changed)
-        is_connected = self._connected.wait(deadline - lease_clock())
+        wait_for_session(self._kazoo, self._connected, self.config.zookeeper_connect, timeout_s, self._tls)
         self._refuse_start()
-        if not is_connected:
-            raise ZooKeeperUnavailable(
-                self.config.zookeeper_connect, self.config.zookeeper_connection_timeout_ms / 1000
-            )
         self._thread.start()
         self._refuse_start()  # a leave that found no thread lets this one run out
         if not self._is_refused():

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from rebalance import znodes
 from rebalance.claims import Ask, Fence, create_parents, is_same_session
-from rebalance.errors import UnreadableNode
+from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.handover import Partition
 from rebalance.loop import Loop
 from rebalance.requests import Create, Fault, GetData, Multi, Reply, SetData, Sync
@@ -167,12 +167,18 @@ class ZooKeeperOffsets:
     def _read(self, partition: Partition, handle: Callable[[Reply], None]) -> None:
         self._ask(GetData(znodes.offset_path(self._group, *partition)), handle)
 
+    def read_refusal(self, partition: Partition, reply: Reply) -> str:
+        """Why the offset could not be read."""
+        assert reply.fault is not None
+        return refusal_of("read", znodes.offset_path(self._group, *partition), reply.fault, reply.reason)
+
     def _take(self, partition: Partition, reply: Reply) -> bool:
         """Whether the read said anything; what it said is noted."""
         if reply.fault is not None and reply.fault.is_refusal:
+            refusal = self.read_refusal(partition, reply)
             if partition not in self.refused:
-                log.warning("offset of %s-%s cannot be read: %s", *partition, reply.refusal)
-            self.refused[partition] = f"its offset cannot be read: {reply.refusal}"
+                log.warning("offset of %s-%s cannot be read: %s", *partition, refusal)
+            self.refused[partition] = f"its offset cannot be read: {refusal}"
             return False
         if reply.fault is not None and reply.fault.is_lost:
             return False
@@ -309,8 +315,8 @@ class _Batch:
             return
         operations = tuple(writes.values())
         partitions = list(writes)
-        self._store._ask(Multi((self._store._fence.check(), *operations)),
-                         lambda reply: self._written(partitions, reply))
+        fence = self._store._fence
+        self._store._ask(Multi((fence.check(), *operations)), lambda reply: self._written(fence, partitions, reply))
 
     def _decide(self) -> dict[Partition, Create | SetData]:
         writes: dict[Partition, Create | SetData] = {}
@@ -363,11 +369,11 @@ class _Batch:
             elif reply.fault.is_unknown:
                 self._later()
             else:
-                self.fail_rest(f"{paths[-1]} cannot be created: {reply.reason or reply.fault.value}")
+                self.fail_rest(refusal_of("create", reply.path or paths[-1], reply.fault, reply.reason))
 
         create_parents(self._store._ask, paths, made)
 
-    def _written(self, partitions: list[Partition], reply: Reply) -> None:
+    def _written(self, fence: Fence, partitions: list[Partition], reply: Reply) -> None:
         if self._over:
             return
         if reply.fault is Fault.SESSION_EXPIRED:
@@ -385,7 +391,8 @@ class _Batch:
             return
         if isinstance(check, Fault) and check is not Fault.ROLLED_BACK:
             # A registration that its own member may not read: no write can be fenced, however often it is tried.
-            self.fail_rest(f"the registration cannot be checked: {check.value}")
+            refusal = refusal_of("read", fence.path, check, reply.reason)
+            self.fail_rest(f"the registration cannot be checked: {refusal}")
             return
         if not any(isinstance(result, Fault) for result in results):
             for partition, result in zip(partitions, results, strict=True):
@@ -408,7 +415,10 @@ class _Batch:
                 if self._tries[partition] > _ROUNDS:
                     self._settle(partition, f"somebody else keeps writing it ({result.value})")
             else:
-                self._settle(partition, reason or result.value)
+                record = self._store._records.get(partition)
+                action = "create" if record is None or record.version is None else "write"
+                path = znodes.offset_path(self._store._group, *partition)
+                self._settle(partition, refusal_of(action, path, result, reason))
         self._reread([partition for partition in partitions if partition in self._left])
 
     def _later(self) -> None:
@@ -441,7 +451,7 @@ class _Batch:
             elif reply.fault is not None and reply.fault.is_unknown:
                 failed.append(partition)
             else:
-                self._settle(partition, reply.reason or "the offset node cannot be read")
+                self._settle(partition, self._store.read_refusal(partition, reply))
             open_reads -= 1
             if not open_reads:
                 if failed:

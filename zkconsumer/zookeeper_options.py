@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from rebalance.zookeeper import access_list
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config_kinds import OPEN_ACL
+from zkconsumer.errors import ConfigError
+from zkconsumer.zookeeper_tls import ZooKeeperTls
 
 __all__ = ["zookeeper_options"]
 
+_KERBEROS = ("kerberos", "winkerberos")
+
 
 def zookeeper_options(config: ConsumerConfig) -> dict[str, Any]:
-    """Keyword arguments of `rebalance.zookeeper.KazooPort` for credentials, SASL, TLS and ACLs."""
+    """Keyword arguments of `rebalance.zookeeper.KazooPort` for credentials, SASL, TLS and ACLs.
+
+    Raises:
+        ConfigError: a file of the TLS settings, or the library of the SASL mechanism, cannot be used.
+    """
     options: dict[str, Any] = {}
     if config.zookeeper_auth:
         options["auth_data"] = [(auth.scheme, auth.credential) for auth in config.zookeeper_auth]
     if config.zookeeper_acl != (OPEN_ACL,):
         options["default_acl"] = access_list(config.zookeeper_acl)
     if config.zookeeper_use_ssl:
-        options.update(
-            use_ssl=True,
-            ca=config.zookeeper_ssl_cafile,
-            certfile=config.zookeeper_ssl_certfile,
-            keyfile=config.zookeeper_ssl_keyfile,
-            keyfile_password=config.zookeeper_ssl_keyfile_password,
-            verify_certs=config.zookeeper_ssl_verify_certs,
-        )
+        tls = ZooKeeperTls.of(config)
+        tls()  # what is wrong with the files is said at once, not at the first connection
+        options["tls"] = tls
     if config.zookeeper_sasl_mechanism:
+        _check_sasl_library(config.zookeeper_sasl_mechanism)
         sasl = {"mechanism": config.zookeeper_sasl_mechanism, "service": "zookeeper"}
         if config.zookeeper_sasl_username:
             sasl["username"] = config.zookeeper_sasl_username
@@ -35,3 +40,12 @@ def zookeeper_options(config: ConsumerConfig) -> dict[str, Any]:
             sasl["password"] = config.zookeeper_sasl_password
         options["sasl_options"] = sasl
     return options
+
+
+def _check_sasl_library(mechanism: str) -> None:
+    if find_spec("puresasl") is None:
+        raise ConfigError("zookeeper.sasl.mechanism", mechanism,
+                          "left out while the package pure-sasl is not installed (pip install 'zkconsumer[sasl]')")
+    if mechanism == "GSSAPI" and not any(find_spec(name) for name in _KERBEROS):
+        raise ConfigError("zookeeper.sasl.mechanism", mechanism,
+                          "left out while the package kerberos is not installed (pip install kerberos)")

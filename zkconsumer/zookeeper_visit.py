@@ -5,17 +5,18 @@ Threads: the caller's own; connecting and reading block it, each with a deadline
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rebalance.errors import NamespaceMissing
+from rebalance.errors import AccessRefused, NamespaceMissing
 from rebalance.requests import Exists, SessionChange, ZooKeeperPort
 from rebalance.zookeeper import KazooPort
 from zkconsumer.cluster import read_all
-from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import ZooKeeperRefused
+from zkconsumer.latch import Latch
 from zkconsumer.zookeeper_address import parse_zookeeper_address
+from zkconsumer.zookeeper_arrival import wait_for_session
 
 __all__ = ["READ_TIMEOUT_S", "visit_zookeeper"]
 
@@ -38,13 +39,14 @@ def visit_zookeeper(
         options: as for `KazooPort`.
 
     Raises:
-        ZooKeeperUnavailable: no server in time.
+        ZooKeeperUnavailable: no session in time; says what was in the way.
         ZooKeeperRefused: the credentials were refused.
+        AccessRefused: credentials are demanded, and none were given.
         NamespaceMissing: the chroot does not exist.
     """
     address = parse_zookeeper_address(hosts)
     port = KazooPort(str(address), _SESSION_S, **options)
-    decided = threading.Event()
+    decided = Latch()
     changes: list[SessionChange] = []
 
     def changed(change: SessionChange) -> None:
@@ -56,10 +58,9 @@ def visit_zookeeper(
 
     try:
         port.start(changed)
-        if not decided.wait(timeout_s):
-            raise ZooKeeperUnavailable(str(address), timeout_s)
+        wait_for_session(port, decided, str(address), timeout_s, options.get("tls"))
         if changes[0].what == "refused":
-            raise ZooKeeperRefused(str(address), changes[0].reason)
+            raise ZooKeeperRefused(str(address), str(AccessRefused.of_credentials(changes[0].reason)))
         if read_all(port, [Exists("/")], READ_TIMEOUT_S) == [None]:
             raise NamespaceMissing(address.chroot or "/")
         yield port

@@ -7,6 +7,8 @@ import dataclasses
 import pytest
 
 from rebalance.errors import RefusedNode
+from rebalance.requests import Fault
+from tests.access_lists import unread_cause
 from zkconsumer.cli.dealing import STRATEGIES
 from zkconsumer.cli.findings import Finding, Verdict
 from zkconsumer.cli.group_report import GroupNodes
@@ -353,7 +355,7 @@ def test_offsets_of_what_is_not_there_are_no_fault() -> None:
 
 
 def no(*paths: str) -> dict[str, RefusedNode]:
-    return {path: RefusedNode(path, "not authorised") for path in paths}
+    return {path: RefusedNode(path, Fault.NO_AUTH) for path in paths}
 
 
 def test_a_registration_that_may_not_be_read_is_named_and_nobody_is_blamed_for_another_share() -> None:
@@ -361,7 +363,7 @@ def test_a_registration_that_may_not_be_read_is_named_and_nobody_is_blamed_for_a
     found = verdict(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path))
     finding = only(found)
     assert (finding.kind, finding.path, finding.passing, finding.fault) == ("refused-node", path, False, True)
-    assert finding.sentence.startswith(f"{path} cannot be read: not authorised; it may ask for any topic")
+    assert finding.sentence.startswith(f"{unread_cause(path)}; that member may ask for any topic")
     assert "zookeeper.acl" in finding.remedy
     assert (found.members, found.wakeable) == (3, ())
 
@@ -398,4 +400,4 @@ def test_an_owner_that_may_not_be_seen_is_not_nobody(path: str) -> None:
 
 def test_an_offset_that_may_not_be_read_is_named() -> None:
     path = "/consumers/g/offsets/clicks/1"
-    assert only(verdict(refused=no(path))).sentence.startswith(f"{path} cannot be read: not authorised")
+    assert only(verdict(refused=no(path))).sentence.startswith(unread_cause(path))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rebalance import machine as m
 from rebalance.errors import RefusedNode
 from rebalance.machine import GroupState as S
+from rebalance.requests import Fault
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode
 from rebalance.subscription import Subscription
 
@@ -20,7 +21,7 @@ TIMES = m.RebalanceTimes()
 ALONE = GroupSnapshot({"me": MINE}, {"t": TopicNode((0, 1, 2, 3))})
 TWO = GroupSnapshot({"me": MINE, "you": MINE}, {"t": TopicNode((0, 1, 2, 3))})
 WITHOUT_ME = GroupSnapshot({"you": MINE}, {"t": TopicNode((0, 1, 2, 3))})
-CLOSED = RefusedNode("/ids/you", "not authorised")
+CLOSED = RefusedNode("/ids/you", Fault.NO_AUTH)
 HIDDEN = GroupSnapshot({"me": MINE}, {"t": TopicNode((0, 1, 2, 3))}, refused_members={"you": CLOSED})
 NO_LIST = GroupSnapshot({}, {"t": TopicNode((0, 1, 2, 3))}, refused_members_list=CLOSED)
 MY_OWN = GroupSnapshot({}, {"t": TopicNode((0, 1, 2, 3))}, refused_members={"me": CLOSED})

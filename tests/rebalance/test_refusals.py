@@ -12,6 +12,7 @@ from rebalance.loop import Loop
 from rebalance.refusals import MOST_ASKED, Refusals
 from rebalance.requests import Fault, GetChildren, GetData, Reply, Request
 from rebalance.waits import RebalanceTimes
+from tests.access_lists import unread
 
 NO = Reply(None, Fault.NO_AUTH, 0.0, "NoAuthError")
 YES = Reply((b"x", None), None, 0.0)
@@ -42,7 +43,7 @@ class Subject:
 
     def refuse(self, *paths: str) -> None:
         for path in paths:
-            assert str(self.refusals.add(GetData(path), NO)) == f"{path} cannot be read: not authorised"
+            assert str(self.refusals.add(GetData(path), NO)) == unread(path)
 
     def run(self, for_s: float) -> None:
         end = self.now + for_s
@@ -150,4 +151,4 @@ def test_the_answer_to_a_question_that_nobody_waits_for_is_no_news() -> None:
 def test_other_refusals_than_missing_rights_say_what_zookeeper_said() -> None:
     subject = Subject()
     error = subject.refusals.add(GetData("/a"), Reply(None, Fault.OTHER, 0.0, "SystemZookeeperError"))
-    assert str(error) == "/a cannot be read: refused by ZooKeeper: SystemZookeeperError"
+    assert str(error) == "ZooKeeper did not read /a: SystemZookeeperError"

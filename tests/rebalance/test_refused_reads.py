@@ -20,6 +20,7 @@ from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from rebalance.znodes import format_registration
 from rebalance.zookeeper import KazooPort, access_list
+from tests.access_lists import unmade, unread
 from zkconsumer.testing import ClosedNodes
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -89,7 +90,7 @@ def test_a_registration_that_may_not_be_read_is_part_of_what_was_read_and_not_as
     join(client, reading.group, "other", Subscription.static({topic: 1}))
     snapshot = reading.read()
     assert set(snapshot.members) == {"other"}
-    assert str(snapshot.refused_members["shut"]) == f"{path} cannot be read: not authorised"
+    assert str(snapshot.refused_members["shut"]) == unread(path)
     assert snapshot.unreadable == {}
     assert reading.read().refused_members.keys() == {"shut"}
     assert reading.asked[GetChildren] == 1
@@ -163,7 +164,7 @@ def test_a_list_of_members_that_may_not_be_read_is_named_and_read_when_it_can_be
     closed.close(ids)
     reading.asker.on_loop(reading.reader.forget_watches)
     snapshot = reading.read()
-    assert str(snapshot.refused_members_list) == f"{ids} cannot be read: not authorised"
+    assert str(snapshot.refused_members_list) == unread(ids)
     assert set(snapshot.members) == {"m"}, "as they were"
     reading.changes.clear()
     closed.open(ids)
@@ -189,7 +190,7 @@ def test_a_list_of_topics_that_may_not_be_read_is_named_and_read_when_it_can_be(
         reading = Reading(server.connect, fresh_group, mine, Strategy("range" if kind == "filter" else "roundrobin"))
         closed.close(znodes.TOPICS)
         snapshot = reading.read()
-        assert str(snapshot.refused_topics_list) == f"{znodes.TOPICS} cannot be read: not authorised"
+        assert str(snapshot.refused_topics_list) == unread(znodes.TOPICS)
         reading.changes.clear()
         closed.open(znodes.TOPICS)
         reading.changed(znodes.TOPICS)
@@ -413,13 +414,13 @@ def test_my_own_registration_that_i_may_not_read_is_named_and_no_commit_goes_on_
     path = znodes.registration_path(group.group, a.name)
     closed.close(path)
     failed = a.commit({(group.topic, 0): 5})
-    assert failed == {(group.topic, 0): "the registration cannot be checked: not authorised"}
+    assert failed == {(group.topic, 0): f"the registration cannot be checked: {unread(path)}"}
     a.on_loop(a.coordinator._reader.session_over)
     a.on_loop(lambda: a.coordinator._changed("test"))
     named(a, path)
     assert len(a.owned()) == 4
     # ZooKeeper from 3.9 on does not let it look at the node either, which is what proves its lease.
-    no_proof = f"{path} cannot be read: not authorised; nothing is delivered without a proof of it"
+    no_proof = f"nothing is delivered without a proof of our registration: {unread(path)}"
     wait_until(lambda: no_proof in a.coordinator.warnings, SOON_S, "word of the lease")
     closed.open(path)
     wait_until(lambda: not a.coordinator.warnings, SOON_S, "all to be well", state=lambda: a.coordinator.warnings)
@@ -483,12 +484,11 @@ def test_an_owner_node_that_may_not_be_created_is_named_and_claimed_when_it_may_
     a = group.member("a", settle_s=None, audit_s=2.0)
     path = znodes.owner_path(group.group, group.topic, 0)
     named(a, path)
-    sentence = f"{path} cannot be created: not authorised"
-    assert sentence in a.coordinator.warnings
+    assert unmade(path) in a.coordinator.warnings
     closed.open(parent)
     wait_for_share([a], group.topic, 4)
     assert not a.coordinator.warnings
-    assert [record.getMessage() for record in caplog.records].count(sentence) == 1
+    assert [record.getMessage() for record in caplog.records].count(unmade(path)) == 1
 
 
 # -- offset nodes ------------------------------------------------------------------------------------------------------
@@ -504,7 +504,7 @@ def test_an_offset_that_may_not_be_read_holds_up_its_partition_alone_and_is_name
     a = group.member("a", settle_s=None)
     wait_until(lambda: len(a.owned()) == 3, SOON_S, "the others", state=a.describe)
     wait_until(lambda: a.offsets.refused, SOON_S, "word of it")
-    assert a.offsets.refused == {(group.topic, 2): "its offset cannot be read: not authorised"}
+    assert a.offsets.refused == {(group.topic, 2): f"its offset cannot be read: {unread(path)}"}
     closed.open(path)
     wait_for_share([a], group.topic, 4)
     assert a.offsets.refused == {}

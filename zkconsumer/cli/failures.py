@@ -7,17 +7,14 @@ and says so.
 from __future__ import annotations
 
 import difflib
-import socket
 from collections.abc import Callable, Sequence
 
 from rebalance.errors import ConsumerIdInUse, NamespaceMissing, RebalanceError
 from simpleconsumer.errors import SimpleConsumerError
-from zkconsumer.errors import ZkConsumerError, ZooKeeperUnavailable
-from zkconsumer.zookeeper_address import parse_zookeeper_address
+from zkconsumer.errors import ZkConsumerError
 
 __all__ = ["CliError", "nearest", "sentence_of"]
 
-_PROBE_S = 1.0
 _SHOWN_NAMES = 10
 
 
@@ -70,29 +67,7 @@ def _joined(sentence: str, remedy: str) -> str:
     return f"{sentence}; {remedy}" if remedy else sentence
 
 
-def _no_zookeeper(error: Exception) -> str:
-    assert isinstance(error, ZooKeeperUnavailable)
-    return f"is it running there? ({'; '.join(probe_servers(error.hosts))})"
-
-
-def probe_servers(hosts: str) -> list[str]:
-    """What a plain connection to each server of a connection string comes to, a clause each; a second a server."""
-    found = []
-    for host, port in parse_zookeeper_address(hosts).hosts:
-        try:
-            with socket.create_connection((host, port), _PROBE_S):
-                found.append(f"{host}:{port} takes connections, but does not speak as ZooKeeper")
-        except socket.gaierror:
-            found.append(f"{host} is no known host name")
-        except TimeoutError:
-            found.append(f"{host}:{port} does not answer")
-        except OSError as error:
-            found.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
-    return found
-
-
 _REMEDIES: tuple[tuple[type[Exception], Callable[[Exception], str]], ...] = (
-    (ZooKeeperUnavailable, _no_zookeeper),
     (NamespaceMissing, lambda error: "check the path behind the hosts given to --zookeeper"),
     (ConsumerIdInUse, lambda error: "give another consumer.id, or wait until that session has ended"),
 )

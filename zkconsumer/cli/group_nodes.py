@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from rebalance import znodes
+from rebalance.errors import refusal_of
 from rebalance.requests import Delete, Fault, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.cli.failures import CliError
@@ -75,4 +76,4 @@ def _delete_all(port: ZooKeeperPort, paths: Iterable[str]) -> None:
 def _delete(port: ZooKeeperPort, path: str) -> None:
     reply = call(port, Delete(path), READ_TIMEOUT_S)
     if reply.fault not in (None, Fault.NO_NODE):
-        log.warning("%s is not deleted: %s", path, reply.reason or reply.fault.value)
+        log.warning("%s is not deleted: %s", path, refusal_of("delete", path, reply.fault, reply.reason))

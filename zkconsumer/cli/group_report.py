@@ -146,7 +146,7 @@ def members_of(nodes: GroupNodes) -> Members:
     for member, data in sorted(nodes.registrations.items()):
         refused = nodes.refused.get(znodes.registration_path(nodes.group, member))
         if refused is not None:
-            rows.append(MemberRow(member, None, {}, f"registration cannot be read: {refused.reason}"))
+            rows.append(MemberRow(member, None, {}, f"registration cannot be read: {refused.fault.value}"))
             continue
         try:
             registration = znodes.parse_registration(data, znodes.registration_path(nodes.group, member))

@@ -89,5 +89,5 @@ def _names_below(port: ZooKeeperPort, paths: Sequence[str]) -> list[list[str]]:
     listings = read_each(port, [GetChildren(path) for path in paths], READ_TIMEOUT_S)
     for listing in listings:
         if isinstance(listing, RefusedNode):
-            click.echo(f"zkconsumer: {listing}; what is below it is not counted", err=True)
+            click.echo(f"zkconsumer: {listing}; what is below that node is not counted", err=True)
     return [[] if listing is None or isinstance(listing, RefusedNode) else listing[0] for listing in listings]

@@ -14,6 +14,7 @@ import time
 import uuid
 
 from rebalance import znodes
+from rebalance.errors import refusal_of
 from rebalance.requests import Create, Delete, Fault, Multi, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.cli.failures import CliError
@@ -39,5 +40,6 @@ def wake_group(port: ZooKeeperPort, group: str) -> None:
     reply = call(port, Multi(operations), READ_TIMEOUT_S)
     refused = [item for item in reply.value or () if isinstance(item, Fault)]
     if reply.fault is not None or refused:
-        reason = reply.reason or (reply.fault or refused[0]).value
-        raise CliError(f"group {group!r} was not nudged: {operations[0].path}: {reason}", "try again")
+        fault = reply.fault or refused[0]
+        said = refusal_of("create", operations[0].path, fault, reply.reason)
+        raise CliError(f"group {group!r} was not nudged: {said}", "" if fault is Fault.NO_AUTH else "try again")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import click
 
 from rebalance import znodes
-from rebalance.errors import UnreadableNode
-from rebalance.requests import Create, Fault, GetData, Multi, SetData, ZooKeeperPort
+from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
+from rebalance.requests import Create, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.group_nodes import members
@@ -146,8 +146,10 @@ def _make_parents(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
             folders.update(dict.fromkeys("/" + path for path in itertools.accumulate(parts, "{}/{}".format)))
     for folder in folders:
         reply = call(port, Create(folder), READ_TIMEOUT_S)
-        if reply.fault not in (None, Fault.NODE_EXISTS):
-            raise CliError(f"no offset was set: {folder} cannot be created: {reply.reason}")
+        # The rights on its parent are looked at first, also of a node that is there already.
+        is_there = reply.fault is Fault.NO_AUTH and ask_all(port, [Exists(folder)]) != [None]
+        if reply.fault not in (None, Fault.NODE_EXISTS) and not is_there:
+            raise CliError(f"no offset was set: {refusal_of('create', folder, reply.fault, reply.reason)}")
 
 
 def _refused(port: ZooKeeperPort, needed: Sequence[OffsetChange], faults: Mapping[OffsetChange, Fault]) -> CliError:
@@ -165,5 +167,8 @@ def _refused(port: ZooKeeperPort, needed: Sequence[OffsetChange], faults: Mappin
         remedy = "look who commits there, and set them again"
     else:
         what = f"{change.path} cannot be written: {fault.value}"
-        remedy = "check the rights on that node"
+        remedy = ""
+    if fault is Fault.NO_AUTH:
+        refusal = AccessRefused.of_node("create" if change.version is None else "write", change.path)
+        what, remedy = refusal.cause, refusal.remedy
     return CliError(f"{what}; {written} of {count_of(len(needed), 'offset')} are written", remedy)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from rebalance import znodes
+from rebalance.errors import refusal_of
 from rebalance.requests import Create, Delete, Fault, GetData, Multi, Reply, SessionChange, Sync, ZooKeeperPort
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import call
@@ -154,5 +155,6 @@ def _refusal(operations: Sequence[Create | Delete], reply: Reply) -> str | None:
             return f"not released: {operation.path} has been registered meanwhile"
         if result in (Fault.NO_NODE, Fault.BAD_VERSION):
             return "not released: it was changed by somebody else meanwhile"
-        return f"not released: {operation.path}: {result.value}"
+        action = "create" if isinstance(operation, Create) else "delete"
+        return f"not released: {refusal_of(action, operation.path, result)}"
     return None

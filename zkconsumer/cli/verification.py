@@ -128,10 +128,10 @@ class _Look:
         """What this command may not read. Who reads the group with its rights sees as little."""
         ids = f"{znodes.ids_path(self.nodes.group)}/"
         for path, error in sorted(self.nodes.refused.items()):
-            sentence, remedy = f"{error}; members without the right to read it do not know more", _ACCESS_LIST
+            sentence, remedy = f"{error.cause}; members without the right to read it do not know more", _ACCESS_LIST
             if path.startswith(ids):
-                sentence = (f"{error}; it may ask for any topic, so members of ours without the right to read it keep "
-                            "what they hold and claim nothing, and Java members fail every rebalance")
+                sentence = (f"{error.cause}; that member may ask for any topic, so members of ours without the right "
+                            "to read it keep what they hold and claim nothing, and Java members fail every rebalance")
                 remedy = "give all members the same zookeeper.acl and zookeeper.auth, or stop this one"
             yield Finding("refused-node", path, sentence, remedy)
 

@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
-from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster import read_all
-from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.zookeeper_address import parse_zookeeper_address
 from zkconsumer.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
 
@@ -54,21 +52,19 @@ def open_zookeeper(
 
     Raises:
         ZooKeeperUnavailable: no server in time.
+        ZooKeeperRefused: the credentials were refused.
         NamespaceMissing: the chroot does not exist.
-        CliError: the credentials were refused.
     """
-    try:
-        with visit_zookeeper(hosts, timeout_s, heard, **options) as port:
-            yield port
-    except ZooKeeperRefused as error:
-        raise CliError(str(error), "check the zookeeper.* settings") from error
+    with visit_zookeeper(hosts, timeout_s, heard, **options) as port:
+        yield port
 
 
 def children(port: ZooKeeperPort, path: str) -> list[str] | None:
     """The sorted names below a node, `None` without that node.
 
     Raises:
-        ZooKeeperSilent: no answer in time, or not allowed.
+        ZooKeeperSilent: no answer in time.
+        AccessRefused: it may not be read.
     """
     [value] = ask_all(port, [GetChildren(path)])
     return None if value is None else sorted(value[0])
@@ -78,6 +74,7 @@ def ask_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetDa
     """The values of many reads, in their order, `None` for nodes that are not there.
 
     Raises:
-        ZooKeeperSilent: no answer in time, or not allowed.
+        ZooKeeperSilent: no answer in time.
+        AccessRefused: one of them may not be read.
     """
     return read_all(port, requests, READ_TIMEOUT_S)

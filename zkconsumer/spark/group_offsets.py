@@ -20,7 +20,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from rebalance import znodes
-from rebalance.errors import UnreadableNode
+from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.requests import Create, Exists, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from simpleconsumer.types import TopicPartition
@@ -144,9 +144,10 @@ class GroupOffsets:
     def _refuse_rights(self, names: Sequence[TopicPartition], results: Sequence[Any]) -> None:
         """Raise for what another round would not better."""
         passing = (Fault.BAD_VERSION, Fault.NO_NODE, Fault.NODE_EXISTS, Fault.ROLLED_BACK)
-        refused = [result for result in results if isinstance(result, Fault) and result not in passing]
-        if refused:
-            raise OffsetsNotStored(self._group, names, refused[0].value)
+        for name, result in zip(names, results, strict=True):
+            if isinstance(result, Fault) and result not in passing:
+                path = znodes.offset_path(self._group, *name)
+                raise OffsetsNotStored(self._group, names, f"{result.value}: {refusal_of('write', path, result)}")
 
     def _needed(
         self, offsets: Mapping[TopicPartition, int], births: Mapping[str, int], ends_at: float
@@ -183,8 +184,12 @@ class GroupOffsets:
             folders.update(dict.fromkeys("/" + path for path in accumulate(parts, "{}/{}".format)))
         for folder in folders:
             reply = call(self._port, Create(folder), _until(ends_at))
-            if reply.fault not in (None, Fault.NODE_EXISTS):
-                raise OffsetsNotStored(self._group, list(writes), f"{folder} cannot be created: {reply.reason}")
+            if reply.fault in (None, Fault.NODE_EXISTS):
+                continue
+            # The rights on its parent are looked at first, also of a node that is there already.
+            if reply.fault is not Fault.NO_AUTH or read_all(self._port, [Exists(folder)], _until(ends_at)) == [None]:
+                refusal = refusal_of("create", folder, reply.fault, reply.reason)
+                raise OffsetsNotStored(self._group, list(writes), refusal)
         self._parents |= topics
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rebalance import znodes
-from rebalance.errors import RebalanceError, UnreadableNode
+from rebalance.errors import AccessRefused, RebalanceError, UnreadableNode
 from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
@@ -134,7 +134,7 @@ class StreamLogs:
                 self._topics_at = time.monotonic()
             else:
                 raise ZooKeeperSilent("ZooKeeper is not connected")
-        except ZooKeeperSilent as error:
+        except (ZooKeeperSilent, AccessRefused) as error:
             now = time.monotonic()
             if self._topics_at == _LONG_AGO:
                 raise

@@ -104,6 +104,7 @@ class ZooKeeperServer:
         fsync: bool = False,
         data: Path | None = None,
         settings: Mapping[str, object] | None = None,
+        jvm_flags: Sequence[str] = (),
         quorum: Quorum | None = None,
         timeout_s: float = 60.0,
     ) -> None:
@@ -119,6 +120,7 @@ class ZooKeeperServer:
             fsync: wait for the disk on every write.
             data: folder for its data, made if need be and kept by `close()`; None takes a temporary one.
             settings: more lines of the configuration file.
+            jvm_flags: more flags of the JVM, as for SASL.
             timeout_s: longest wait for the server to answer a handshake after a start.
         """
         self.version = version
@@ -127,6 +129,7 @@ class ZooKeeperServer:
         self.port = port or free_port()
         self._heap_mb = heap_mb
         self._fsync = fsync
+        self._jvm_flags = tuple(jvm_flags)
         self._quorum = quorum
         self.folder = Path(tempfile.mkdtemp(prefix="zkconsumer-zookeeper-"))
         seen = self.folder / "data"  # by ZooKeeper, which reads its configuration as Latin-1
@@ -224,6 +227,7 @@ class ZooKeeperServer:
                 "-Dlog4j2.disableJmx=true",
                 "-Dzookeeper.jmx.log4j.disable=true",
                 f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
+                *self._jvm_flags,
             ),
         )
         self._process = ChildProcess(f"ZooKeeper at {self.connect}", command, self.folder / "server.log")

@@ -1,0 +1,44 @@
+"""Waiting for the first session with ZooKeeper, and saying what was in the way when none came."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebalance.zookeeper import KazooPort
+from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.latch import Latch
+from zkconsumer.zookeeper_address import parse_zookeeper_address
+from zkconsumer.zookeeper_obstacles import ObstacleSearch
+from zkconsumer.zookeeper_tls import ZooKeeperTls
+
+__all__ = ["wait_for_session"]
+
+_SEARCH_S: Final = 2.0
+"""The end of the time-out, in which servers that do not tell are asked what they are: the time-out still holds."""
+
+
+def wait_for_session(
+    port: KazooPort, decided: Latch, hosts: str, timeout_s: float, tls: ZooKeeperTls | None
+) -> None:
+    """Return when `decided` is set.
+
+    Args:
+        port: a started one.
+        hosts: the connection string.
+        timeout_s: longest wait.
+        tls: the settings when TLS is spoken.
+
+    Raises:
+        ZooKeeperUnavailable: it was not set in time; names what was found at each server.
+    """
+    search_s = min(_SEARCH_S, timeout_s / 2)
+    if decided.wait(timeout_s - search_s):
+        return
+    servers = parse_zookeeper_address(hosts).hosts
+    # Two questions to a server.
+    search = ObstacleSearch(servers, port.failed_attempts(), tls, search_s * 0.4)
+    search.begin()
+    if decided.wait(search_s):
+        return
+    search.note(port.failed_attempts())
+    raise ZooKeeperUnavailable(hosts, timeout_s, search.found())

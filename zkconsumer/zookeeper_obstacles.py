@@ -1,0 +1,182 @@
+"""Why no ZooKeeper server opened a session: a cause and a remedy for each server.
+
+What attempts to connect ended with says most of it. A server that only hung up is asked once more, in the other way.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Sequence
+
+from rebalance.zookeeper import FailedAttempt
+from zkconsumer.errors import ConfigError, Obstacle
+from zkconsumer.zookeeper_probe import speaks_tls, zookeeper_answer
+from zkconsumer.zookeeper_tls import ZooKeeperTls
+
+__all__ = ["ObstacleSearch", "explain"]
+
+Server = tuple[str, int]
+
+_EXPIRED, _NOT_YET_VALID, _OTHER_HOST = (10,), (9,), (62, 64)
+"""X509_V_ERR_* of OpenSSL."""
+_ABOUT_OUR_CERTIFICATE = (
+    "BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_REVOKED", "UNSUPPORTED_CERTIFICATE", "ACCESS_DENIED",
+)  # fmt: skip
+_GIVE_CERTIFICATE = "set zookeeper.ssl.certfile and zookeeper.ssl.keyfile"
+_CHECK_SASL = (
+    "check zookeeper.sasl.username and zookeeper.sasl.password, and that the server has a login configuration (jaas)"
+)
+_PLAIN_PORT = "set zookeeper.use.ssl=false, or give the server's secureClientPort in zookeeper.connect"
+_TLS_PORT = "set zookeeper.use.ssl=true, or give the server's clientPort in zookeeper.connect"
+
+
+def explain(attempt: FailedAttempt, tls: ZooKeeperTls | None) -> Obstacle | None:
+    """The obstacle that an attempt met, `None` when it does not tell: the server only hung up, or was silent."""
+    server, error = _text(attempt.server), attempt.error
+    if isinstance(error, ConfigError):
+        return Obstacle(server, f" was not asked: {error}", "put the file back")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _of_its_certificate(server, error, tls)
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        return _of_tls(server, str(error.reason or error), tls)
+    if attempt.stage == "credentials":
+        return _of_credentials(server, error)
+    if attempt.stage == "connect" and isinstance(error, OSError) and not _is_hang_up(error):
+        return Obstacle(server, f": {(error.strerror or str(error)).lower()}")
+    return None
+
+
+def _is_hang_up(error: OSError) -> bool:
+    """Whether somebody had taken the connection, or may yet."""
+    return isinstance(error, (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, TimeoutError))
+
+
+def _of_its_certificate(server: str, error: ssl.SSLCertVerificationError, tls: ZooKeeperTls | None) -> Obstacle:
+    said = error.verify_message.rstrip(".")
+    if error.verify_code in _EXPIRED:
+        return Obstacle(server, f" shows a certificate that has expired ({said})", "renew it, at the server")
+    if error.verify_code in _NOT_YET_VALID:
+        return Obstacle(server, f" shows a certificate that is not valid yet ({said})", "check the clocks")
+    if error.verify_code in _OTHER_HOST:
+        return Obstacle(server, f" shows a certificate of another host ({said})",
+                        "name the server in zookeeper.connect as its certificate does")
+    given = "" if tls is None or tls.cafile is None else f", which {tls.cafile!r} does not hold"
+    return Obstacle(server, f" shows a certificate that we do not trust ({said})",
+                    f"set zookeeper.ssl.cafile to the certificate of the authority that signed it{given}")
+
+
+def _of_tls(server: str, reason: str, tls: ZooKeeperTls | None) -> Obstacle:
+    said = reason.replace("_", " ").lower()
+    if reason == "WRONG_VERSION_NUMBER":
+        return Obstacle(server, " does not speak TLS at this port", _PLAIN_PORT)
+    certfile = None if tls is None else tls.certfile
+    if any(reason.endswith(f"ALERT_{word}") for word in _ABOUT_OUR_CERTIFICATE):
+        if certfile is None:
+            return Obstacle(server, f" demands a certificate of its clients ({said})", _GIVE_CERTIFICATE)
+        return Obstacle(server, f" does not take the certificate in {certfile!r} ({said})",
+                        "give one that the server's trust store knows in zookeeper.ssl.certfile")
+    if reason.endswith("HANDSHAKE_FAILURE") and certfile is None:
+        return Obstacle(server, f" refuses the TLS handshake ({said})",
+                        f"{_GIVE_CERTIFICATE} if it demands a certificate, or check its TLS versions and ciphers")
+    return Obstacle(server, f" and we find no common TLS ({said})", "check its TLS versions and ciphers")
+
+
+def _of_credentials(server: str, error: BaseException) -> Obstacle:
+    if type(error).__module__.startswith("puresasl"):
+        return Obstacle(server, f" was not shown our credentials: SASL failed here ({error})",
+                        "check zookeeper.sasl.mechanism and, for GSSAPI, the Kerberos ticket (klist)")
+    did = "does not answer" if isinstance(error, TimeoutError) else "hung up"
+    return Obstacle(server, f" {did} when we show our credentials", _CHECK_SASL)
+
+
+def _text(server: Server) -> str:
+    host, port = server
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class ObstacleSearch:
+    """Finds what is in the way, while the session is still waited for.
+
+    Args:
+        servers: of the connection string.
+        attempts: those that failed so far.
+        tls: the settings when TLS was spoken, `None` when not.
+        timeout_s: for each question to a server.
+
+    Threads: one of its own for each server that has to be asked, ended by the time-out; `found` may be called by any.
+    """
+
+    def __init__(
+        self, servers: Sequence[Server], attempts: Iterable[FailedAttempt], tls: ZooKeeperTls | None, timeout_s: float
+    ) -> None:
+        self._servers = servers
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._answers: dict[Server, Obstacle] = {}
+        self._explained: dict[Server, Obstacle] = {}
+        self._hung_up: set[Server] = set()
+        self._threads: list[threading.Thread] = []
+        self.note(attempts)
+
+    def note(self, attempts: Iterable[FailedAttempt]) -> None:
+        """Take note of attempts: the last that tells is kept, one with a remedy before others."""
+        for attempt in attempts:
+            obstacle = explain(attempt, self._tls)
+            known = self._explained.get(attempt.server)
+            if obstacle is None:
+                self._hung_up.add(attempt.server)
+            elif known is None or obstacle.remedy or not known.remedy:
+                self._explained[attempt.server] = obstacle
+
+    def begin(self) -> None:
+        """Ask the servers whose attempts do not tell."""
+        for server in self._servers:
+            known = self._explained.get(server)
+            # A name may have two addresses, of which one is closed.
+            if known is None or (not known.remedy and server in self._hung_up):
+                thread = threading.Thread(target=self._ask, args=(server,), name="zookeeper-obstacle", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def found(self) -> list[Obstacle]:
+        """What is in the way of each server, as far as it is known by now."""
+        known = {**self._explained, **self._answers}
+        return [known.get(server, Obstacle(_text(server), " does not answer")) for server in self._servers]
+
+    def _ask(self, server: Server) -> None:
+        try:
+            obstacle = self._plain(server) if self._tls is not None else self._spoken_to_plainly(server)
+        except socket.gaierror:
+            obstacle = Obstacle(server[0], " is no known host name")
+        except TimeoutError:
+            obstacle = Obstacle(_text(server), " does not answer")
+        except OSError as error:
+            obstacle = Obstacle(_text(server), f": {(error.strerror or str(error)).lower()}")
+        self._answers[server] = obstacle
+
+    def _plain(self, server: Server) -> Obstacle:
+        """What is behind a port that did not answer to TLS, or hung up behind it."""
+        text = _text(server)
+        if zookeeper_answer(server, self._timeout_s) is not None:
+            return Obstacle(text, " does not speak TLS at this port", _PLAIN_PORT)
+        if not speaks_tls(server, self._timeout_s):
+            return Obstacle(text, " takes connections, but does not speak TLS")
+        if self._tls is not None and self._tls.certfile is None:
+            return Obstacle(text, " hangs up behind the TLS handshake",
+                            f"{_GIVE_CERTIFICATE} if it demands a certificate, or see whether it serves requests")
+        return Obstacle(text, " hangs up behind the TLS handshake")
+
+    def _spoken_to_plainly(self, server: Server) -> Obstacle:
+        """What is behind a port that hung up, or was silent, when it was spoken to without TLS."""
+        text = _text(server)
+        if speaks_tls(server, self._timeout_s):
+            return Obstacle(text, " speaks TLS at this port", _TLS_PORT)
+        answer = zookeeper_answer(server, self._timeout_s)
+        if answer is None:
+            return Obstacle(text, " takes connections, but does not speak as ZooKeeper")
+        if "not currently serving" in answer:
+            return Obstacle(text, " serves no requests now, as without a quorum")
+        return Obstacle(text, " is ZooKeeper, but opens no session")

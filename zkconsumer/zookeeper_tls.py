@@ -1,0 +1,113 @@
+"""TLS to ZooKeeper: the context of a connection, made of the `zookeeper.ssl.*` settings and the files they name.
+
+A file that cannot be used is a `ConfigError` that names its setting. The context is made anew for each connection:
+certificates are replaced while a consumer runs.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ConfigError
+
+__all__ = ["ZooKeeperTls"]
+
+_CAFILE = "zookeeper.ssl.cafile"
+_CERTFILE = "zookeeper.ssl.certfile"
+_KEYFILE = "zookeeper.ssl.keyfile"
+_PASSWORD = "zookeeper.ssl.keyfile.password"
+_FROM_JAVA = "openssl pkcs12 makes one of a PKCS12 keystore"
+
+
+@dataclass(frozen=True)
+class ZooKeeperTls:
+    """The `zookeeper.ssl.*` settings; called, it makes a context for a connection.
+
+    Raises:
+        ConfigError: a file cannot be read, is no PEM file, or does not go with the others.
+    """
+
+    cafile: str | None
+    certfile: str | None
+    keyfile: str | None
+    keyfile_password: str | None = field(repr=False)
+    verify_certs: bool = True
+    check_hostname: bool = False
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> ZooKeeperTls:
+        """Those of a configuration."""
+        return cls(
+            config.zookeeper_ssl_cafile, config.zookeeper_ssl_certfile, config.zookeeper_ssl_keyfile,
+            config.zookeeper_ssl_keyfile_password, config.zookeeper_ssl_verify_certs,
+            config.zookeeper_ssl_check_hostname,
+        )
+
+    def __call__(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.check_hostname
+        context.verify_mode = ssl.CERT_REQUIRED if self.verify_certs else ssl.CERT_NONE
+        if self.cafile is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            _check_certificates(_CAFILE, self.cafile)
+            context.load_verify_locations(self.cafile)
+        if self.certfile is not None:
+            _check_certificates(_CERTFILE, self.certfile)
+            self._load_certificate(context, self.certfile)
+        return context
+
+    def _load_certificate(self, context: ssl.SSLContext, certfile: str) -> None:
+        keyfile = self.keyfile or certfile
+        if b"PRIVATE KEY-----" not in _read(_KEYFILE, keyfile):
+            if self.keyfile is None:
+                raise ConfigError(_KEYFILE, None, f"given, since {certfile!r} holds no private key")
+            raise ConfigError(_KEYFILE, keyfile, f"a PEM file with a private key, and it holds none ({_FROM_JAVA})")
+        is_encrypted = False
+
+        def password() -> str:
+            # Without this OpenSSL would ask on the terminal, and wait.
+            nonlocal is_encrypted
+            is_encrypted = True
+            return self.keyfile_password or ""
+
+        try:
+            context.load_cert_chain(certfile, keyfile, password)
+        except (ssl.SSLError, ValueError) as error:
+            raise self._key_error(certfile, keyfile, is_encrypted, error) from None
+
+    def _key_error(
+        self, certfile: str, keyfile: str, is_encrypted: bool, error: ssl.SSLError | ValueError
+    ) -> ConfigError:
+        reason = str(getattr(error, "reason", None) or "")
+        if reason == "KEY_VALUES_MISMATCH":
+            return ConfigError(_KEYFILE, keyfile, f"the key of the certificate in {certfile!r}, and it is another one")
+        if is_encrypted and self.keyfile_password is None:
+            return ConfigError(_PASSWORD, None, f"given, since the key in {keyfile!r} is encrypted")
+        if is_encrypted:
+            return ConfigError(_PASSWORD, "***", f"the password of the key in {keyfile!r}, which it does not open")
+        said = f" ({reason.replace('_', ' ').lower()})" if reason else ""
+        return ConfigError(_KEYFILE, keyfile, f"a PEM file with a private key that can be used{said}")
+
+
+def _check_certificates(setting: str, path: str) -> None:
+    """Raise unless the file holds certificates that can be read, all of them."""
+    data = _read(setting, path)
+    if b"-----BEGIN CERTIFICATE-----" not in data and b"-----BEGIN TRUSTED CERTIFICATE-----" not in data:
+        raise ConfigError(setting, path, f"a PEM file with certificates, and it holds none ({_FROM_JAVA})")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError as error:
+        said = str(error.reason or error).replace("_", " ").lower()
+        raise ConfigError(setting, path, f"a PEM file whose certificates can be read ({said})") from None
+
+
+def _read(setting: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(setting, path, f"a file that can be read ({reason})") from None
