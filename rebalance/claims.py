@@ -93,27 +93,27 @@ def create_parents(ask: Ask, paths: Iterable[str], done: Callable[[Reply], None]
     `done` gets the first failure with its path, or the last reply. All are sent at once: a session's requests are
     done in order.
     """
-    creates = [Create(path) for path in paths]
-    failed: list[Reply] = []
-    unanswered = len(creates)
+    wanted = list(paths)
+    failed: dict[int, Reply] = {}
+    unanswered = len(wanted)
 
-    def created(create: Create, reply: Reply) -> None:
+    def created(number: int, reply: Reply) -> None:
         if reply.fault is Fault.NO_AUTH:
             # Of a node that is there already, too: the rights on its parent are looked at first.
-            ask(Exists(create.path), lambda found: settled(create, reply if found.value is None else found))
+            ask(Exists(wanted[number]), lambda found: settled(number, reply if found.value is None else found))
         else:
-            settled(create, reply)
+            settled(number, reply)
 
-    def settled(create: Create, reply: Reply) -> None:
+    def settled(number: int, reply: Reply) -> None:
         nonlocal unanswered
         unanswered -= 1
         if reply.fault not in (None, Fault.NODE_EXISTS):
-            failed.append(reply._replace(path=create.path))
+            failed[number] = reply._replace(path=wanted[number])
         if not unanswered:
-            done(failed[0] if failed else reply)
+            done(failed[min(failed)] if failed else reply)
 
-    for create in creates:
-        ask(create, lambda reply, create=create: created(create, reply))  # type: ignore[misc]
+    for number, path in enumerate(wanted):
+        ask(Create(path), lambda reply, number=number: created(number, reply))  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)

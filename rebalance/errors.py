@@ -202,7 +202,8 @@ class AccessRefused(RebalanceError, PermissionError):
         # Whether a node may be made or deleted stands in the list of the one above it.
         keeper = path.rpartition("/")[0] or "/" if action in ("create", "delete") else path
         return cls(
-            f"ZooKeeper does not let us {action} {path}: the access list of {keeper} does not name our credentials",
+            f"ZooKeeper does not let us {action} {path} (NoAuth): the access list of {keeper} does not name our "
+            "credentials",
             f"{_GIVE_CREDENTIALS}, or have the list changed (setAcl)",
         )
 

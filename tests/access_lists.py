@@ -6,7 +6,7 @@ REMEDY = "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes, o
 
 
 def unread_cause(path: str) -> str:
-    return (f"ZooKeeper does not let us read {path}: the access list of {path} does not name our "
+    return (f"ZooKeeper does not let us read {path} (NoAuth): the access list of {path} does not name our "
             "credentials")
 
 
@@ -17,5 +17,5 @@ def unread(path: str) -> str:
 
 def unmade(path: str) -> str:
     """The sentence about a node that may not be created, which the list of the one above it says."""
-    return (f"ZooKeeper does not let us create {path}: the access list of {path.rpartition('/')[0]} does not "
+    return (f"ZooKeeper does not let us create {path} (NoAuth): the access list of {path.rpartition('/')[0]} does not "
             f"name our credentials; {REMEDY}")

@@ -335,3 +335,18 @@ def test_the_first_parent_that_cannot_be_made_is_named(client: KazooClient, mine
     client.create(root, acl=[make_acl("world", "anyone", read=True)])
     reply = mine.asker.outcome(lambda told: create_parents(mine.asker.ask, [root, f"{root}/a", f"{root}/a/b"], told))
     assert reply == (None, Fault.NO_AUTH, *reply[2:])
+    assert reply.path == f"{root}/a"
+
+
+def test_a_parent_that_is_there_is_fine_also_where_it_could_not_be_made(
+    client: KazooClient, mine: Claimer, fresh_group: str
+) -> None:
+    """ZooKeeper looks at the rights above it before it looks whether it is there."""
+    root = f"/{fresh_group}-shut"
+    client.create(root)
+    client.create(f"{root}/open")
+    client.set_acls(root, [make_acl("world", "anyone", read=True)])
+    paths = [f"{root}/open", f"{root}/open/made"]
+    reply = mine.asker.outcome(lambda told: create_parents(mine.asker.ask, paths, told))
+    assert reply[1] is None
+    assert client.exists(paths[-1])

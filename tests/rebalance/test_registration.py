@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from rebalance import znodes
 from rebalance.claims import Fence
-from rebalance.errors import ConsumerIdInUse, NamespaceMissing
+from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing
 from rebalance.registration import REGISTRATIONS_MODULO, Registrar
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -169,8 +169,10 @@ def test_a_group_that_may_not_be_written_is_a_refusal_with_the_reason(
     client.ensure_path(znodes.group_path(fresh_group))
     client.create(znodes.ids_path(fresh_group), acl=[make_acl("world", "anyone", read=True)])
     error = register(asker, fresh_group)
+    assert isinstance(error, AccessRefused)
     assert isinstance(error, PermissionError)
-    assert path(fresh_group) in str(error)
+    assert str(error).startswith(f"ZooKeeper does not let us create {path(fresh_group)} (NoAuth): the access list of "
+                                 f"{znodes.ids_path(fresh_group)} does not name our credentials; set zookeeper.auth")
 
 
 def test_a_later_call_makes_the_earlier_one_fall_silent(asker: Asker, client: KazooClient, fresh_group: str) -> None:

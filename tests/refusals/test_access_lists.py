@@ -40,8 +40,8 @@ def root(owner: KazooClient, fresh_group: str) -> str:
 def test_a_group_that_may_not_be_joined(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/consumers/group/ids", acl=READ_ONLY, makepath=True)
     refused(zookeeper.connect + root, ZooKeeperRefused,
-            "^ZooKeeper does not let us create /consumers/group/ids/group_.*: the access list of /consumers/group/ids "
-            f"does not name our credentials; {GIVE}")
+            r"^ZooKeeper does not let us create /consumers/group/ids/group_.* \(NoAuth\): the access list of "
+            f"/consumers/group/ids does not name our credentials; {GIVE}")
 
 
 def test_wrong_credentials_for_a_group_that_others_may_join(
@@ -55,13 +55,13 @@ def test_wrong_credentials_for_a_group_that_others_may_join(
 def test_a_group_that_may_not_be_made(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/consumers", acl=READ_ONLY)
     refused(zookeeper.connect + root, ZooKeeperRefused,
-            "does not let us create /consumers/group: the access list of /consumers does not name our credentials")
+            r"does not let us create /consumers/group \(NoAuth\): the access list of /consumers does not name")
 
 
 def test_a_chroot_in_which_nothing_may_be_made(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.set_acls(root, READ_ONLY)
     refused(zookeeper.connect + root, ZooKeeperRefused,
-            "does not let us create /consumers: the access list of / does not name our credentials")
+            r"does not let us create /consumers \(NoAuth\): the access list of / does not name our credentials")
 
 
 def test_a_closed_root_above_open_nodes_is_no_obstacle(
@@ -78,7 +78,8 @@ def test_a_closed_root_above_open_nodes_is_no_obstacle(
 def test_brokers_that_may_not_be_read(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/brokers/ids", acl=CLOSED, makepath=True)
     refused(zookeeper.connect + root, ZooKeeperRefused,
-            f"^ZooKeeper does not let us read /brokers/ids: the access list of /brokers/ids does not name .*; {GIVE}")
+            r"^ZooKeeper does not let us read /brokers/ids \(NoAuth\): the access list of /brokers/ids does not name "
+            f"our credentials; {GIVE}")
 
 
 def test_offsets_that_may_not_be_written(
@@ -99,8 +100,8 @@ def test_offsets_that_may_not_be_written(
                 consumer.commit_offsets({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1})
     said = {partition[1]: str(reason) for partition, reason in raised.value.reasons.items()}
     path = f"/consumers/group/offsets/{topic}"
-    assert said[0].startswith(f"ZooKeeper does not let us write {path}/0: the access list of {path}/0 does not name")
-    assert said[1].startswith(f"ZooKeeper does not let us create {path}/1: the access list of {path} does not name")
+    assert said[0].startswith(f"ZooKeeper does not let us write {path}/0 (NoAuth): the access list of {path}/0 does")
+    assert said[1].startswith(f"ZooKeeper does not let us create {path}/1 (NoAuth): the access list of {path} does")
 
 
 def test_owner_nodes_that_may_not_be_made_are_told_of(

@@ -75,6 +75,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
     ("zookeeper.ssl.keyfile", None, None, None, "/k.pem", "/k.pem", (7,)),
     ("zookeeper.ssl.keyfile.password", None, None, None, "s3cret", "s3cret", (7,)),
     ("zookeeper.ssl.verify.certs", None, True, True, "false", False, ("off",)),
+    ("zookeeper.ssl.check.hostname", None, False, False, "true", True, ("HTTPS",)),
     ("zookeeper.sasl.mechanism", None, None, None, "DIGEST-MD5", "DIGEST-MD5", ("MD5",)),
     ("zookeeper.sasl.username", None, None, None, "kafka", "kafka", (7,)),
     ("zookeeper.sasl.password", None, None, None, "s3cret", "s3cret", (7,)),
@@ -84,6 +85,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
 COMPANIONS: dict[str, dict[str, object]] = {
     "zookeeper.ssl.cafile": {"zookeeper_use_ssl": True},
     "zookeeper.ssl.certfile": {"zookeeper_use_ssl": True},
+    "zookeeper.ssl.check.hostname": {"zookeeper_use_ssl": True},
     "zookeeper.ssl.keyfile": {"zookeeper_use_ssl": True, "zookeeper_ssl_certfile": "/c"},
     "zookeeper.ssl.keyfile.password": {
         "zookeeper_use_ssl": True, "zookeeper_ssl_certfile": "/c", "zookeeper_ssl_keyfile": "/k",
@@ -207,6 +209,9 @@ def test_off_switches_the_processing_interval_off() -> None:
         ({"zookeeper_ssl_cafile": "/ca"}, "zookeeper.use.ssl"),
         ({"zookeeper_use_ssl": True, "zookeeper_ssl_keyfile": "/k"}, "zookeeper.ssl.certfile"),
         ({"zookeeper_ssl_keyfile_password": "p"}, "zookeeper.ssl.keyfile"),
+        ({"zookeeper_ssl_check_hostname": True}, "zookeeper.use.ssl"),
+        ({"zookeeper_use_ssl": True, "zookeeper_ssl_check_hostname": True, "zookeeper_ssl_verify_certs": False},
+         "zookeeper.ssl.verify.certs"),
         ({"zookeeper_sasl_username": "u"}, "zookeeper.sasl.mechanism"),
         ({"zookeeper_sasl_mechanism": "PLAIN", "zookeeper_sasl_username": "u"}, "zookeeper.sasl.password"),
     ],

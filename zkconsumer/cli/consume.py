@@ -17,6 +17,7 @@ import click
 from rebalance import znodes
 from rebalance.errors import RebalanceError
 from rebalance.subscription import Subscription, check_topic
+from zkconsumer.cli.consumer_config import read_config
 from zkconsumer.cli.consumption import Consumption, Outcome
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.group_nodes import delete_offsets, remove_group, stored_offsets
@@ -27,9 +28,8 @@ from zkconsumer.cli.zookeeper_access import children, open_zookeeper, zookeeper_
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config_keys import find_key
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import ConfigError, ZooKeeperUnavailable
+from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-from zkconsumer.properties import read_properties
 from zkconsumer.stream import KafkaStream
 from zkconsumer.zookeeper_options import zookeeper_options
 
@@ -83,7 +83,7 @@ class Wanted:
 
 
 @click.command(epilog=_EPILOG)
-@zookeeper_option(required=False)
+@zookeeper_option(required=False, only_looks=False)
 @click.option("--topic", metavar="TOPIC", help="Topic to read.")
 @click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, now and later.")
@@ -190,7 +190,7 @@ def _config(options: Mapping[str, Any], properties: Mapping[str, str]) -> tuple[
     """The settings, whether to commit, and whether the group was made up."""
     settings: dict[str, Any] = {}
     if options["consumer_config"] is not None:
-        settings.update(_canonical(_read_config(options["consumer_config"])))
+        settings.update(_canonical(read_config(options["consumer_config"])))
     settings.update(_canonical(properties))
     chosen = {"zookeeper.connect": options["zookeeper"], "group.id": options["group"],
               "consumer.timeout.ms": options["timeout_ms"],
@@ -220,15 +220,6 @@ def _canonical(entries: Mapping[str, str]) -> dict[str, str]:
     """The same settings by their 0.8 names, so that one given twice is overridden and not in conflict."""
     keys = {name: find_key(name) for name in entries}
     return {key.name if (key := keys[name]) is not None else name: value for name, value in entries.items()}
-
-
-def _read_config(path: str) -> dict[str, str]:
-    try:
-        return read_properties(path)
-    except OSError as error:
-        raise CliError(f"the consumer config {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigError(path, None, f"a properties file ({error})") from None
 
 
 # -- before and after --------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@zookeeper_option()
+@zookeeper_option(only_looks=False)
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to load; may be repeated.")
 @click.option("--whitelist", metavar="REGEX", help="All topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or out of --whitelist.")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
+from zkconsumer.cli.consumer_config import connection_option, given_connection
 from zkconsumer.cluster import read_all
 from zkconsumer.zookeeper_address import parse_zookeeper_address
 from zkconsumer.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
@@ -30,12 +31,16 @@ def _checked_address(context: click.Context, parameter: click.Parameter, value: 
     return value
 
 
-def zookeeper_option(required: bool = True) -> Callable[[Command], Command]:
-    """The option `--zookeeper` of every command that needs one."""
-    return click.option(
+def zookeeper_option(required: bool = True, only_looks: bool = True) -> Callable[[Command], Command]:
+    """The option `--zookeeper` of every command that needs one.
+
+    With `only_looks` also `--consumer-config`, whose `zookeeper.*` settings `open_zookeeper` takes.
+    """
+    hosts = click.option(
         "--zookeeper", metavar="HOSTS", required=required, callback=_checked_address,
         help="ZooKeeper of the cluster: host:port,host:port/chroot.",
     )
+    return (lambda command: hosts(connection_option(command))) if only_looks else hosts
 
 
 @contextmanager
@@ -48,14 +53,15 @@ def open_zookeeper(
         hosts: `host:port,host:port/chroot`.
         timeout_s: longest wait for the connection.
         heard: called with what becomes of the session, on the port's callback thread.
-        options: as for `KazooPort`.
+        options: as for `KazooPort`; without any, those that `--consumer-config` gave to the running command.
 
     Raises:
-        ZooKeeperUnavailable: no server in time.
+        ConfigError: a file that these settings name cannot be used.
+        ZooKeeperUnavailable: no session in time.
         ZooKeeperRefused: the credentials were refused.
         NamespaceMissing: the chroot does not exist.
     """
-    with visit_zookeeper(hosts, timeout_s, heard, **options) as port:
+    with visit_zookeeper(hosts, timeout_s, heard, **(options or given_connection(hosts))) as port:
         yield port
 
 
