@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from certificates import PASSWORD, Certificates
 from secured import PATIENCE_S, SecureServer, refused
+from tls_relay import tls_relay
 
-from rebalance.requests import Create, Exists, GetData, Reply, SessionChange
+from rebalance.requests import Create, Exists, Reply, SessionChange
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer import ConfigError, ConsumerConfig, ConsumerConnector, ZooKeeperUnavailable
@@ -18,6 +19,7 @@ from zkconsumer.cluster import read_all
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.zookeeper_options import zookeeper_options
 from zkconsumer.zookeeper_visit import visit_zookeeper
 
@@ -64,22 +66,20 @@ def test_certificate_and_key_may_stand_in_one_file(strict_server: SecureServer, 
 
 
 def test_answers_that_come_in_one_record_are_all_read_at_once(
-    open_server: SecureServer, certificates: Certificates
+    zookeeper: ZooKeeperServer, certificates: Certificates
 ) -> None:
-    """An idle socket with answers in the buffer of TLS: without a look there they wait for the next ping."""
-    config = ConsumerConfig(open_server.secure, "g", **tls(certificates))
-    options = zookeeper_options(config)
-    with TcpProxy(open_server.secure) as proxy:
+    """Those behind the first wait in the buffer of TLS, while the socket has nothing more to tell."""
+    config = ConsumerConfig("zk:1", "g", **tls(certificates))
+    with tls_relay(("127.0.0.1", zookeeper.port), certificates.server) as address:
         changes: list[SessionChange] = []
-        port = KazooPort(proxy.address, 60.0, **options)  # pings every 20 s
+        port = KazooPort(address, 60.0, **zookeeper_options(config))  # pings every 20 s
         try:
             port.start(changes.append)
             wait_until(lambda: changes, PATIENCE_S, "the session")
-            for _ in range(20):
-                replies: list[Reply] = []
-                for _ in range(200):
-                    port.send(GetData("/zookeeper/config"), replies.append)
-                wait_until(lambda: len(replies) == 200, 10.0, "all answers", state=lambda: len(replies))  # noqa: B023
+            replies: list[Reply] = []
+            for _ in range(200):
+                port.send(Exists("/"), replies.append)
+            wait_until(lambda: len(replies) == 200, 10.0, "all answers", state=lambda: len(replies))
         finally:
             port.close(5.0)
 
@@ -185,10 +185,9 @@ def test_tls_to_a_plain_port_of_netty(open_server: SecureServer, certificates: C
             "secureClientPort", **tls(certificates))
 
 
-def test_tls_to_a_server_that_knows_none(zookeeper: object, certificates: Certificates) -> None:
-    connect = zookeeper.connect  # type: ignore[attr-defined]
-    refused(connect, ZooKeeperUnavailable, f"{connect} does not speak TLS at this port; set zookeeper.use.ssl=false",
-            **tls(certificates))
+def test_tls_to_a_server_that_knows_none(zookeeper: ZooKeeperServer, certificates: Certificates) -> None:
+    refused(zookeeper.connect, ZooKeeperUnavailable,
+            f"{zookeeper.connect} does not speak TLS at this port; set zookeeper.use.ssl=false", **tls(certificates))
 
 
 def test_plain_to_a_tls_port(open_server: SecureServer) -> None:
