@@ -267,6 +267,8 @@ class KazooPort:
         self._on_session: Callable[[SessionChange], None] = lambda change: None
         self._attempts: deque[FailedAttempt] = deque(maxlen=_KEPT_ATTEMPTS)
         self._trying: tuple[str, int] | None = None
+        self._has_been_connected = False
+        self._told: set[str] = set()
         self._stage = "connect"
         self._unproved = False
         self._refusal = "ZooKeeper refused our credentials"
@@ -386,14 +388,18 @@ class KazooPort:
             self._attempts.clear()
             self._trying = None
             connection = self._connections
+        self._has_been_connected = True
+        self._told.clear()
         self._queue_connected(connection)
 
     def _attempt_failed(self, server: tuple[str, int], error: Exception) -> None:
         """Note it, and raise in its place what makes kazoo go on trying, or end when the server has said no."""
         cause = _without_wrapping(error)
+        attempt = FailedAttempt(server, self._stage, cause)
         with self._lock:
-            self._attempts.append(FailedAttempt(server, self._stage, cause))
+            self._attempts.append(attempt)
             self._trying = None
+        self._tell(attempt)
         if isinstance(error, _CredentialsDemanded):
             raise kx.AuthFailedError from error
         hung_up = isinstance(error, kx.AuthFailedError) and isinstance(error.__cause__, ConnectionDropped)
@@ -401,6 +407,20 @@ class KazooPort:
                     kx.SessionExpiredError)
         if hung_up or not isinstance(error, expected):
             raise ConnectionDropped(f"{type(cause).__name__}: {cause}") from error
+
+    def _tell(self, attempt: FailedAttempt) -> None:
+        """Say once what keeps a member from coming back that time alone will not mend; before it was there, it raises.
+
+        A server that is not there is not worth a line: its return is.
+        """
+        error = attempt.error
+        is_told = isinstance(error, ssl.SSLError) or not isinstance(error, OSError | kx.KazooException)
+        if not self._has_been_connected or not is_told or isinstance(error, ssl.SSLEOFError):
+            return
+        line = f"ZooKeeper {attempt.server[0]}:{attempt.server[1]} cannot be connected to: {error}"
+        if line not in self._told:
+            self._told.add(line)
+            log.warning("%s", line)
 
     def _hook_log(self) -> None:
         """Keep credentials and the session's password out of kazoo's log."""
@@ -537,7 +557,7 @@ class KazooPort:
         if stopper.ident is None:
             return
         stopper.join(max(0.0, timeout_s))
-        if stopper.is_alive() and timeout_s > 0:
+        if stopper.is_alive() and timeout_s > 0 and self._client._session_id:
             log.warning("ZooKeeper did not take leave within %.1f s; the session ends by its time-out", timeout_s)
 
     # -- requests ----------------------------------------------------------------------------------------------------

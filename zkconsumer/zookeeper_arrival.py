@@ -13,8 +13,8 @@ from zkconsumer.zookeeper_tls import ZooKeeperTls
 
 __all__ = ["wait_for_session"]
 
-_SEARCH_S: Final = 2.0
-"""The end of the time-out, in which servers that do not tell are asked what they are: the time-out still holds."""
+_SEARCHED: Final = 2 / 3
+"""The last part of the time-out, in which servers that do not tell are asked what they are: the time-out holds."""
 
 
 def wait_for_session(
@@ -31,7 +31,7 @@ def wait_for_session(
     Raises:
         ZooKeeperUnavailable: it was not set in time; names what was found at each server.
     """
-    search_s = min(_SEARCH_S, timeout_s / 2)
+    search_s = timeout_s * _SEARCHED
     if decided.wait(timeout_s - search_s):
         return
     servers = parse_zookeeper_address(hosts).hosts

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from rebalance.zookeeper import FailedAttempt
 from zkconsumer.errors import ConfigError, Obstacle
-from zkconsumer.zookeeper_probe import speaks_tls, zookeeper_answer
+from zkconsumer.zookeeper_probe import speaks_tls, tls_refusal, zookeeper_answer
 from zkconsumer.zookeeper_tls import ZooKeeperTls
 
 __all__ = ["ObstacleSearch", "explain"]
@@ -25,6 +25,8 @@ _ABOUT_OUR_CERTIFICATE = (
     "BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED",
     "CERTIFICATE_REVOKED", "UNSUPPORTED_CERTIFICATE", "ACCESS_DENIED",
 )  # fmt: skip
+_TRIES = 3
+"""A server that refuses us and closes may reset the connection, and its word is lost."""
 _GIVE_CERTIFICATE = "set zookeeper.ssl.certfile and zookeeper.ssl.keyfile"
 _CHECK_SASL = (
     "check zookeeper.sasl.username and zookeeper.sasl.password, and that the server has a login configuration (jaas)"
@@ -37,7 +39,7 @@ def explain(attempt: FailedAttempt, tls: ZooKeeperTls | None) -> Obstacle | None
     """The obstacle that an attempt met, `None` when it does not tell: the server only hung up, or was silent."""
     server, error = _text(attempt.server), attempt.error
     if isinstance(error, ConfigError):
-        return Obstacle(server, f" was not asked: {error}", "put the file back")
+        return Obstacle(server, *_of_a_file(error))
     if isinstance(error, ssl.SSLCertVerificationError):
         return _of_its_certificate(server, error, tls)
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
@@ -47,6 +49,10 @@ def explain(attempt: FailedAttempt, tls: ZooKeeperTls | None) -> Obstacle | None
     if attempt.stage == "connect" and isinstance(error, OSError) and not _is_hang_up(error):
         return Obstacle(server, f": {(error.strerror or str(error)).lower()}")
     return None
+
+
+def _of_a_file(error: ConfigError) -> tuple[str, str]:
+    return f" was not asked: {error}", "put the file back"
 
 
 def _is_hang_up(error: OSError) -> bool:
@@ -97,6 +103,11 @@ def _text(server: Server) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _key(server: Server) -> Server:
+    """The server as the ZooKeeper client names it, which writes names in small letters."""
+    return server[0].lower(), server[1]
+
+
 class ObstacleSearch:
     """Finds what is in the way, while the session is still waited for.
 
@@ -125,18 +136,19 @@ class ObstacleSearch:
         """Take note of attempts: the last that tells is kept, one with a remedy before others."""
         for attempt in attempts:
             obstacle = explain(attempt, self._tls)
-            known = self._explained.get(attempt.server)
+            server = _key(attempt.server)
+            known = self._explained.get(server)
             if obstacle is None:
-                self._hung_up.add(attempt.server)
+                self._hung_up.add(server)
             elif known is None or obstacle.remedy or not known.remedy:
-                self._explained[attempt.server] = obstacle
+                self._explained[server] = obstacle
 
     def begin(self) -> None:
         """Ask the servers whose attempts do not tell."""
         for server in self._servers:
-            known = self._explained.get(server)
+            known = self._explained.get(_key(server))
             # A name may have two addresses, of which one is closed.
-            if known is None or (not known.remedy and server in self._hung_up):
+            if known is None or (not known.remedy and _key(server) in self._hung_up):
                 thread = threading.Thread(target=self._ask, args=(server,), name="zookeeper-obstacle", daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -144,30 +156,42 @@ class ObstacleSearch:
     def found(self) -> list[Obstacle]:
         """What is in the way of each server, as far as it is known by now."""
         known = {**self._explained, **self._answers}
-        return [known.get(server, Obstacle(_text(server), " does not answer")) for server in self._servers]
+        return [known.get(_key(server), Obstacle(_text(server), " does not answer")) for server in self._servers]
 
     def _ask(self, server: Server) -> None:
         try:
-            obstacle = self._plain(server) if self._tls is not None else self._spoken_to_plainly(server)
+            obstacle = self._spoken_to_plainly(server) if self._tls is None else self._spoken_to_by_tls(server, self._tls)
         except socket.gaierror:
             obstacle = Obstacle(server[0], " is no known host name")
         except TimeoutError:
             obstacle = Obstacle(_text(server), " does not answer")
         except OSError as error:
             obstacle = Obstacle(_text(server), f": {(error.strerror or str(error)).lower()}")
-        self._answers[server] = obstacle
+        self._answers[_key(server)] = obstacle
 
-    def _plain(self, server: Server) -> Obstacle:
-        """What is behind a port that did not answer to TLS, or hung up behind it."""
+    def _spoken_to_by_tls(self, server: Server, tls: ZooKeeperTls) -> Obstacle:
+        """What is behind a port that hung up, or was silent, when it was spoken to by TLS."""
         text = _text(server)
-        if zookeeper_answer(server, self._timeout_s) is not None:
+        stands: ssl.SSLError | bool = False
+        for _ in range(_TRIES):
+            try:
+                stands = tls_refusal(server, tls(), self._timeout_s)
+            except ConfigError as error:
+                return Obstacle(text, *_of_a_file(error))
+            except TimeoutError:
+                break
+            if stands is True:
+                break
+            if isinstance(stands, ssl.SSLError):
+                obstacle = explain(FailedAttempt(server, "connect", stands), tls)
+                if obstacle is not None:
+                    return obstacle
+        if not stands and zookeeper_answer(server, self._timeout_s) is not None:
             return Obstacle(text, " does not speak TLS at this port", _PLAIN_PORT)
-        if not speaks_tls(server, self._timeout_s):
+        if not stands:
             return Obstacle(text, " takes connections, but does not speak TLS")
-        if self._tls is not None and self._tls.certfile is None:
-            return Obstacle(text, " hangs up behind the TLS handshake",
-                            f"{_GIVE_CERTIFICATE} if it demands a certificate, or see whether it serves requests")
-        return Obstacle(text, " hangs up behind the TLS handshake")
+        return Obstacle(text, " opens no session behind the TLS handshake", "" if tls.certfile else
+                        f"{_GIVE_CERTIFICATE} if it demands a certificate, or see whether it serves requests")
 
     def _spoken_to_plainly(self, server: Server) -> Obstacle:
         """What is behind a port that hung up, or was silent, when it was spoken to without TLS."""

@@ -36,6 +36,32 @@ def speaks_tls(server: tuple[str, int], timeout_s: float) -> bool:
             return False
 
 
+def tls_refusal(server: tuple[str, int], context: ssl.SSLContext, timeout_s: float) -> ssl.SSLError | bool:
+    """What a TLS connection is refused with; else whether there was one.
+
+    Nothing is sent behind the handshake: a server that refuses our certificate then would reset the connection, and
+    with it the word that says why.
+
+    Raises:
+        OSError: nobody takes the connection, or there is no answer in it (`TimeoutError`).
+    """
+    with socket.create_connection(server, timeout_s) as plain:
+        stands = False
+        try:
+            with context.wrap_socket(plain, server_hostname=server[0]) as secured:
+                stands = True
+                secured.recv(1)
+        except ssl.SSLEOFError:
+            return stands
+        except ssl.SSLError as error:
+            return error
+        except OSError as error:
+            if isinstance(error, TimeoutError) and not stands:
+                raise
+            return stands
+    return True
+
+
 def zookeeper_answer(server: tuple[str, int], timeout_s: float) -> str | None:
     """What the port answers to `srvr`, `None` if that is nothing that ZooKeeper says.
 

@@ -65,4 +65,4 @@ def visit_zookeeper(
             raise NamespaceMissing(address.chroot or "/")
         yield port
     finally:
-        port.close(_CLOSE_S)
+        port.close(_CLOSE_S if decided.is_set() else 0.0)  # without a session there is none to end

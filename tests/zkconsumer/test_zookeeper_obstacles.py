@@ -83,6 +83,12 @@ def test_one_that_tells_is_kept_before_one_that_does_not() -> None:
     assert "demands a certificate" in found.cause
 
 
+def test_a_name_in_capital_letters_is_the_same_server() -> None:
+    attempts = [FailedAttempt(("zk1", 2281), "connect", tls_error("WRONG_VERSION_NUMBER"))]
+    [found] = ObstacleSearch([("ZK1", 2281)], attempts, WITHOUT, 0.1).found()
+    assert "does not speak TLS" in found.cause
+
+
 # -- what a port tells -------------------------------------------------------------------------------------------------
 
 
