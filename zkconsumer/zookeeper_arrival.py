@@ -35,8 +35,8 @@ def wait_for_session(
     if decided.wait(timeout_s - search_s):
         return
     servers = parse_zookeeper_address(hosts).hosts
-    # Two questions to a server.
-    search = ObstacleSearch(servers, port.failed_attempts(), tls, search_s * 0.4)
+    # Two questions to a server, and time to spare.
+    search = ObstacleSearch(servers, port.failed_attempts(), tls, search_s / 3)
     search.begin()
     if decided.wait(search_s):
         return

@@ -160,7 +160,8 @@ class ObstacleSearch:
 
     def _ask(self, server: Server) -> None:
         try:
-            obstacle = self._spoken_to_plainly(server) if self._tls is None else self._spoken_to_by_tls(server, self._tls)
+            tls = self._tls
+            obstacle = self._spoken_to_plainly(server) if tls is None else self._spoken_to_by_tls(server, tls)
         except socket.gaierror:
             obstacle = Obstacle(server[0], " is no known host name")
         except TimeoutError:
