@@ -101,12 +101,15 @@ def measured(crowd: Crowd, phase: str, change: Callable[[], None], target: Calla
     return row._replace(target=target(row)) if target else row
 
 
-def kept(row: Row, most: float | None, most_s: float | None = None) -> str:
+def kept(row: Row, most: float | None, most_s: float | None = None, most_creates: float | None = None) -> str:
     """A target, and whether it is kept."""
     words, fine = [], True
     if most is not None:
         words.append(f"{most:,.0f} requests")
         fine = row.requests.total() <= most
+    if most_creates is not None:
+        words.append(f"{most_creates:,.0f} creates")
+        fine = fine and row.requests["create"] <= most_creates
     if most_s is not None:
         words.append(f"{most_s:g} s")
         fine = fine and row.seconds is not None and row.seconds <= most_s
@@ -130,8 +133,12 @@ def run(crowd: Crowd, names: Sequence[str], phases: Sequence[str], join_s: float
     """The phases one after the other; the group is whole again behind each."""
     size = len(names)
 
-    def change_budget(row: Row) -> str:
-        return kept(row, 5 * size + 10 * row.moved + 50)
+    def leave_budget(row: Row) -> str:
+        return kept(row, 5 * size + 6 * row.moved + 50, most_creates=1.2 * row.moved)
+
+    def return_budget(row: Row) -> str:
+        # The registration is made, each other member reads it, and who comes back reads theirs.
+        return kept(row, 7 * size + 6 * row.moved + 50, most_creates=1.2 * row.moved + 1)
 
     if "cold" in phases:
         cold_most = 35_000 if (size, crowd.partitions) == (50, 500) else None
@@ -147,8 +154,8 @@ def run(crowd: Crowd, names: Sequence[str], phases: Sequence[str], join_s: float
     if "leave" in phases:
         for word, name in (("first", names[0]), ("middle", names[size // 2]), ("last", names[-1])):
             leaving = [name]
-            yield measured(crowd, f"the {word} leaves", lambda who=leaving: crowd.change(leave=who), change_budget)  # type: ignore[misc]
-            yield measured(crowd, f"the {word} comes back", lambda who=leaving: crowd.change(join=who), change_budget)  # type: ignore[misc]
+            yield measured(crowd, f"the {word} leaves", lambda who=leaving: crowd.change(leave=who), leave_budget)  # type: ignore[misc]
+            yield measured(crowd, f"the {word} comes back", lambda who=leaving: crowd.change(join=who), return_budget)  # type: ignore[misc]
     if "die" in phases:
         dead = names[1 :: max(1, size // 10)][:10]
         yield measured(crowd, f"{len(dead)} die", lambda: crowd.change(kill=dead),
@@ -172,7 +179,7 @@ def rolled(crowd: Crowd, names: Sequence[str]) -> Row:
     seconds = None if any(row.seconds is None for row in rows) else sum(row.seconds or 0.0 for row in rows)
     row = Row("rolling restart", len(names), seconds, total, moved, sum(row.stopped for row in rows),
               sum(row.members_stopped for row in rows), sum(row.gave_up for row in rows), "")  # fmt: skip
-    return row._replace(target=kept(row, (5 * len(names) + 50) * len(rows) + 10 * moved))
+    return row._replace(target=kept(row, (6 * len(names) + 50) * len(rows) + 6 * moved))
 
 
 def idle(crowd: Crowd) -> Row:
