@@ -146,12 +146,15 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self._run = run
         self._tls = tls
+        self.host = ""
+        """Of the server that is being connected to, as it was given; kazoo 2.10 does not hand it over."""
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         """As kazoo's own, but for the TLS context."""
         if self._tls is None or not options.get("use_ssl"):
             return super().create_connection(*args, **options)
-        return _tls_connection(self._tls(), options["address"], options["hostname"], options["timeout"])
+        address = options["address"]
+        return _tls_connection(self._tls(), address, self.host or address[0], options["timeout"])
 
     def dispatch_callback(self, callback: Any) -> None:
         self.completion_queue.put(lambda: self._run(callback.func, *callback.args))
@@ -369,6 +372,7 @@ class KazooPort:
         def watched_connect(host: str, hostip: str, port: int) -> Any:
             with self._lock:
                 self._trying, self._stage = (host, port), "connect"
+            self._client.handler.host = host
             self._unproved = True
             try:
                 result = connect(host, hostip, port)
