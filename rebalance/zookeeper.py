@@ -394,7 +394,7 @@ class KazooPort:
             connection = self._connections
         self._has_been_connected = True
         self._told.clear()
-        self._queue_connected(connection)
+        self._run(self._queue_connected, connection)
 
     def _attempt_failed(self, server: tuple[str, int], error: Exception) -> None:
         """Note it, and raise in its place what makes kazoo go on trying, or end when the server has said no."""
