@@ -13,8 +13,9 @@ are paused until then):
                    stream hands it over, one at a time
 
 Blocked and free runs take turns, each in a process of its own with a fresh group; medians over the rounds are printed,
-and the most bytes that were queued, in MiB, against `queued.max.bytes` of 64. Brokers are real ones of Kafka 0.8.2.2,
-or embedded ones in a process of their own.
+the median of the ratios of each two of them, the same of the consumer's CPU time, and the most bytes that were queued,
+in MiB, against `queued.max.bytes` of 64. Brokers are real ones of Kafka 0.8.2.2, or embedded ones in a process of
+their own.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ KINDS = ("large", "small", "latency")
 
 
 class Run(NamedTuple):
-    """What one process measured: a rate or a median latency, and the most bytes that were queued."""
+    """What one process measured: a rate or a median latency, its CPU time, and the most bytes that were queued."""
 
     figure: float
+    cpu_s: float
     most_bytes: int
 
 
@@ -82,15 +84,15 @@ def consume(arguments: argparse.Namespace) -> None:
                 late.append((time.monotonic_ns() - int(message.value)) / 1e6)
                 if len(late) == arguments.count:
                     break
-            figure = statistics.median(late)
+            figure, cpu_s = statistics.median(late), 0.0
         else:
-            started = time.monotonic()
+            started, used_s = time.monotonic(), time.process_time()
             connector.resume(fast)
             for number, _ in enumerate(stream, 1):
                 if number == arguments.count:
                     break
-            figure = arguments.count / (time.monotonic() - started)
-    print(json.dumps(Run(figure, most[0])))
+            figure, cpu_s = arguments.count / (time.monotonic() - started), time.process_time() - used_s
+    print(json.dumps(Run(figure, cpu_s, most[0])))
 
 
 @contextmanager
@@ -231,10 +233,13 @@ def bench(arguments: argparse.Namespace, brokers: int) -> None:
                     run_consumer(kind, zookeeper, ports, other, fast, leaders[kind], counts[kind])
                 )
         free, blocked = (statistics.median(run.figure for run in runs[other]) for other in ("empty", "slow"))
+        pairs = list(zip(runs["slow"], runs["empty"], strict=True))
+        ratio = statistics.median(one.figure / other.figure for one, other in pairs)
+        cpu = "-" if kind == "latency" else f"{statistics.median(one.cpu_s / other.cpu_s for one, other in pairs):.2f}"
         most = max(run.most_bytes for run in runs["slow"]) / 2**20
         unit = "ms" if kind == "latency" else "/s"
-        print(f"| {brokers} | {kind} | {free:,.1f} {unit} | {blocked:,.1f} {unit} | {blocked / free:.2f} |"
-              f" {most:.1f} |", flush=True)
+        print(f"| {brokers} | {kind} | {free:,.1f} {unit} | {blocked:,.1f} {unit} | {ratio:.2f} | {cpu} | {most:.1f} |",
+              flush=True)
     ours.send(None)
     process.join(30)
 
@@ -260,8 +265,9 @@ def main() -> None:
         return
     print(f"medians of {arguments.rounds} rounds, 2 x {arguments.partitions} partitions, "
           f"{'embedded' if arguments.embedded else 'real'} brokers, {os.cpu_count()} cores\n")
-    print("| brokers | messages | other stream empty | other stream blocked | blocked / empty | most queued MiB |")
-    print("|---|---|---|---|---|---|")
+    print("| brokers | messages | other stream empty | other stream blocked | blocked / empty | CPU time |"
+          " most queued MiB |")
+    print("|---|---|---|---|---|---|---|")
     for brokers in arguments.brokers:
         bench(arguments, brokers)
 
