@@ -84,6 +84,7 @@ def test_partitions_of_07_are_dealt_in_the_order_of_strings() -> None:
     assert deal_range(ordered, ["A-0", "B-0"]) == {"0-0": "A-0", "0-1": "A-0", "10-0": "B-0", "2-0": "B-0"}
     assert sort_partitions_07(["2-2", "2-10"]) == ["2-10", "2-2"]
     assert sort_partitions_07(["2-0", "10-0"]) == ["10-0", "2-0"]
+    assert sort_partitions_07(["\uff5e-0", "\U0001f600-0"]) == ["\U0001f600-0", "\uff5e-0"]
 
 
 def test_the_load_balance_test_of_07() -> None:
@@ -110,6 +111,12 @@ def test_partitions_of_08_sort_by_number_and_threads_by_utf16_units() -> None:
     assert sort_thread_ids(["a", "_", "B", "1", "-"]) == ["-", "1", "B", "_", "a"]
     # U+1F600 is two units from U+D83D on, below U+FF5E; by code points it would come last.
     assert sort_thread_ids(["\uff5e", "\U0001f600"]) == ["\U0001f600", "\uff5e"]
+
+
+def test_names_that_are_no_valid_unicode_have_their_place_too() -> None:
+    """JSON of a registration may hold half of a pair, `\\ud83d`, and Java sorts it as any other unit."""
+    assert sort_thread_ids(["\uff5e-0", "\ud83d-0", "a-0"]) == ["a-0", "\ud83d-0", "\uff5e-0"]
+    assert java_string_hash("\ud83d") == 0xD83D
 
 
 # Round robin
@@ -217,6 +224,12 @@ def test_unequal_threads_are_refused_and_named() -> None:
 def test_the_precondition_counts_topics_without_partitions() -> None:
     with pytest.raises(UnequalSubscriptions):
         assign_roundrobin({"t": [0]}, {"t": ["A-0", "B-0"], "unknown yet": ["B-0"]})
+
+
+def test_round_robin_deals_only_topics_that_exist_and_that_somebody_subscribes_to() -> None:
+    members = ["A-0", "B-0"]
+    owners = assign_roundrobin({"t": [0, 1], "nobody": [0]}, {"t": members, "not there": members})
+    assert owners == {("t", 0): "A-0", ("t", 1): "B-0"}
 
 
 def test_no_topic_or_no_thread_is_an_empty_assignment() -> None:

@@ -14,9 +14,10 @@ def opened(session_id: int = 1, timeout_s: float = 6.0) -> Lease:
 
 
 def test_without_an_answer_nothing_may_be_delivered() -> None:
-    assert not Lease().valid(0.0)
-    assert not opened().valid(-1e9)
-    assert opened().age_s(10.0) is None
+    for lease in (Lease(), opened()):
+        assert not lease.valid(-1e9)
+        assert lease.age_s(10.0) is None
+        assert lease.confirmed_at is None
 
 
 def test_an_answer_counts_from_the_moment_its_question_left() -> None:
@@ -68,6 +69,14 @@ def test_an_answer_asked_within_the_lease_needs_no_other() -> None:
     lease.renew(1, 100.0)
     lease.renew(1, 103.999)
     assert lease.until == 103.999 + 6.0 * LEASE_FRACTION
+
+
+def test_an_answer_asked_at_the_very_end_of_the_lease_was_asked_without_one() -> None:
+    lease = opened()
+    lease.renew(1, 100.0)
+    lease.renew(1, 104.0)
+    assert lease.confirmed_at == 104.0 + 6.0 * CONFIRM_FRACTION
+    assert not lease.valid(104.0)
 
 
 def test_what_is_to_confirm_must_itself_be_asked_in_time() -> None:

@@ -47,3 +47,18 @@ def test_changes_that_come_together_are_one() -> None:
     assert made.bursts(110.5) == 1
     made.seen({"a": 0}, 111.0)
     assert made.bursts(111.0) == 2
+
+
+def test_a_change_counts_until_it_is_as_old_as_the_window() -> None:
+    made = turnover()
+    made.seen({"a": 0, "me": 4_000}, 100.0)
+    assert made.bursts(100.0) == 1
+    younger = turnover()
+    younger.seen({"a": 0, "me": 3_999}, 100.0)
+    assert younger.bursts(100.0) == 2
+
+
+def test_changes_as_far_apart_as_a_burst_may_be_are_one() -> None:
+    made = Turnover(window_s=4.0, burst_s=0.125)
+    made.seen({"a": 0, "b": 125, "me": 375}, 100.0)
+    assert made.bursts(100.0) == 2
