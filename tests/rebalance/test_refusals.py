@@ -67,6 +67,51 @@ def test_a_refused_node_is_asked_for_ever_less_often_down_to_a_limit() -> None:
     assert subject.changed == []
 
 
+def test_the_wait_doubles_from_one_round_to_the_next() -> None:
+    for seed in range(20):
+        subject = Subject(seed)
+        subject.refuse("/a")
+        subject.run(20.0)
+        moments = [0.0, *(moment for moment, _ in subject.asked)]
+        for number, (before, after) in enumerate(itertools.pairwise(moments)):
+            longest_s = min(TIMES.refused_s * 2**number, TIMES.refused_max_s)
+            assert longest_s / 2 <= after - before <= longest_s + 1e-9
+
+
+def test_a_node_that_is_new_among_them_makes_the_rounds_short_again_and_one_that_is_known_does_not() -> None:
+    subject = Subject()
+    subject.refuse("/a")
+    subject.run(60.0)
+    subject.refuse("/a")  # by another read of the group
+    asked = len(subject.asked)
+    subject.run(60.0)
+    known = [moment for moment, _ in subject.asked[asked:]]
+    assert all(after - before >= TIMES.refused_max_s / 2 for before, after in itertools.pairwise(known))
+    subject.refuse("/b")
+    asked = len(subject.asked)
+    subject.run(2 * TIMES.refused_max_s)
+    new = [moment for moment, path in subject.asked[asked:] if path == "/b"]
+    assert new[1] - new[0] <= 2 * TIMES.refused_s
+
+
+def test_a_node_that_is_discarded_is_asked_for_no_more() -> None:
+    subject = Subject()
+    subject.refuse("/a", "/b")
+    subject.refusals.discard("/a")
+    subject.refusals.discard("/never refused")
+    assert "/a" not in subject.refusals
+    subject.run(20.0)
+    assert {path for _, path in subject.asked} == {"/b"}
+
+
+def test_without_anything_refused_there_is_nothing_to_hurry_or_to_clear() -> None:
+    subject = Subject()
+    subject.refusals.hurry()
+    subject.refusals.clear()
+    subject.run(20.0)
+    assert subject.asked == []
+
+
 def test_members_do_not_ask_at_one_moment() -> None:
     first = set()
     for seed in range(20):
@@ -116,15 +161,18 @@ def test_an_answer_that_says_nothing_new_is_no_change(fault: Fault) -> None:
     assert "/a" in subject.refusals
 
 
-def test_a_change_in_the_group_has_them_asked_for_soon_however_often_it_comes() -> None:
-    subject = Subject()
+@pytest.mark.parametrize("seed", range(10))
+def test_a_change_in_the_group_has_them_asked_for_soon_however_often_it_comes(seed: int) -> None:
+    subject = Subject(seed)
     subject.refuse("/a")
     subject.run(60.0)
     asked = len(subject.asked)
+    due = subject.loop.next_due()
+    assert due is not None
     for _ in range(100):
         subject.refusals.hurry()
         subject.run(0.1)
-    assert TIMES.refused_s / 2 <= subject.asked[asked][0] - 60.0 <= TIMES.refused_s
+    assert min(due, 60.0 + TIMES.refused_s / 2) <= subject.asked[asked][0] <= 60.0 + TIMES.refused_s
     gaps = [after - before for (before, _), (after, _) in itertools.pairwise(subject.asked[asked:])]
     assert all(TIMES.refused_s / 2 <= gap <= 2 * TIMES.refused_s for gap in gaps)
 

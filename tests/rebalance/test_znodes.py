@@ -193,6 +193,8 @@ def test_poison_is_reported_with_its_path_and_never_spreads(data: bytes | None) 
         b'{"version":99999999999,"subscription":{"t":1},"pattern":"static","timestamp":"1"}',
         b'{"version":1.0,"subscription":{"t":1},"pattern":"static","timestamp":"1"}',
         b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":1e3}',
+        b'{"version":2147483648,"subscription":{"t":1},"pattern":"static","timestamp":"1"}',
+        b'{"version":-2147483649,"subscription":{"t":1},"pattern":"static","timestamp":"1"}',
     ],
 )
 def test_numbers_that_stop_java_members_are_read_here_and_told(data: bytes) -> None:
@@ -222,12 +224,26 @@ def test_numbers_that_stop_java_members_are_read_here_and_told(data: bytes) -> N
          Registration("white_list", (("a\b\\d", 1),), 5)),
         (rb'{"subscription":{"a\u0062\u00":1},"pattern":"white_list","timestamp":"5"}',
          Registration("white_list", ((r"ab\u00", 1),), 5)),
+        (b'{"version":2147483647,"subscription":{"t":1},"pattern":"static"}', Registration("static", (("t", 1),))),
+        (b'{"version":-2147483648,"subscription":{"t":1},"pattern":"static"}', Registration("static", (("t", 1),))),
     ],
 )  # fmt: skip
 def test_what_is_harmless_to_java_members_is_harmless_here(data: bytes, expected: Registration) -> None:
     assert parse(data) == expected
     assert java_refusal(data) is None
     assert parse_full(data)["subscription"] == dict(expected.subscription)  # type: ignore[index, call-overload]
+
+
+def test_bytes_that_are_not_utf_8_stop_us_but_no_java_member() -> None:
+    data = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"\xff"}'
+    assert java_refusal(data) is None
+    with pytest.raises(UnreadableNode):
+        parse(data)
+
+
+def test_control_characters_that_stand_raw_in_a_text_are_read_as_they_are() -> None:
+    data = b'{"subscription":{"a\t\x01b":1},"pattern":"white_list","timestamp":"5"}'
+    assert parse(data) == Registration("white_list", (("a\t\x01b", 1),), 5)
 
 
 # Registrations, as we write them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -41,11 +42,20 @@ def test_a_value_that_is_no_mapping_refuses_all(answer: object) -> None:
     starts = read_starts(answer, {A, B})
     assert starts.chosen == {}
     assert set(starts.refused) == {A, B}
-    assert "None, or a mapping" in starts.refused[A]
+    assert f"returned {reprlib.repr(answer)}; it must return None, or a mapping" in starts.refused[A]
 
 
 @pytest.mark.parametrize(
-    ("key", "named"), [(TopicPartition("clikcs", 0), "clikcs-0"), (("clicks", "0"), "clicks-0"), ("clicks", "'clicks'")]
+    ("key", "named"),
+    [
+        (TopicPartition("clikcs", 0), "clikcs-0"),
+        (("clicks", "0"), "clicks-0"),
+        ("clicks", "'clicks'"),
+        ("ab", "'ab'"),
+        (7, "7"),
+        (("clicks",), "('clicks',)"),
+        (("clicks", 0, 1), "('clicks', 0, 1)"),
+    ],
 )
 def test_a_partition_that_was_not_assigned_refuses_all_because_another_was_meant(key: object, named: str) -> None:
     starts = read_starts({A: 3, key: 7}, {A, B})
@@ -53,6 +63,13 @@ def test_a_partition_that_was_not_assigned_refuses_all_because_another_was_meant
     assert starts.refused == dict.fromkeys(
         (A, B), f"on_partitions_assigned returned an offset for {named}, not assigned by this call"
     )
+
+
+def test_of_many_partitions_that_were_not_assigned_five_are_named() -> None:
+    five = {("other", number): 1 for number in range(5)}
+    assert "for other-0, other-1, other-2, other-3, other-4, not assigned" in read_starts(five, {A}).refused[A]
+    six = {("other", number): 1 for number in range(6)}
+    assert "for other-0, other-1, other-2, other-3, other-4, ..., not assigned" in read_starts(six, {A}).refused[A]
 
 
 def test_a_long_value_is_shortened() -> None:
