@@ -27,6 +27,7 @@ def test_zero_is_an_offset_like_any_other() -> None:
         pytest.param(12, 4, 17, (17, False), id="somebody else has not come as far as I have"),
         pytest.param(4, 4, 17, (4, True), id="lowered by hand below what I last knew: obeyed"),
         pytest.param(4, 3, 17, (17, False), id="the version did not move: nobody lowered anything"),
+        pytest.param(10, 4, 17, (17, False), id="written again as it was: nobody lowered anything"),
         pytest.param(None, None, 17, (17, False), id="deleted: my own work is the best that is known"),
     ],
 )
@@ -52,6 +53,19 @@ def test_an_offset_written_over_because_the_log_does_not_have_it_was_not_set_bac
     record.written(0, 4)
     record.done = 7
     assert start_position(record) == (7, False)
+
+
+def test_an_offset_that_is_written_again_as_it_is_was_not_set_back() -> None:
+    record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3, done=17)
+    record.written(10, 4)
+    assert start_position(record) == (17, False)
+
+
+def test_what_somebody_wrote_since_is_not_void_because_the_position_before_it_was_out_of_range() -> None:
+    record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
+    record.seen(950, 4)
+    record.out_of_range()
+    assert verdict(record, 20, may_lower=False) is Verdict.HOLD
 
 
 @pytest.mark.parametrize("again", ["written", "made anew"])
@@ -120,6 +134,13 @@ def test_what_was_seen_or_sent_before_the_topic_was_created_anew_is_noticed_is_o
     assert absent.is_of_an_earlier_life(born_zxid=40)
 
 
+def test_a_node_that_is_absent_or_of_which_no_creation_is_known_is_of_no_earlier_life() -> None:
+    record = OffsetRecord()
+    assert not record.is_of_an_earlier_life(born_zxid=40)
+    record.written(7, 0)
+    assert not record.is_of_an_earlier_life(born_zxid=0)
+
+
 @given(st.integers(0, 100), st.lists(st.integers(0, 100), max_size=30))
 def test_without_leave_to_lower_what_is_stored_never_goes_back(first: int, values: list[int]) -> None:
     record = OffsetRecord(first, 0)
@@ -141,9 +162,10 @@ def test_a_chosen_start_below_what_is_stored_may_be_written_over_it_and_nothing_
     assert verdict(record, 4, may_lower=False) is Verdict.HOLD
 
 
-def test_a_chosen_start_above_what_is_stored_lowers_nothing() -> None:
+@pytest.mark.parametrize("position", [10, 20])
+def test_a_chosen_start_at_or_above_what_is_stored_lowers_nothing(position: int) -> None:
     record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3)
-    record.begin_at(20)
+    record.begin_at(position)
     assert verdict(record, 9, may_lower=False) is Verdict.HOLD
 
 

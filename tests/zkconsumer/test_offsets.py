@@ -15,7 +15,7 @@ from rebalance.claims import Fence
 from rebalance.handover import Partition
 from rebalance.lease import lease_clock
 from rebalance.loop import Loop
-from rebalance.requests import Create, Multi, Reply, Request, SessionChange
+from rebalance.requests import Create, Fault, GetData, Multi, Reply, Request, SessionChange
 from rebalance.zookeeper import KazooPort, call
 from zkconsumer.offsets import MAX_OPERATIONS, ZooKeeperOffsets
 from zkconsumer.testing.proxy import TcpProxy
@@ -34,6 +34,7 @@ class Store:
         self.port = KazooPort(connect, session_s)
         self.sent: list[Request] = []
         self.before_send: Callable[[Request], None] = lambda request: None
+        self.loses_answer: Callable[[Request], bool] = lambda request: False
         self.offsets = ZooKeeperOffsets(self._ask, self.loop, group)
         self.changes: list[SessionChange] = []
         self._thread = threading.Thread(target=self.loop.run, daemon=True)
@@ -45,7 +46,8 @@ class Store:
     def _ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
         self.before_send(request)
         self.sent.append(request)
-        self.port.send(request, lambda reply: self.loop.post(handle, reply))
+        is_lost = self.loses_answer(request)
+        self.port.send(request, lambda reply: self.loop.post(handle, _lost(reply) if is_lost else reply))
 
     def register(self) -> None:
         path = znodes.registration_path(self.group, "me")
@@ -103,6 +105,10 @@ class Store:
         self.port.close(5.0)
         self.loop.post(self.loop.stop)
         self._thread.join(5.0)
+
+
+def _lost(reply: Reply) -> Reply:
+    return Reply(None, Fault.CONNECTION_LOSS, reply.sent_at)
 
 
 @pytest.fixture
@@ -335,6 +341,32 @@ def test_an_explicit_commit_may_lower_what_it_knows_but_not_what_was_raised_mean
     assert stored(client, store) == (b"100", 2)
 
 
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "expected"),
+    [
+        pytest.param(b"50", b"100", b"100", id="raised"),
+        pytest.param(b"50", b"50", b"10", id="written again as it was"),
+        pytest.param(b"50", b"30", b"10", id="lowered"),
+        pytest.param(b"garbage", b"100", b"100", id="made readable"),
+        pytest.param(None, b"100", b"100", id="created"),
+    ],
+)
+def test_of_what_somebody_wrote_meanwhile_an_explicit_commit_lowers_only_what_it_would_have_lowered_before(
+    client: KazooClient, store: Store, before: bytes | None, meanwhile: bytes, expected: bytes
+) -> None:
+    client.ensure_path(znodes.offsets_path(store.group, TOPIC))
+    if before is not None:
+        client.create(node(store, 0), before)
+    store.load((TOPIC, 0))
+    if before is None:
+        client.create(node(store, 0), meanwhile)
+    else:
+        client.set(node(store, 0), meanwhile)
+    failed = store.commit({(TOPIC, 0): 10}, explicit=True)
+    assert stored(client, store)[0] == expected
+    assert ((TOPIC, 0) in failed) == (expected == meanwhile)
+
+
 def test_without_leave_an_older_position_is_not_written_over_a_newer_one(client: KazooClient, store: Store) -> None:
     store.commit({(TOPIC, 0): 50})
     assert store.commit({(TOPIC, 0): 40}) == {}
@@ -554,6 +586,24 @@ def test_a_lost_reply_is_found_out_by_reading(
         assert store.offsets.committed()[TOPIC, 2] == int(expected[2][0])
         assert store.commit({(TOPIC, 0): 26}) == {}
         store.close()
+
+
+def test_nothing_is_written_over_a_node_before_the_look_at_it_is_answered(client: KazooClient, store: Store) -> None:
+    """One of two looks is lost: what its node holds is not known yet, and an explicit commit may lower it."""
+    client.ensure_path(znodes.offsets_path(store.group, TOPIC))
+    client.create(node(store, 0), b"90")
+    looks: list[Request] = []
+
+    def is_first_look_at_it(request: Request) -> bool:
+        if request == GetData(node(store, 0)):
+            looks.append(request)
+        return looks == [request]
+
+    store.loses_answer = is_first_look_at_it
+    assert store.commit({(TOPIC, 0): 6, (TOPIC, 1): 7}, explicit=True) == {}
+    assert [stored(client, store, number) for number in range(2)] == [(b"6", 1), (b"7", 0)]
+    first_write = next(number for number, request in enumerate(store.sent) if isinstance(request, Multi))
+    assert sum(request == looks[0] for request in store.sent[:first_write]) == 2
 
 
 def test_a_connection_that_breaks_at_every_step_only_delays(
