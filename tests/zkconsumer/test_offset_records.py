@@ -38,6 +38,15 @@ def test_a_later_claim(
     assert start_position(record) == expected
 
 
+def test_what_a_claim_goes_by_is_what_others_are_found_to_have_moved_since() -> None:
+    record = OffsetRecord(stored=10, version=3)
+    record.taken()
+    record.done = 17
+    assert start_position(record) == (17, False)
+    record.seen(4, 4)
+    assert start_position(record) == (4, True)
+
+
 def test_an_offset_that_this_member_itself_set_back_is_obeyed_over_its_own_work() -> None:
     record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3, done=17)
     record.written(4, 4)
@@ -139,6 +148,8 @@ def test_a_node_that_is_absent_or_of_which_no_creation_is_known_is_of_no_earlier
     assert not record.is_of_an_earlier_life(born_zxid=40)
     record.written(7, 0)
     assert not record.is_of_an_earlier_life(born_zxid=0)
+    record.seen(7, 0)
+    assert record.mzxid == 0
 
 
 @given(st.integers(0, 100), st.lists(st.integers(0, 100), max_size=30))
