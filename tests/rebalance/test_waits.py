@@ -42,6 +42,15 @@ def test_after_a_long_absence_the_next_registration_waits_for_the_others_once(is
     assert made.quiet_until == 110.0 + 2.0 * share
 
 
+def test_each_long_absence_has_a_wait_of_its_own() -> None:
+    made = waits()
+    for now in (100.0, 200.0):
+        made.disconnected(now)
+        made.session_lost(now + 2.5)
+        made.registered(now + 3.0)
+        assert made.quiet_until == now + 5.0
+
+
 def test_an_absence_no_longer_than_the_cap_is_short() -> None:
     made = waits()
     made.disconnected(100.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from feeding import HeldLease, ScriptedBroker, ScriptedLog, config_of
@@ -21,7 +21,8 @@ class Rig:
     """What a connector wires, without ZooKeeper and without a group."""
 
     def __init__(
-        self, broker: ScriptedBroker, log: ScriptedLog, streams: int, partitions: int, settings: dict[str, object]
+        self, broker: ScriptedBroker, log: ScriptedLog, streams: int, partitions: int, settings: dict[str, object],
+        clock: Callable[[], float],
     ) -> None:
         decoder = settings.pop("value_decoder", None)
         settings = {
@@ -47,14 +48,17 @@ class Rig:
             config, lambda: [broker.broker], set, lambda names: dict.fromkeys(names, broker.broker.id)
         )
         self.delivery = Delivery(
-            config, self.streams, lambda _, thread_id: by_thread[thread_id], self.directory, self.lease, lease_clock
+            config, self.streams, lambda _, thread_id: by_thread[thread_id], self.directory, self.lease, clock
         )
 
 
 @contextmanager
-def rigged(log: ScriptedLog, streams: int = 1, partitions: int = 8, **settings: object) -> Iterator[Rig]:
+def rigged(
+    log: ScriptedLog, streams: int = 1, partitions: int = 8, clock: Callable[[], float] = lease_clock,
+    **settings: object,
+) -> Iterator[Rig]:
     with ScriptedBroker() as broker:
-        rig = Rig(broker, log, streams, partitions, settings)
+        rig = Rig(broker, log, streams, partitions, settings, clock)
         try:
             yield rig
         finally:

@@ -262,6 +262,40 @@ def test_stop_leaves_out_what_is_still_in_hand_at_the_deadline() -> None:
         assert rig.delivery.stop(threading.get_ident(), lease_clock() + 0.05) == {P0: 2}
 
 
+@pytest.mark.parametrize(("left_s", "position"), [(0.001, 1), (0.0, 0), (-1.0, 0)])
+def test_stop_waits_as_long_as_any_time_is_left_and_not_at_all_without(left_s: float, position: int) -> None:
+    asked, go_on, has_it = threading.Event(), threading.Event(), threading.Event()
+
+    def clock() -> float:
+        """Stand still: only the message in hand can end the wait."""
+        if threading.current_thread().name == "leaver":
+            asked.set()
+        return 100.0
+
+    with rigged(ScriptedLog(1000), clock=clock) as rig:
+        rig.delivery.start(P0, "thread-0", 0)
+
+        def work() -> None:
+            for _ in rig.streams[0]:
+                has_it.set()
+                assert go_on.wait(DEADLINE_S)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        assert has_it.wait(DEADLINE_S)
+        final: list[dict[TopicPartition, int]] = []
+        leaver = threading.Thread(target=lambda: final.append(rig.delivery.stop(None, 100.0 + left_s)), name="leaver")
+        leaver.start()
+        assert asked.wait(DEADLINE_S)
+        if position == 0:
+            leaver.join(DEADLINE_S)
+            assert final == [{P0: 0}]
+        go_on.set()
+        leaver.join(DEADLINE_S)
+        worker.join(DEADLINE_S)
+        assert final == [{P0: position}]
+
+
 def test_stop_inside_next_does_not_count_a_message_that_was_not_handed_over() -> None:
     # As a signal handler does: the message is decoded, and the application has not seen it.
     with rigged(ScriptedLog(1000), value_decoder=lambda value: inside(value)) as rig:
