@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +67,19 @@ def test_black_lists() -> None:
     assert not subscription.matches("black1")
     assert not subscription.matches("__consumer_offsets")
     assert subscription.matches("__consumer_offsets", exclude_internal_topics=False)
+    assert subscription.pattern == "black_list"
+
+
+@pytest.mark.parametrize("filtered", [Subscription.white_list, Subscription.black_list])
+def test_a_filter_has_one_stream_unless_more_are_asked_for(filtered: Callable[..., Subscription]) -> None:
+    assert filtered("t").streams_of("u") == 1
+    assert filtered("t", MAX_STREAMS).streams_of("u") == MAX_STREAMS
+
+
+def test_a_wildcard_leaves_internal_topics_out_unless_told_otherwise() -> None:
+    subscription, known = Subscription.white_list(".*"), ["t", "__consumer_offsets"]
+    assert subscription.topics(known) == subscription.topics(known, True) == ["t"]
+    assert subscription.topics(known, exclude_internal_topics=False) == ["__consumer_offsets", "t"]
 
 
 @pytest.mark.parametrize(("text", "trivial"), [("white1|white2", True), ("a-b", True), ("a_b", False), ("a.b", False)])
@@ -143,6 +158,19 @@ def test_thread_ids_count_without_padding() -> None:
 @pytest.mark.parametrize("name", ["a", "A-b_c.9", "...", "x" * 255])
 def test_legal_names(check, name: str) -> None:  # type: ignore[no-untyped-def]
     assert check(name) == name
+
+
+@pytest.mark.parametrize(
+    ("check", "kind"), [(check_group, "group"), (check_topic, "topic"), (check_client_id, "client id")]
+)
+@pytest.mark.parametrize("name", ["a/b", "x" * 256, 7])
+def test_an_illegal_name_is_refused_with_what_it_is_the_name_of_and_why(
+    check: Callable[[object], str], kind: str, name: object
+) -> None:
+    with pytest.raises(InvalidName) as refused:
+        check(name)
+    assert (refused.value.kind, refused.value.name) == (kind, name)
+    assert isinstance(refused.value.reason, str)
 
 
 @pytest.mark.parametrize("check", [check_group, check_topic, check_client_id])

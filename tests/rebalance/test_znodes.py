@@ -10,13 +10,22 @@ from scala_json import ScalaJsonError, parse_full
 from rebalance import znodes
 from rebalance.errors import InvalidName, Kafka07Node, NoPlaintextListener, UnreadableNode
 from rebalance.lenient_json import escape_as_java, java_refusal
-from rebalance.znodes import BrokerNode, PartitionState, Registration
+from rebalance.znodes import MAX_OFFSET, MAX_STREAMS, BrokerNode, PartitionState, Registration
 
 PATH = "/consumers/g/ids/g_c"
 
 
 def parse(data: bytes | None) -> Registration:
     return znodes.parse_registration(data, PATH)
+
+
+def assert_told(error: UnreadableNode, path: str, data: bytes | None) -> None:
+    """The error names the node, what is wrong with it, and the beginning of what it holds."""
+    assert error.path == path
+    assert isinstance(error.reason, str)
+    assert error.reason
+    assert error.excerpt == (data or b"")[:80]
+    assert error.size_bytes == len(data or b"")
 
 
 # Paths
@@ -62,8 +71,9 @@ def test_a_name_in_bytes_makes_no_path_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "", ".", "..", "/"])
 def test_a_name_that_would_lead_elsewhere_makes_no_path(name: str) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidName, match="cannot stand in a path under /consumers") as refused:
         znodes.group_path(name)
+    assert (refused.value.kind, refused.value.name) == ("path component", name)
     with pytest.raises(InvalidName):
         znodes.owner_path("g", name, 0)
 
@@ -141,7 +151,7 @@ def test_only_a_doubly_escaped_filter_is_called_so() -> None:
 def test_registrations_of_07_are_called_so(data: bytes) -> None:
     with pytest.raises(Kafka07Node) as unreadable:
         parse(data)
-    assert unreadable.value.path == PATH
+    assert_told(unreadable.value, PATH, data)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +191,7 @@ def test_poison_is_reported_with_its_path_and_never_spreads(data: bytes | None) 
     with pytest.raises(UnreadableNode) as unreadable:
         parse(data)
     assert not isinstance(unreadable.value, Kafka07Node)
-    assert unreadable.value.path == PATH
+    assert_told(unreadable.value, PATH, data)
     assert str(unreadable.value).startswith(PATH)
     assert len(str(unreadable.value)) < 600
 
@@ -320,6 +330,29 @@ def test_a_java_member_reads_what_we_write(subscription: dict[str, int], timesta
     assert java_refusal(data) is None
 
 
+@pytest.mark.parametrize("count", [0, -1, MAX_STREAMS + 1])
+def test_a_registration_with_a_count_that_is_no_number_of_streams_is_refused_by_name_and_count(count: int) -> None:
+    with pytest.raises(UnreadableNode, match=f"{count} streams for 't.1'"):
+        parse(b'{"subscription":{"t.1":%d},"pattern":"static"}' % count)
+
+
+def test_a_node_that_is_not_utf_8_and_one_that_is_no_json_are_told_apart() -> None:
+    with pytest.raises(UnreadableNode, match="not UTF-8"):
+        parse(b'{"\xff"}')
+    with pytest.raises(UnreadableNode, match="not JSON"):
+        parse(b"{")
+
+
+def test_a_timestamp_that_is_half_of_a_pair_is_none() -> None:
+    data = rb'{"subscription":{"t":1},"pattern":"static","timestamp":"\ud83d"}'
+    assert parse(data) == Registration("static", (("t", 1),), None)
+
+
+def test_the_latest_timestamp_can_be_written() -> None:
+    written = Registration("static", (("t", 1),), MAX_OFFSET)
+    assert parse(znodes.format_registration(written)) == written
+
+
 @pytest.mark.parametrize("flip", [None, 0x01, 0x20, 0x80, 0xFF])
 def test_a_registration_cut_or_changed_anywhere_is_read_or_unreadable(flip: int | None) -> None:
     whole = rb'{"version":1,"subscription":{"t\\.1|\"x\"\/y":2},"pattern":"white_list","timestamp":"1795248352958"}'
@@ -349,8 +382,9 @@ def test_offsets_at_the_edges(offset: int) -> None:
      b"0" * 20, b"9223372036854775808", "٣".encode(), b"\xff", b"1" * 1_000_000],
 )  # fmt: skip
 def test_an_offset_that_is_none_is_unreadable(data: bytes | None) -> None:
-    with pytest.raises(UnreadableNode, match="/consumers/g/offsets/t/0"):
+    with pytest.raises(UnreadableNode) as unreadable:
         znodes.parse_offset("/consumers/g/offsets/t/0", data)
+    assert_told(unreadable.value, "/consumers/g/offsets/t/0", data)
 
 
 @pytest.mark.parametrize("offset", [-1, 2**63, True, 1.0, "1", None])
@@ -407,10 +441,24 @@ def test_the_version_of_a_registration_tells_the_age_of_the_broker(version: byte
 
 
 def test_a_broker_of_07_is_called_so() -> None:
-    with pytest.raises(Kafka07Node, match="/brokers/ids/0"):
-        znodes.parse_broker(0, b"127.0.0.1-1795247393689:127.0.0.1:35097")
-    with pytest.raises(Kafka07Node):
-        znodes.parse_broker(0, b"fe80::1-1795247393689:fe80::1:35097")
+    for data in (b"127.0.0.1-1795247393689:127.0.0.1:35097", b"fe80::1-1795247393689:fe80::1:35097"):
+        with pytest.raises(Kafka07Node) as unreadable:
+            znodes.parse_broker(0, data)
+        assert_told(unreadable.value, "/brokers/ids/0", data)
+
+
+@pytest.mark.parametrize(
+    ("data", "host", "port"),
+    [
+        (b'{"host":"XX","port":1}', "XX", 1),
+        (b'{"host":"X1","port":65535}', "X1", 65535),
+        (b'{"host":null,"port":-1,"listener_security_protocol_map":{"OTHER":"SSL"},"endpoints":["PLAINTEXT://h:9092"]}',
+         "h", 9092),
+    ],
+    ids=["lowest port", "highest port", "a listener that the map does not name is its own protocol"],
+)  # fmt: skip
+def test_addresses_at_the_edges(data: bytes, host: str, port: int) -> None:
+    assert znodes.parse_broker(4, data)[:3] == (4, host, port)
 
 
 @pytest.mark.parametrize(
@@ -425,19 +473,22 @@ def test_a_broker_of_07_is_called_so() -> None:
     ],
 )
 def test_a_broker_without_plaintext_is_refused_in_these_words(data: bytes) -> None:
-    with pytest.raises(NoPlaintextListener, match="/brokers/ids/1: the broker has no PLAINTEXT listener"):
+    with pytest.raises(NoPlaintextListener, match="/brokers/ids/1: the broker has no PLAINTEXT listener") as refused:
         znodes.parse_broker(1, data)
+    assert_told(refused.value, "/brokers/ids/1", data)
 
 
 @pytest.mark.parametrize(
     "data",
     [None, b"", b"{}", b'{"host":"h"}', b'{"host":"h","port":"9092"}', b'{"host":"h","port":0}',
-     b'{"host":7,"port":9092}', b'{"host":"","port":9092}', b'{"host":"h","port":65536}', b"h"],
+     b'{"host":7,"port":9092}', b'{"host":"","port":9092}', b'{"host":"[]","port":9092}',
+     b'{"host":"h","port":65536}', b"h"],
 )  # fmt: skip
 def test_a_broker_without_address_is_unreadable(data: bytes | None) -> None:
     with pytest.raises(UnreadableNode) as unreadable:
         znodes.parse_broker(1, data)
     assert type(unreadable.value) is UnreadableNode
+    assert_told(unreadable.value, "/brokers/ids/1", data)
 
 
 # Topics and partition states
@@ -465,8 +516,9 @@ def test_topics_of_every_version(data: bytes, partitions: tuple[int, ...]) -> No
      b'{"partitions":{"1.0":[0]}}'],
 )  # fmt: skip
 def test_a_topic_without_partitions_is_unreadable(data: bytes | None) -> None:
-    with pytest.raises(UnreadableNode, match="/brokers/topics/test"):
+    with pytest.raises(UnreadableNode) as unreadable:
         znodes.parse_topic("test", data)
+    assert_told(unreadable.value, "/brokers/topics/test", data)
 
 
 def test_the_replicas_of_each_partition_come_in_order_of_the_partitions() -> None:
@@ -476,8 +528,9 @@ def test_the_replicas_of_each_partition_come_in_order_of_the_partitions() -> Non
 
 @pytest.mark.parametrize("data", [b"{}", b'{"partitions":{"0":0}}', b'{"partitions":{"0":["0"]}}'])
 def test_replicas_that_are_no_broker_ids_are_unreadable(data: bytes) -> None:
-    with pytest.raises(UnreadableNode, match="/brokers/topics/test"):
+    with pytest.raises(UnreadableNode) as unreadable:
         znodes.parse_replicas("test", data)
+    assert_told(unreadable.value, "/brokers/topics/test", data)
 
 
 @pytest.mark.parametrize(
@@ -502,8 +555,9 @@ def test_partition_states_of_every_version(data: bytes, state: PartitionState) -
      b'{"leader":0,"leader_epoch":0,"isr":["0"]}', b'{"leader":true,"leader_epoch":0,"isr":[]}'],
 )  # fmt: skip
 def test_a_state_without_leader_is_unreadable(data: bytes | None) -> None:
-    with pytest.raises(UnreadableNode, match="/s"):
+    with pytest.raises(UnreadableNode) as unreadable:
         znodes.parse_partition_state("/s", data)
+    assert_told(unreadable.value, "/s", data)
 
 
 @pytest.mark.parametrize(
