@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebalance.assignment import assign_roundrobin
 from rebalance.errors import RefusedNode
 from rebalance.requests import Fault
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
@@ -138,6 +139,51 @@ def test_with_roundrobin_a_topic_that_may_not_be_read_freezes_all_as_they_are_de
     assert "/topics/u" in (result.frozen or "")
 
 
+def test_one_node_that_may_not_be_read_is_named_alone() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1})}, topics(t=2), refused_members={"g_shut": refused("/ids/g_shut")}
+    )
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
+    assert result.frozen == "what is held stays, and nothing is claimed, until /ids/g_shut can be read or is gone"
+
+
+@pytest.mark.parametrize("reason", ["refused", "untranslatable", "unequal"])
+def test_a_frozen_group_owns_nothing_and_loses_no_warning(reason: str) -> None:
+    frozen = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"t": 1, "u": 1})}, topics(t=2),
+        unreadable={"g_bad": "no JSON"},
+        refused_members={"g_shut": refused("/ids/g_shut")} if reason == "refused" else {},
+        untranslatable={"g_odd": "look-behind"} if reason == "untranslatable" else {},
+    )  # fmt: skip
+    result = assign(frozen, "g_a", frozen.members["g_a"], Strategy("roundrobin"))
+    assert result.frozen is not None
+    assert (result.mine, result.owners) == ({}, {})
+    assert "g_bad" in result.warnings[0]
+
+
+def test_the_owners_are_those_of_all_partitions_of_my_topics() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"t": 1, "u": 1})}, topics(t=2, u=1)
+    )
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
+    assert result.owners == {("t", 0): "g_a-0", ("t", 1): "g_b-0"}
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_where_the_names_of_all_topics_are_not_known_those_that_were_read_count(strategy: str) -> None:
+    snapshot = GroupSnapshot({"g_a": Subscription.white_list("t.*", 1)}, topics(t1=1, u=1))
+    assert set(of(snapshot, "g_a", Strategy(strategy))) == {("t1", 0)}
+
+
+def test_an_internal_topic_that_one_member_names_is_not_shared_with_those_who_filter() -> None:
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.white_list(".*", 1), "g_b": Subscription.static({"__consumer_offsets": 1})},
+        {"__consumer_offsets": TopicNode((0, 1))}, frozenset({"__consumer_offsets"}),
+    )  # fmt: skip
+    assert len(of(snapshot, "g_b")) == 2
+    assert assign(snapshot, "g_a", snapshot.members["g_a"], Strategy()).owners == {}
+
+
 def test_who_is_registered_as_far_as_can_be_told() -> None:
     plain = GroupSnapshot({"g_a": Subscription.static({"t": 1})}, topics(t=2), unreadable={"g_b": "no JSON"},
                           untranslatable={"g_c": "look-behind"}, refused_members={"g_d": refused("/ids/g_d")})
@@ -153,6 +199,43 @@ def test_roundrobin_with_unequal_members_freezes_with_the_reason() -> None:
     result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy("roundrobin"))
     assert result.mine == {}
     assert "roundrobin" in (result.frozen or "")
+
+
+def test_with_roundrobin_a_topic_that_i_do_not_read_counts_too() -> None:
+    """A snapshot holds my topics alone; what another member's filter takes beside them makes us unequal."""
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.white_list("t", 1), "g_b": Subscription.white_list("t|u", 1)}, topics(t=2),
+        frozenset({"t", "u"}),
+    )  # fmt: skip
+    result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy("roundrobin"))
+    assert "roundrobin is impossible" in (result.frozen or "")
+
+
+@pytest.mark.parametrize("is_excluded", [True, False])
+def test_with_roundrobin_internal_topics_are_dealt_or_left_out_as_the_group_says(is_excluded: bool) -> None:
+    internal = {("__consumer_offsets", 0): "g_a-0"}
+    snapshot = GroupSnapshot(
+        {"g_a": Subscription.white_list(".*", 1)}, {**topics(t=1), "__consumer_offsets": TopicNode((0,))},
+        frozenset({"t", "__consumer_offsets"}),
+    )  # fmt: skip
+    strategy = Strategy("roundrobin", exclude_internal_topics=is_excluded)
+    assert of(snapshot, "g_a", strategy) == {("t", 0): "g_a-0"} | ({} if is_excluded else internal)
+
+
+@pytest.mark.parametrize("order", ["0.8", "1.0"])
+def test_roundrobin_goes_by_the_order_of_the_groups_version(order: str) -> None:
+    group = {name: Subscription.static({"t": 1, "topic1": 1}) for name in ("g_a", "g_b", "g_c")}
+    snapshot = GroupSnapshot(group, topics(t=12, topic1=12))
+    threads = dict.fromkeys(("t", "topic1"), tuple(f"{name}-0" for name in group))
+    result = assign(snapshot, "g_a", group["g_a"], Strategy("roundrobin", order))
+    assert result.owners == assign_roundrobin({"t": range(12), "topic1": range(12)}, threads, order)
+
+
+def test_roundrobin_warns_of_partitions_whose_order_members_may_see_differently() -> None:
+    group = {"g_a": Subscription.static({"Aa": 1, "BB": 1})}
+    result = assign(GroupSnapshot(group, topics(Aa=1, BB=1)), "g_a", group["g_a"], Strategy("roundrobin"))
+    [warning] = result.warnings
+    assert "('Aa', 0) and ('BB', 0)" in warning
 
 
 def test_roundrobin_deals_by_the_hash_of_java() -> None:
