@@ -159,6 +159,46 @@ def test_a_machine_is_idle_when_nothing_is_wanted_held_or_under_way() -> None:
     assert not machine(S.RELEASING, None, A).is_idle
 
 
+
+def told(made: p.PartitionMachine, *events: p.Event) -> list[p.Action]:
+    """What the machine does about the last of some events."""
+    return [made.handle(event) for event in events][-1]
+
+
+def test_a_machine_that_has_heard_of_nothing_holds_and_wants_nothing() -> None:
+    made = p.PartitionMachine()
+    assert made.is_idle
+    assert (made.wanted, made.held, made.holder) == (None, None, None)
+    assert told(made, p.ClaimsAllowed()) == []
+
+
+@pytest.mark.parametrize("end", [p.OwnerGone(), p.OwnerChanged()], ids=["gone", "changed"])
+def test_a_place_whose_owner_was_heard_to_leave_is_claimed_without_a_look_once(end: p.Event) -> None:
+    made = p.PartitionMachine()
+    assert told(made, p.Want(A), p.ClaimsAllowed()) == [p.Claim(A, is_vacant=False)]
+    assert told(made, p.ClaimRefused(), end, p.ClaimsAllowed()) == [p.Claim(A, is_vacant=True)]
+    assert told(made, p.ClaimPutOff(), p.ClaimsAllowed()) == [p.Claim(A, is_vacant=False)]
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [(S.UNKNOWN, p.Rethreaded(A, 5)), (S.UNKNOWN, p.OwnerRead(A, True, 5)), (S.BLOCKED, p.OwnerRead(A, True, 5)),
+     (S.OWNED, p.OwnerRead(A, True, 5)), (S.CLAIMING, p.Claimed(A, 5))],
+)  # fmt: skip
+def test_a_thread_is_written_over_the_version_of_the_owner_node_that_was_last_heard_of(
+    state: S, event: p.Event
+) -> None:
+    made = machine(state, A, A if state is S.OWNED else None, version=2)
+    assert told(made, event, p.Want(B), p.Drained()) == [p.Rethread(B, 5)]
+
+
+@pytest.mark.parametrize("state", [S.UNKNOWN, S.BLOCKED, S.OWNED])
+def test_who_is_found_in_the_place_is_told_as_its_holder(state: S) -> None:
+    made = machine(state, A, A if state is S.OWNED else None)
+    told(made, FOREIGN)
+    assert made.holder == ("other-0", 0xF0)
+
+
 class World(RuleBasedStateMachine):
     """One owner node, one machine, one stranger; answers come late and get lost, but in the order of the questions.
 
