@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -450,6 +451,89 @@ def test_what_cannot_be_computed_freezes_and_clears_up_by_itself() -> None:
     subject.now += 1
     subject.tell(m.Changed("ids"))
     assert subject.read(ALONE) == [m.Retarget]
+
+
+def test_what_is_asked_for_says_of_which_attempt_of_which_snapshot_and_why() -> None:
+    subject = Subject().at(S.READING)
+    assert subject.tell(m.RegistrationGone()) == [m.Register]
+    subject.tell(m.Registered(1))
+    assert subject.actions == [m.ReadGroup(subject.machine.attempt)]
+    subject.read(TWO)
+    assert retarget_of(subject).snapshot is TWO
+    error = ValueError("no")
+    subject.tell(m.RegistrationRefused(error))
+    assert subject.actions == [m.Fail(error)]
+
+
+def test_no_attempt_has_the_number_of_an_earlier_one() -> None:
+    subject = Subject().at(S.SETTLING)
+    attempts = [subject.machine.attempt]
+    for event in (m.Changed("ids"), m.TimerFired(), None, m.TimerFired(), None):
+        due = subject.machine.next_timer()
+        subject.now = due if isinstance(event, m.TimerFired) and due is not None else subject.now
+        subject.tell(event if event is not None else m.SnapshotFailed(subject.machine.attempt, "no node"))
+        attempts.append(subject.machine.attempt)
+    assert all(before < after for before, after in itertools.pairwise(attempts))
+
+
+def test_a_state_is_as_old_as_its_beginning() -> None:
+    subject = Subject().at(S.STABLE)
+    assert subject.machine.since == subject.now - 10
+    subject.tell(m.SessionSuspended())
+    began = subject.now
+    assert subject.machine.since == began
+    subject.now += 5
+    subject.tell(m.SessionSuspended())
+    assert subject.machine.since == began
+
+
+@pytest.mark.parametrize("gone", [[m.RegistrationGone()], [m.SessionSuspended(), m.SessionOpened(2)]],
+                         ids=["registration", "session"])
+def test_a_registration_that_is_gone_does_not_stand_after_a_disconnection(gone: list[m.Event]) -> None:
+    subject = Subject().at(S.STABLE)
+    for event in gone:
+        subject.tell(event)
+    session_id = 2 if len(gone) > 1 else 1
+    subject.tell(m.SessionSuspended())
+    assert subject.tell(m.SessionOpened(session_id)) == [m.Register]
+
+
+def test_an_absence_is_as_long_as_it_is_however_often_it_is_told() -> None:
+    subject = Subject().at(S.STABLE)
+    for wait_s in (0.9 * TIMES.quiet_max_s, 0.2 * TIMES.quiet_max_s):
+        subject.tell(m.SessionSuspended())
+        subject.now += wait_s
+    subject.tell(m.SessionExpired())
+    subject.tell(m.SessionOpened(2))
+    subject.tell(m.Registered(2))
+    assert subject.read(ALONE) == [m.Retarget]
+
+
+def test_after_a_long_absence_who_is_registered_while_away_waits_for_the_others_too() -> None:
+    subject = Subject().at(S.STABLE)
+    subject.tell(m.SessionSuspended())
+    subject.now += TIMES.quiet_max_s + 0.1
+    for event in (m.SessionExpired(), m.SessionOpened(2), m.SessionSuspended(), m.Registered(2)):
+        subject.tell(event)
+    assert subject.tell(m.SessionOpened(2)) == [m.ReadGroup]
+    assert subject.read(ALONE) == [m.Retarget]
+
+
+@pytest.mark.parametrize("state", [S.LEAVING, S.OUT])
+def test_an_application_that_goes_on_after_a_disconnection_goes_on_at_once(state: S) -> None:
+    subject = Subject().at(state)
+    subject.tell(m.SessionSuspended())
+    subject.tell(m.SessionOpened(1))
+    assert subject.tell(m.StepIn()) == [m.ReadGroup if state is S.LEAVING else m.Register]
+
+
+@pytest.mark.parametrize("state", [S.LEAVING, S.OUT])
+def test_who_was_out_during_the_end_of_a_session_registers_under_the_next_one(state: S) -> None:
+    subject = Subject().at(state)
+    subject.tell(m.SessionSuspended())
+    subject.tell(m.SessionOpened(2))
+    assert subject.tell(m.StepIn()) == [m.Register]
+    assert subject.tell(m.Registered(2)) == [m.ReadGroup]
 
 
 class Walk:
