@@ -71,6 +71,7 @@ def test_where_nothing_comes_though_there_is_more_a_larger_size_is_asked_for_up_
     assert judged(b"", asked=3000).size_bytes == 4000
     given_up = judged(b"", asked=4000)
     assert (given_up.outcome, given_up.offset, given_up.next_offset) == (Outcome.LEFT_OUT, 5, 6)
+    assert given_up.size_bytes == 4000
     assert "nothing came within 4000 bytes, though the log ends at 100" in given_up.reason
 
 

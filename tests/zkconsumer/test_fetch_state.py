@@ -83,9 +83,22 @@ def test_a_message_larger_than_the_fetch_is_asked_for_with_its_own_size() -> Non
     assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, 4321)
 
 
+def test_twelve_bytes_of_a_message_are_enough_to_tell_its_size() -> None:
+    verdict = judge(answered(entry_head(5, 4321)[:12]), 5, SIZE, LIMIT)
+    assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, 4321)
+    verdict = judge(answered(entry_head(5, LIMIT + 1)[:12]), 5, SIZE, LIMIT)
+    assert (verdict.outcome, verdict.size_bytes) == (Outcome.TOO_LARGE, LIMIT + 1)
+
+
 def test_a_message_whose_size_is_not_among_the_bytes_is_asked_for_with_twice_the_size() -> None:
     verdict = judge(answered(b"\0" * 11), 5, 11, LIMIT)
     assert (verdict.outcome, verdict.size_bytes) == (Outcome.GROW, 22)
+    assert "the message at 5 does not fit into 11 bytes: its size is not within the 11 bytes" in verdict.reason
+
+
+def test_a_message_whose_size_is_not_even_among_the_most_bytes_is_given_up() -> None:
+    verdict = judge(answered(b"\0" * 11), 5, LIMIT, LIMIT)
+    assert (verdict.outcome, verdict.offset, verdict.next_offset) == (Outcome.TOO_LARGE, 5, 6)
 
 
 def test_a_message_larger_than_the_limit_is_given_up_by_name() -> None:
@@ -101,7 +114,10 @@ def test_a_message_of_exactly_the_limit_is_fetched() -> None:
 
 
 def test_a_log_that_ends_in_a_cut_off_entry_is_broken_not_too_large() -> None:
-    assert judge(answered(entry_head(5, 900)[:500]), 5, SIZE, LIMIT).outcome is Outcome.BROKEN
+    for size_bytes in (900, SIZE):
+        verdict = judge(answered(entry_head(5, size_bytes)[:500]), 5, SIZE, LIMIT)
+        assert verdict.outcome is Outcome.BROKEN
+        assert verdict.reason == f"500 bytes came of an entry of {size_bytes}"
 
 
 @pytest.mark.parametrize("size", [-1, 0, 13])
@@ -140,6 +156,21 @@ def test_a_position_outside_is_reset_by_the_policy(position: int) -> None:
 # -- state -------------------------------------------------------------------------------------------------------------
 
 
+def test_the_configured_size_is_asked_for_unless_another_is_given() -> None:
+    assert state().size_bytes == SIZE
+    assert FetchState(TopicPartition("t", 0), 5, SIZE, size_bytes=700).size_bytes == 700
+
+
+def test_when_it_was_asked_for_and_when_a_good_answer_came_is_kept() -> None:
+    one = state()
+    assert (one.asked_at < 0, one.answered_at) == (True, None)
+    one.asked(7.0)
+    one.answered(8.0)
+    assert (one.asked_at, one.answered_at) == (7.0, 8.0)
+    one.nothing_came(9.0, 77)
+    assert (one.answered_at, one.high_watermark) == (9.0, 77)
+
+
 def test_failures_in_a_row_wait_ever_longer_up_to_a_limit_and_success_forgets_them() -> None:
     one, waits = state(), []
     for _ in range(12):
@@ -151,6 +182,20 @@ def test_failures_in_a_row_wait_ever_longer_up_to_a_limit_and_success_forgets_th
     one.failed("busy", 300.0, 0.2)
     assert one.retry_at == pytest.approx(300.2)
     assert one.high_watermark == 77
+
+
+def test_a_wait_is_at_most_1024_times_the_backoff() -> None:
+    one = state()
+    for _ in range(15):
+        one.failed("busy", 100.0, 0.001)
+    assert one.retry_at == pytest.approx(101.024)
+
+
+def test_a_new_leader_is_asked_at_once() -> None:
+    one = state()
+    one.failed("busy", 100.0, 5.0)
+    one.led_by(Broker(1, "a", 1))
+    assert (one.leader, one.retry_at) == (Broker(1, "a", 1), 0.0)
 
 
 def test_only_the_first_of_equal_failures_is_news() -> None:
@@ -182,6 +227,8 @@ def test_the_size_of_a_message_that_did_not_fit_is_asked_for_until_smaller_ones_
     assert one.candidate("stream") == Candidate("stream", SIZE, 5000, False)
     one.moved_on(7, 700)
     assert one.candidate("stream") == Candidate("stream", SIZE, 700, False)
+    one.moved_on(8)
+    assert one.candidate("stream") == Candidate("stream", SIZE, 0, False)
 
 
 def test_a_partition_is_at_its_end_as_the_last_answer_told_and_never_while_a_message_did_not_fit() -> None:
@@ -194,6 +241,12 @@ def test_a_partition_is_at_its_end_as_the_last_answer_told_and_never_while_a_mes
     one.moved_on(6, 5000)
     one.answered(2.0, 7)
     assert not one.candidate("stream").is_at_end
+
+
+def test_a_log_that_holds_nothing_yet_is_at_its_end() -> None:
+    one = state(0)
+    one.answered(1.0, 0)
+    assert one.candidate("stream").is_at_end
 
 
 def test_how_long_there_is_no_room_counts_from_the_first_time_until_it_is_asked_for() -> None:
@@ -226,6 +279,7 @@ def test_the_long_poll_is_short_only_while_a_queue_has_just_run_full() -> None:
     assert poll_wait_ms(100, 0.0) == 5
     assert poll_wait_ms(100, 0.04) == 40
     assert poll_wait_ms(100, 3600.0) == 100
+    assert poll_wait_ms(10_000, 2.0) == 2000
     assert poll_wait_ms(2, 0.0) == 2
 
 
@@ -289,6 +343,15 @@ def test_a_message_too_large_whose_offset_is_damaged_is_given_up_at_the_position
     assert (verdict.outcome, verdict.offset, verdict.next_offset) == (Outcome.TOO_LARGE, 5, 6)
 
 
+@pytest.mark.parametrize(("high_watermark", "offset"), [(-1, 7), (8, 7), (7, 0), (0, 0)])
+def test_the_offset_of_a_message_too_large_is_believed_below_the_high_watermark_if_there_is_one(
+    high_watermark: int, offset: int
+) -> None:
+    answer = FetchedPartition("t", 0, 0, high_watermark, entry_head(7, LIMIT + 1))
+    verdict = judge(answer, 0, SIZE, LIMIT)
+    assert (verdict.outcome, verdict.offset, verdict.next_offset) == (Outcome.TOO_LARGE, offset, offset + 1)
+
+
 def test_that_nothing_comes_from_a_log_that_goes_on_is_said_once_and_stays_in_the_status() -> None:
     of = state(5)
     said = [of.nothing_came(1.0, 9) for _ in range(EMPTY_TRIES + 2)]
@@ -299,3 +362,14 @@ def test_that_nothing_comes_from_a_log_that_goes_on_is_said_once_and_stays_in_th
     assert of.error is None
     assert not any(of.nothing_came(3.0, 6) for _ in range(2 * EMPTY_TRIES))
     assert of.error is None
+
+
+def test_empty_answers_count_in_a_row_from_the_first_one_before_the_end() -> None:
+    for interrupt in (lambda of: of.nothing_came(1.0, of.offset), lambda of: of.moved_on(of.offset)):
+        of = state(5)
+        assert not any(of.nothing_came(1.0, 9) for _ in range(EMPTY_TRIES - 1))
+        interrupt(of)
+        assert not any(of.nothing_came(2.0, 9) for _ in range(EMPTY_TRIES - 1))
+        assert of.error is None
+        assert of.nothing_came(3.0, 9)
+        assert of.error is not None
