@@ -112,6 +112,17 @@ def test_gzip_of_a_thousand_members_and_more_is_refused() -> None:
         decompress(GZIP, gzip.compress(b"") * 1025, 1)
 
 
+def test_gzip_members_share_the_limit() -> None:
+    first = gzip.compress(bytes(24 * MEBIBYTE), 1)
+    with memory_growth_below(64 * MEBIBYTE), pytest.raises(LimitExceeded):
+        decompress(GZIP, first + _gzip_zeros(), 28 * MEBIBYTE)
+
+
+def test_gzip_that_is_cut_off_says_how_much_came() -> None:
+    with pytest.raises(DecodeError, match="gzip: truncated after 7 bytes of output"):
+        decompress(GZIP, gzip.compress(b"one two")[:-1], MEBIBYTE)
+
+
 @pytest.mark.parametrize("position", [-8, -4], ids=["crc", "length"])
 def test_gzip_checks_its_trailer(position: int) -> None:
     packed = bytearray(gzip.compress(TEXT))
@@ -151,6 +162,14 @@ def test_snappy_reads_streams_of_newer_writers_that_are_compatible() -> None:
         decompress(SNAPPY, newer, 5)
 
 
+def test_snappy_errors_say_where_it_breaks_off() -> None:
+    for cut, error in ((19, "truncated in the block length at byte 16"), (26, "block at byte 20 ends 1 bytes behind")):
+        with pytest.raises(DecodeError, match=f"snappy: .*{error}"):
+            decompress(SNAPPY, XERIAL_HELLO[:cut], MEBIBYTE)
+    with pytest.raises(DecodeError, match="snappy: corrupt block of 3 bytes"):
+        decompress(SNAPPY, b"\5\xff\xff", MEBIBYTE)
+
+
 def test_snappy_limits_the_sum_of_its_blocks() -> None:
     block = snappy.compress(bytes(1000))
     stream = XERIAL_HELLO[:16] + (struct.pack(">I", len(block)) + block) * 10
@@ -170,7 +189,7 @@ def test_snappy_that_claims_gigabytes_is_refused_before_any_memory_is_taken(clai
 
 
 def test_snappy_without_a_length_is_refused() -> None:
-    for data in (b"", b"\xff", b"\xff" * 5):
+    for data in (b"", b"\xff", b"\xff" * 5, b"\xff" * 5 + b"\1"):
         with pytest.raises(DecodeError, match="does not begin with its length"):
             decompress(SNAPPY, data, 10)
 
@@ -228,8 +247,42 @@ def test_lz4_refuses_dictionaries_old_versions_and_blocks_above_the_announced_si
         with pytest.raises(DecodeError, match="lz4: "):
             decompress(LZ4, damaged, MEBIBYTE)
     too_large = header + struct.pack("<I", 65537 | 1 << 31) + bytes(65537) + b"\0" * 4
-    with pytest.raises(DecodeError, match="block of 65537 bytes"):
+    with pytest.raises(DecodeError, match="block of 65537 bytes at byte 11, 65541 are left"):
         decompress(LZ4, too_large, MEBIBYTE)
+
+
+def test_lz4_reads_a_stored_block_of_exactly_the_announced_size() -> None:
+    noise = random.Random(7).randbytes(65536)
+    packed = compress(LZ4, noise)
+    assert packed[7:11] == struct.pack("<I", 65536 | 1 << 31)
+    assert decompress(LZ4, packed, 65536) == noise
+
+
+def test_lz4_blocks_refer_to_what_is_before_them_only_where_the_frame_says_so() -> None:
+    stored = struct.pack("<I", 4 | 1 << 31) + b"abcd"
+    referring = struct.pack("<I", 9) + bytes.fromhex("00 0400 50") + b"abcde"  # 4 bytes from 4 before, 5 as they are
+    blocks = stored + referring + bytes(4)
+    assert decompress(LZ4, bytes.fromhex("04224d18404082") + blocks, 13) == b"abcdabcdabcde"
+    for alone in (blocks, referring + bytes(4)):
+        with pytest.raises(DecodeError, match="lz4: corrupt block of 9 bytes"):
+            decompress(LZ4, bytes.fromhex("04224d18604082") + alone, MEBIBYTE)
+
+
+def test_lz4_errors_say_where_it_breaks_off() -> None:
+    packed = lz4.frame.compress(bytes(100), block_checksum=True, content_checksum=True, store_size=False)
+    size = len(packed)
+    for cut, error in (
+        (size - 12, "block of [0-9]+ bytes at byte 11, "),  # within the checksum of the block
+        (size - 7, f"truncated at byte {size - 8}, before the end mark"),
+        (size - 1, f"the frame ends at byte {size} of {size - 1}"),
+        (7, "truncated at byte 7, before the end mark"),
+        (6, "no frame header in 04224d18...."),
+        (0, "no frame header in nothing"),
+    ):
+        with pytest.raises(DecodeError, match=f"lz4: {error}"):
+            decompress(LZ4, packed[:cut], MEBIBYTE)
+    with pytest.raises(DecodeError, match=r"no frame header in 05224d18604082$"):
+        decompress(LZ4, bytes.fromhex("05224d18604082ff"), MEBIBYTE)
 
 
 # bombs

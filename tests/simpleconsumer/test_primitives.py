@@ -69,6 +69,8 @@ def test_strings_must_be_whole_and_utf_8() -> None:
         read_string(b"\0\3ab", 0)
     with pytest.raises(DecodeError, match="string at byte 0 is not UTF-8"):
         read_string(b"\0\2\xff\xff", 0)
+    longest = "x" * 32767
+    assert read_string(encode_string(longest), 0) == (longest, 32769)
     with pytest.raises(ValueError, match="string of 32768 bytes, at most 32767 fit"):
         encode_string("x" * 32768)
 

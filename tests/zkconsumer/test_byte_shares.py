@@ -30,6 +30,24 @@ def test_a_single_stream_has_the_whole_budget() -> None:
     shares = Shares.of(64 * MIB, 1)
     assert shares.room(0, 0) == shares.most_bytes == 64 * MIB
     assert shares.room(60 * MIB, 0) == 4 * MIB
+    assert shares == (64 * MIB, 0)
+
+
+def test_what_does_not_divide_evenly_is_whole_bytes_and_the_rest_is_common() -> None:
+    shares = Shares.of(1001, 3)
+    assert shares == (166, 503)
+    rooms = [shares.room(held, 3) for held in (0, 7, 170)]
+    assert rooms == [416, 409, 248]
+    granted = shared([*at_end(3, 17_001), *busy(3, 17_001)], 70_001)
+    assert granted == [11_666, 11_666, 11_666, 16_384, 16_384, 0]
+    for each in (*shares, *rooms, *granted):
+        assert isinstance(each, int)
+
+
+def test_equal_shares_are_whole_bytes() -> None:
+    granted = shared(busy(3), 200_000)
+    assert granted == [66_666] * 3
+    assert all(isinstance(size, int) for size in granted)
 
 
 def test_of_two_streams_each_has_a_quarter_for_itself_and_half_at_most() -> None:
@@ -71,6 +89,7 @@ def test_who_ever_takes_how_much_of_his_room_the_budget_holds_and_each_finds_his
 
 
 def test_what_fits_is_granted_whole() -> None:
+    assert shared([*busy(1, 30_000), *busy(1, 170_000)], 200_000) == [30_000, 170_000]
     assert shared(busy(3), 300_000) == [SIZE] * 3
     assert shared([*busy(1), *at_end(2)], 300_000, own=300_000) == [SIZE] * 3
 
@@ -97,6 +116,7 @@ def test_partitions_with_more_of_different_sizes_are_granted_whole_if_they_fit()
 
 
 def test_partitions_at_their_end_never_take_more_than_half_of_the_room() -> None:
+    assert shared(at_end(1), 20_000) == [10_000]
     granted = shared([*at_end(100), *busy(1)], 200_000)
     assert granted == [1024] * 100 + [200_000 - 100 * 1024]
 
