@@ -37,12 +37,14 @@ def judged(message_set: bytes, position: int = 5, asked: int = 1000, largest: in
     ("message_set", "behind"),
     [
         (FILLER, 6),
+        (FILLER + bytes(0x3C), 6),  # one byte of it is missing
         (batch(5), 6),
         (batch(3, 2), 6),  # begins before the position, as compaction merges
         (batch(5) + batch(6) + batch(7), 8),
         (batch(5) + batch(6)[:70], 6),
         (batch(5) + batch(6, 20, DATA, size=900)[:300], 6),
         (batch(5, 10, EMPTY, records=0), 15),
+        (batch(5, 10, EMPTY, records=0, size=61), 15),  # a head with nothing behind it
     ],
 )
 def test_marks_are_passed_over(message_set: bytes, behind: int) -> None:
@@ -53,8 +55,11 @@ def test_marks_are_passed_over(message_set: bytes, behind: int) -> None:
 
 @pytest.mark.parametrize(
     "message_set",
-    [b"", FILLER[:11], messages(5, 6), messages(5, 6, codec="gzip"), batch(5)[:70], batch(5, 10, DATA), b"\xff" * 80],
-)
+    [
+        b"", FILLER[:11], FILLER + bytes(0x3D), messages(5, 6), messages(5, 6, codec="gzip"), batch(5)[:70],
+        batch(5, 10, DATA), batch(5) + messages(6, 7, 8), b"\xff" * 80,
+    ],
+)  # fmt: skip
 def test_what_may_hold_messages_is_not(message_set: bytes) -> None:
     assert behind_marks(message_set, 5) is None
 
@@ -78,7 +83,12 @@ def test_where_nothing_comes_though_there_is_more_a_larger_size_is_asked_for_up_
 def test_a_batch_that_is_cut_off_names_its_last_offset() -> None:
     cut = batch(5, 20, DATA, size=5000)[:1000]
     assert last_offset_of_batch(cut) == 24
-    assert last_offset_of_batch(messages(5)) is None
+    assert last_offset_of_batch(cut[:27]) == 24
+    assert last_offset_of_batch(batch(0)) == 0
+    for other in (messages(5), encode_message_set([(b"key", b"a value")], first_offset=5), cut[:26], b""):
+        assert last_offset_of_batch(other) is None
+    for damaged in (batch(-5, 20), batch(5, -20)):
+        assert last_offset_of_batch(damaged) is None
     given_up = judged(cut)
     assert (given_up.outcome, given_up.offset, given_up.next_offset) == (Outcome.TOO_LARGE, 24, 25)
 
@@ -95,5 +105,8 @@ def test_a_batch_that_comes_twice_counts_once(codec: str) -> None:
 def test_the_first_message_is_not_taken_for_a_repeated_one() -> None:
     inner = messages(7)
     carrier = encode_message_set([inner], first_offset=8, magic=1)  # its value has the same bytes
+    assert repeated_bytes(inner + inner + carrier, 5) == len(inner)
+    assert repeated_bytes(messages(5) * 2, 5) == 0
+    assert repeated_bytes(inner[:17], 5) == 0
     for usual in (messages(5, 6), messages(7, 8, 9), inner + carrier, messages(7, 8, codec="gzip"), b""):
         assert repeated_bytes(usual, 5) == 0

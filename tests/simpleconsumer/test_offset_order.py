@@ -202,6 +202,8 @@ def test_what_has_no_place_below_the_high_watermark_is_left_out() -> None:
     assert trusted(plain(10, 11, 12, 13), 10, 12) == (2 * ENTRY, 12)
     assert trusted(plain(10, 11, HUGE), 10, 12) == (2 * ENTRY, 12)
     assert trusted(plain(HUGE), 12, 12) == (0, 12)
+    assert trusted(plain(0), 0, 0) == (0, 0)
+    assert trusted(plain(*range(500, 900)), 10, 10) == (0, 10)
     assert trusted(plain(*range(10, 400)), 10, 20) == (10 * ENTRY, 20)
 
 
@@ -209,6 +211,11 @@ def test_what_has_no_place_below_the_high_watermark_is_left_out() -> None:
     ("offsets", "is_below"),
     [((8, 11, 12), True), ((8, 10, 11), False), ((8, 9, 10), False), ((10, 11), False), ((8,), True)],
 )
+    [
+        ((8, 11, 12), True), ((0, 11, 12), True), ((8, 8, 11), True), ((8, 10, 11), False), ((8, 9, 10), False),
+        ((8, 9, 11), False), ((10, 11), False), ((8,), False),
+    ],
+)  # fmt: skip
 def test_a_set_that_begins_below_and_leaves_out_the_offset_asked_for(offsets: tuple[int, ...], is_below: bool) -> None:
     assert begins_below(plain(*offsets), 10) is is_below
 

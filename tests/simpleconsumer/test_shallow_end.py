@@ -71,3 +71,10 @@ def test_no_whole_entry_gives_no_offset(data: bytes) -> None:
 def test_a_view_of_larger_items_is_read_as_bytes() -> None:
     data = entry(1, 20) * 3
     assert shallow_end(memoryview(data).cast("i")) == (96, 2, 3)
+
+
+@pytest.mark.parametrize("offset", [0, 20 << 16])
+@pytest.mark.parametrize("sizes", [[20] * 70 + [24] * 90, [20] * 70 + [24, 28] * 45, [20] * 5 + [24] * 90])
+def test_what_looks_like_a_size_elsewhere_in_an_entry_misleads_nobody(sizes: list[int], offset: int) -> None:
+    data = b"".join(struct.pack(">qi", offset, size) + struct.pack(">i", 20) * (size // 4) for size in sizes)
+    assert shallow_end(data) == by_definition(data) == (len(data), offset + 1, len(sizes))
