@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from decoding import MEBIBYTE, memory_growth_below
@@ -20,6 +21,7 @@ from simpleconsumer.errors import (
     MessageTooLarge,
 )
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.message_shapes import Level
 from simpleconsumer.types import Message
 
 BOTH = pytest.mark.parametrize("count", [3, 300], ids=["one by one", "together"])
@@ -174,6 +176,33 @@ def test_an_offset_that_no_column_holds_is_damaged_and_the_rest_is_read() -> Non
     assert rest.column("value").to_pylist() == [b"last", *[b"after"] * 50]
 
 
+def absolute(found: list[int], *bases: int) -> list[int] | None:
+    """The offsets of entries that stand one in each part, or all in the only one; parts have these bases."""
+    parts = []
+    for base in bases:
+        level = Level(b"", 0)
+        level.base = base
+        parts.append(column_entries.Part(0, level, b""))
+    counts = np.array([1] * len(bases) if len(bases) > 1 else [len(found)])
+    offsets = column_entries._offsets(np.array(found, np.int64), parts, counts)
+    return None if offsets is None else offsets.tolist()
+
+
+LAST = 2**63 - 1
+
+
+def test_relative_offsets_are_read_together_as_long_as_64_bits_hold_them_and_their_base() -> None:
+    assert absolute([0, 1], LAST - 1) == [LAST - 1, LAST]
+    assert absolute([0, 1], LAST) is None
+    assert absolute([-1, 0], -LAST) == [-LAST - 1, -LAST]
+    assert absolute([-2, 0], -LAST) is None
+    assert absolute([-1], LAST + 1) is absolute([1], -LAST - 2) is None
+    assert absolute([0, 0], 0, LAST) == [0, LAST]
+    assert absolute([0, 0], -LAST - 1, LAST) == [-LAST - 1, LAST]
+    assert absolute([0, 1], 5, LAST) is absolute([-1, 0], 5, -LAST - 1) is None
+    assert absolute([-1, -1], 5, LAST + 1) is None
+
+
 def test_a_wrapper_above_the_limit_costs_itself() -> None:
     data = encode_message_set([bytes(3 * MEBIBYTE)], "gzip") + encode_message_set([b"x"] * 50, first_offset=1)
     with pytest.raises(MessageTooLarge) as caught:
@@ -208,10 +237,15 @@ def test_a_message_larger_than_a_batch_is_one_by_itself() -> None:
     assert [batch.num_rows for batch in decode_columns(data, "t", 0, max_batch_bytes=1000)] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("size", [0, -1, 2**40])
+@pytest.mark.parametrize("size", [0, -1, 256 * MEBIBYTE + 1, 2**40])
 def test_sizes_that_cannot_be_are_refused(size: int) -> None:
-    with pytest.raises(ValueError, match=f"max_batch_bytes is {size}"):
+    with pytest.raises(ValueError, match=f"max_batch_bytes is {size}: from 1 to {256 * MEBIBYTE} are possible"):
         decode_columns(b"", "t", 0, max_batch_bytes=size)
+
+
+@pytest.mark.parametrize("size", [1, 256 * MEBIBYTE])
+def test_the_smallest_and_the_largest_size_are_possible(size: int) -> None:
+    assert decode(encode_message_set([b"v"] * 100), max_batch_bytes=size).num_rows == 100
 
 
 def test_memory_is_bounded_by_the_wrapper_and_the_batch() -> None:
