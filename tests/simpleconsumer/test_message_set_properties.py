@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from simpleconsumer import message_shapes
+from simpleconsumer import message_set, message_shapes
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.message_set import decode_messages
@@ -213,3 +213,34 @@ def test_the_checksum_is_the_one_that_zlib_and_crcmod_compute(data: bytes, state
 def test_large_values_decode_too() -> None:
     values = [bytes([number]) * (MEBIBYTE + number) for number in range(3)]
     assert [m.value for m in decode_messages(encode_message_set(values), "t", 0)] == values
+
+
+KEYS: dict[str, list[bytes | None]] = {
+    "none": [None],
+    "of one length": [b"key"],
+    "of many": [b"", b"a", b"key", b"four"],
+}
+
+
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_run_of_plain_messages_is_read_by_shapes_up_to_its_last_one(
+    monkeypatch: pytest.MonkeyPatch, keys: str, magic: int, codec: str, step: int
+) -> None:
+    some = KEYS[keys]
+    found = as_messages([(some[n % len(some)], b"v" * (n // 10), n or None) for n in range(200)], magic)
+    data = encode_message_set(found, codec, magic, offsets=range(0, 200 * step, step))
+    expected = decode_simply(data)
+    list(decode_messages(data, "t", 0))  # builds the shapes
+    calls: list[str] = []
+    for name in ("next_entry", "family_at"):
+        original = getattr(message_set, name)
+        monkeypatch.setattr(
+            message_set, name, lambda *given, name=name, call=original: calls.append(name) or call(*given)
+        )
+    assert list(decode_messages(data, "t", 0)) == expected
+    # The last message and the end of the set; for a wrapper, itself and the end behind it too.
+    assert calls.count("next_entry") == (2 if codec == "none" else 4)
+    assert calls.count("family_at") <= (3 if codec == "none" else 5)
