@@ -4,7 +4,7 @@ Kafka 0.8 and 0.9 parse znodes with Scala's combinator parser. It differs from s
 matters for reading, a backslash that starts no known escape stays a backslash (0.8.0 and 0.8.1 write the
 regex of a whitelist raw), and in one way that matters for writing: every unquoted number goes through
 `String.toInt`, so that one number above 2^31-1, or with a fraction or exponent, fails the whole text,
-and with it the rebalance of every Java member that reads it.
+and with it the rebalance of every Java member that reads it. So does a raw newline, or the character U+001A, in a text.
 
 Source: kafka/utils/Json.scala (0.8.0 to 0.9.0.1), scala.util.parsing.json.Lexer.
 """
@@ -17,6 +17,9 @@ from collections.abc import Callable
 
 _INT32_MAX = 2**31 - 1
 _ESCAPE_OR_BACKSLASH = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ENDS_A_TEXT = "\n\x1a"
 
 
 def parse_lenient(data: bytes) -> object:
@@ -36,10 +39,15 @@ def java_refusal(data: bytes) -> str | None:
 
     One such registration stops every Java member of the group, so whoever finds one should say so.
     """
+    text = data.decode("utf-8", "replace")
     try:
-        _load(data.decode("utf-8", "replace"), parse_int=_java_int, parse_float=_java_float)
+        _load(text, parse_int=_java_int, parse_float=_java_float)
     except ValueError as error:
         return str(error)
+    for quoted in _QUOTED.findall(text):
+        for character in _ENDS_A_TEXT:
+            if character in quoted:
+                return f"the text {quoted[:50]!r} holds U+{ord(character):04X} without a backslash"
     return None
 
 

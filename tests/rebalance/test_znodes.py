@@ -244,6 +244,22 @@ def test_what_is_harmless_to_java_members_is_harmless_here(data: bytes, expected
     assert parse_full(data)["subscription"] == dict(expected.subscription)  # type: ignore[index, call-overload]
 
 
+@pytest.mark.parametrize("character", ["\n", "\x1a"])
+@pytest.mark.parametrize("place", ['"t%st":1', '"t":1,"a\\\\%sb":1', '"t":1,"a\\"%s":1'])
+def test_raw_characters_that_end_a_text_for_java_members_are_read_here_and_told(place: str, character: str) -> None:
+    data = ('{"version":1,"subscription":{' + place % character + '},"pattern":"static","timestamp":"1"}').encode()
+    assert parse(data).subscription
+    assert f"U+{ord(character):04X}" in (java_refusal(data) or "")
+    with pytest.raises(ScalaJsonError):
+        parse_full(data)
+
+
+def test_newlines_between_texts_stop_no_java_member() -> None:
+    data = b'{"version":1,\n"subscription":\n{"t\\n":1},"pattern":"static",\n"timestamp":"1"}'
+    assert java_refusal(data) is None
+    assert parse_full(data)
+
+
 def test_bytes_that_are_not_utf_8_stop_us_but_no_java_member() -> None:
     data = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"\xff"}'
     assert java_refusal(data) is None
