@@ -146,7 +146,8 @@ class _Keyless0(Family):
                 message.key, message.value, message.timestamp_ms = None, value, None
                 yield message
                 position += size + 12
-                offset, size = next_offset, next_size
+                offset = next_offset
+                size = next_size
         except (error, KeyError):  # too near the end, or not cached
             return
         finally:
@@ -195,7 +196,8 @@ class _Keyed0(Family):
                 message.key, message.value, message.timestamp_ms = key, value, None
                 yield message
                 position += size + 12
-                offset, size = next_offset, next_size
+                offset = next_offset
+                size = next_size
         except (error, KeyError):
             return
         finally:
@@ -230,7 +232,8 @@ class _Keyless1(Family):
                     timestamp = None
                 yield Message(topic, partition, offset + base, floor + base, None, value, timestamp)
                 position = end
-                offset, size = next_offset, next_size
+                offset = next_offset
+                size = next_size
         except (error, KeyError):
             return
         finally:
@@ -277,7 +280,8 @@ class _Keyed1(Family):
                     timestamp = None
                 yield Message(topic, partition, offset + base, floor + base, key, value, timestamp)
                 position = end
-                offset, size = next_offset, next_size
+                offset = next_offset
+                size = next_size
         except (error, KeyError):
             return
         finally:

@@ -21,12 +21,13 @@ from struct import Struct, error
 from typing import Final
 
 from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level
-from simpleconsumer.shallow import SMALLEST_MESSAGE
+from simpleconsumer.shallow import SMALLEST_MESSAGE, Walk
 from simpleconsumer.types import Buffer
 
 __all__ = [
     "PLAIN",
     "begins_below",
+    "end_in_order",
     "is_sole_trusted",
     "most_in",
     "offset_behind",
@@ -138,6 +139,18 @@ def begins_below(message_set: Buffer, asked: int) -> bool:
     end = ENTRY_OVERHEAD + size
     behind = offset_behind(level, end)
     return end == len(message_set) if behind is None else behind > asked
+
+
+def end_in_order(message_set: Buffer, walk: Walk, high_watermark: int) -> int | None:
+    """Return the offset behind a set whose last entries follow directly one on the other, as nearly all do; else None.
+
+    Args:
+        high_watermark: Of the same answer; negative when the broker did not say.
+    """
+    first, _ = _ENTRY(message_set, walk.tail)
+    last, _ = _ENTRY(message_set, walk.last)
+    is_visible = last < high_watermark or high_watermark < 0
+    return int(last) + 1 if 0 <= first == last - walk.tail_entries + 1 and is_visible else None
 
 
 def trusted_end(

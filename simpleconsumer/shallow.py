@@ -31,12 +31,14 @@ class Walk(NamedTuple):
         last: Where the last one begins.
         entries: How many there are.
         tail: Where one of the last ones begins, which is the first one or has some behind it.
+        tail_entries: How many there are from that one on.
     """
 
     end: int
     last: int
     entries: int
     tail: int
+    tail_entries: int
 
 
 def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
@@ -60,7 +62,7 @@ def walk_entries(view: Buffer) -> Walk:
         BrokenFraming: A size field is negative or below 14.
     """
     length = len(view)
-    position, last, entries, tail = _whole_blocks(view)
+    position, last, entries, tail, before_tail = _whole_blocks(view)
     while position + ENTRY_OVERHEAD <= length:
         (size,) = _SIZE.unpack_from(view, position + 8)
         if size < SMALLEST_MESSAGE:
@@ -71,17 +73,17 @@ def walk_entries(view: Buffer) -> Walk:
         last = position
         position = end
         entries += 1
-    return Walk(position, last, entries, tail)
+    return Walk(position, last, entries, tail, entries - before_tail)
 
 
-def _whole_blocks(view: Buffer) -> tuple[int, int, int, int]:
-    """Return where the walk may go on exactly, the entry before that, how many are before, and the start of the tail.
+def _whole_blocks(view: Buffer) -> tuple[int, int, int, int, int]:
+    """Return where the walk may go on exactly, the entry before that, how many are before, and the tail with its count.
 
     Left out is the block of entries in which the set ends, or in which a size is wrong.
     """
     size_at = _UNSIGNED_SIZE.unpack_from
     length, smallest = len(view), SMALLEST_MESSAGE
-    position = last = entries = size = tail = 0
+    position = last = entries = size = tail = before_tail = 0
     block = _SHORT_BLOCK
     while True:
         at = begin = position
@@ -91,13 +93,14 @@ def _whole_blocks(view: Buffer) -> tuple[int, int, int, int]:
                 begin, previous = at, size
                 (size,) = size_at(view, at)
                 if size < smallest:
-                    return position, last, entries, tail
+                    return position, last, entries, tail, before_tail
                 at += size + ENTRY_OVERHEAD
         except error:  # no room for another head
-            return position, last, entries, tail
+            return position, last, entries, tail, before_tail
         if at > length:
-            return position, last, entries, tail
-        tail, position, last, entries = position, at, begin, entries + block
+            return position, last, entries, tail, before_tail
+        tail, before_tail = position, entries
+        position, last, entries = at, begin, entries + block
         block = _LONG_BLOCK
         if size == previous:
             more = _equal_entries(view, position, size)
@@ -107,6 +110,7 @@ def _whole_blocks(view: Buffer) -> tuple[int, int, int, int]:
                 last = position - size - ENTRY_OVERHEAD
             if more >= _FIRST_WINDOW:
                 tail = position - _FIRST_WINDOW * (size + ENTRY_OVERHEAD)
+                before_tail = entries - _FIRST_WINDOW
                 block = _SHORT_BLOCK
 
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
 from simpleconsumer.errors import BrokenFraming, broker_error
-from simpleconsumer.offset_order import begins_below, is_sole_trusted, trusted_end
+from simpleconsumer.offset_order import begins_below, end_in_order, is_sole_trusted, trusted_end
 from simpleconsumer.shallow import Walk, walk_entries
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.byte_shares import Candidate
@@ -47,6 +47,7 @@ LEADER_CODES: Final = (3, 5, 6)
 """What a broker says that does not lead the partition."""
 LONGEST_BACKOFF_S: Final = 10.0
 _SHORTEST_POLL_MS: Final = 5
+_END_OF_OFFSETS: Final = 2**63 - 1
 _ENTRY = Struct(">qi")
 
 
@@ -149,6 +150,9 @@ def _usable(answer: FetchedPartition, walk: Walk, position: int, may_be_converte
         found = _ENTRY.unpack_from(message_set)[0]
         reason = f"offset {position} was asked for, {found} came first, and {position} is not behind it"
         return Verdict(Outcome.DAMAGED, next_offset=position + 1, offset=position, reason=reason)
+    behind = end_in_order(message_set, walk, answer.high_watermark) if walk.tail >= first else None
+    if behind is not None and behind < _END_OF_OFFSETS:
+        return Verdict(Outcome.CHUNK, walk.end, behind, first_byte=first)
     end, next_offset = trusted_end(
         message_set, first, max(walk.tail, first), walk.end, position, answer.high_watermark
     )

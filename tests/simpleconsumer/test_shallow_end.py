@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.errors import BrokenFraming
-from simpleconsumer.shallow import shallow_end
+from simpleconsumer.shallow import shallow_end, walk_entries
 from simpleconsumer.types import Buffer
 
 
@@ -27,6 +27,18 @@ def by_definition(data: bytes) -> tuple[int, int | None, int]:
     return position, next_offset, count
 
 
+def walked(data: bytes) -> list[tuple[int, int]]:
+    """Where each whole entry begins and ends."""
+    found, position = [], 0
+    while position + 12 <= len(data):
+        end = position + 12 + struct.unpack_from(">i", data, position + 8)[0]
+        if end > len(data):
+            break
+        found.append((position, end))
+        position = end
+    return found
+
+
 runs = st.lists(st.tuples(st.integers(14, 300), st.integers(1, 700)), max_size=4)
 
 
@@ -38,6 +50,12 @@ def test_runs_of_any_sizes_and_lengths_end_where_the_definition_says(
     data = b"".join(entry(offset, size) for offset, size in enumerate(sizes))
     data = data[: len(data) - cut]
     assert shallow_end(kind(data)) == by_definition(data)
+    walk = walk_entries(data)
+    starts = [position for position, _ in walked(data)]
+    assert walk.entries == len(starts)
+    if starts:
+        assert (walk.last, starts[-walk.tail_entries]) == (starts[-1], walk.tail)
+        assert walk.tail_entries >= min(4, walk.entries)
 
 
 @given(st.lists(st.sampled_from([14, 15, 270, 271]), max_size=200))
