@@ -127,41 +127,32 @@ def with_error(partition: int, code: int) -> ChangePiece:
 def with_flipped_byte(partition: int, offset: int) -> ChangePiece:
     """The last byte of one message is another, so that its checksum is wrong."""
 
-    def change(piece: Piece) -> Piece:
-        start = entry_starts(piece.message_set).get(offset)
-        if piece.partition != partition or start is None:
-            return piece
-        data = bytearray(piece.message_set)
+    def change(data: bytearray, start: int) -> None:
         (size,) = struct.unpack_from(">i", data, start + 8)
         data[start + 12 + size - 1] ^= 0xFF
-        return replace(piece, message_set=bytes(data))
 
-    return change
+    return _in_entry(partition, offset, change)
 
 
 def with_size(partition: int, offset: int, size: int) -> ChangePiece:
     """The size field of one message says something impossible."""
-
-    def change(piece: Piece) -> Piece:
-        start = entry_starts(piece.message_set).get(offset)
-        if piece.partition != partition or start is None:
-            return piece
-        data = bytearray(piece.message_set)
-        struct.pack_into(">i", data, start + 8, size)
-        return replace(piece, message_set=bytes(data))
-
-    return change
+    return _in_entry(partition, offset, lambda data, start: struct.pack_into(">i", data, start + 8, size))
 
 
 def with_offset(partition: int, offset: int, found: int) -> ChangePiece:
     """One message says that it has another offset."""
+    return _in_entry(partition, offset, lambda data, start: struct.pack_into(">q", data, start, found))
 
-    def change(piece: Piece) -> Piece:
+
+def _in_entry(partition: int, offset: int, change: Callable[[bytearray, int], None]) -> ChangePiece:
+    """Change one entry of a partition, in a copy of the set; `change` gets the copy and where the entry begins."""
+
+    def changed(piece: Piece) -> Piece:
         start = entry_starts(piece.message_set).get(offset)
         if piece.partition != partition or start is None:
             return piece
         data = bytearray(piece.message_set)
-        struct.pack_into(">q", data, start, found)
+        change(data, start)
         return replace(piece, message_set=bytes(data))
 
-    return change
+    return changed

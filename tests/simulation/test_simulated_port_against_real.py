@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from zookeeper_worlds import RealWorld, SimulatedWorld, World, ask, settle
+from zookeeper_worlds import RealWorld, Session, SimulatedWorld, World, ask, settle
 
 from rebalance.requests import Check, Create, Delete, Exists, Fault, GetChildren, GetData, Multi, SetData, Sync
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -124,9 +124,8 @@ def leaving_takes_ephemeral_nodes_at_once_and_tells_nothing(world: World, root: 
     return {**transcripts(world), "one": one.transcript}
 
 
-def leaving_while_cut_off_takes_the_nodes_with_the_time_out(world: World, root: str) -> dict[str, list[Any]]:
-    """Nobody can tell the server."""
-    one, other = world.open("one", session_s=2.5), world.open("other")
+def begin_to_leave_while_cut_off(world: World, root: str, one: Session, other: Session) -> None:
+    """Close a session without a connection, so that the server does not know; the other session watches its node."""
     ask(world, "one", Create(root))
     ask(world, "one", Create(f"{root}/mine", ephemeral=True))
     ask(world, "other", Exists(f"{root}/mine", other.watch("node")))
@@ -134,6 +133,12 @@ def leaving_while_cut_off_takes_the_nodes_with_the_time_out(world: World, root: 
     world.reached(lambda: one.state == "suspended")
     world.begin_close("one")
     assert ask(world, "other", Exists(f"{root}/mine"))[0].value is not None
+
+
+def leaving_while_cut_off_takes_the_nodes_with_the_time_out(world: World, root: str) -> dict[str, list[Any]]:
+    """Its session ends by the time-out."""
+    one, other = world.open("one", session_s=2.5), world.open("other")
+    begin_to_leave_while_cut_off(world, root, one, other)
     world.reached(lambda: ("event", "node", f"{root}/mine") in other.transcript)
     return transcripts(world)
 
@@ -141,13 +146,7 @@ def leaving_while_cut_off_takes_the_nodes_with_the_time_out(world: World, root: 
 def leaving_while_cut_off_takes_the_nodes_as_soon_as_the_link_is_back(world: World, root: str) -> dict[str, list[Any]]:
     """The session would last a minute."""
     one, other = world.open("one", session_s=60.0), world.open("other")
-    ask(world, "one", Create(root))
-    ask(world, "one", Create(f"{root}/mine", ephemeral=True))
-    ask(world, "other", Exists(f"{root}/mine", other.watch("node")))
-    world.cut("one")
-    world.reached(lambda: one.state == "suspended")
-    world.begin_close("one")
-    assert ask(world, "other", Exists(f"{root}/mine"))[0].value is not None
+    begin_to_leave_while_cut_off(world, root, one, other)
     world.heal("one")
     world.reached(lambda: ("event", "node", f"{root}/mine") in other.transcript)
     return transcripts(world)
