@@ -1,0 +1,55 @@
+"""The pure modules and the hot path, each with the tests that speak for it. None of them needs a real server."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["TESTS"]
+
+_REBALANCE: Final = "tests/rebalance/test_"
+_WIRE: Final = "tests/simpleconsumer/test_"
+_MEMBER: Final = "tests/zkconsumer/test_"
+_SETS: Final = [
+    f"{_WIRE}{name}.py" for name in ("offset_order", "shallow_end", "wrappers", "values", "message_set_properties")
+]
+_COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "column_walk", "columns_properties", "damaged_sets")]
+
+TESTS: Final[dict[str, list[str]]] = {
+    "rebalance/assignment.py": [f"{_REBALANCE}assignment.py"],
+    "rebalance/handover.py": [f"{_REBALANCE}handover.py"],
+    "rebalance/java_regex.py": [f"{_REBALANCE}java_regex.py", f"{_REBALANCE}subscription.py"],
+    "rebalance/lease.py": [f"{_REBALANCE}lease.py"],
+    "rebalance/lenient_json.py": [f"{_REBALANCE}znodes.py"],
+    "rebalance/machine.py": [f"{_REBALANCE}machine.py"],
+    "rebalance/partition.py": [f"{_REBALANCE}partition.py"],
+    "rebalance/refusals.py": [f"{_REBALANCE}refusals.py"],
+    "rebalance/snapshot.py": [f"{_REBALANCE}snapshot.py", f"{_REBALANCE}machine.py"],
+    "rebalance/subscription.py": [f"{_REBALANCE}subscription.py", f"{_REBALANCE}snapshot.py"],
+    "rebalance/turnover.py": [f"{_REBALANCE}turnover.py"],
+    "rebalance/waits.py": [f"{_REBALANCE}waits.py", f"{_REBALANCE}machine.py"],
+    "rebalance/znodes.py": [f"{_REBALANCE}znodes.py"],
+    "simpleconsumer/codecs.py": [f"{_WIRE}codecs.py", f"{_WIRE}wrappers.py"],
+    "simpleconsumer/column_entries.py": _COLUMNS,
+    "simpleconsumer/column_walk.py": _COLUMNS,
+    "simpleconsumer/columns.py": _COLUMNS,
+    "simpleconsumer/down_conversion.py": [f"{_WIRE}down_conversion.py"],
+    "simpleconsumer/framing.py": [f"{_WIRE}framing.py"],
+    "simpleconsumer/message_set.py": _SETS,
+    "simpleconsumer/message_shapes.py": _SETS,
+    "simpleconsumer/offset_order.py": _SETS[:2],
+    "simpleconsumer/primitives.py": [
+        f"{_WIRE}{name}.py" for name in ("primitives", "kafka08_requests", "kafka08_responses")
+    ],
+    "simpleconsumer/shallow.py": _SETS[:2],
+    "zkconsumer/byte_shares.py": [f"{_MEMBER}byte_shares.py"],
+    "zkconsumer/cli/offset_findings.py": ["tests/cli/test_verify_findings.py"],
+    "zkconsumer/cli/offset_lines.py": ["tests/cli/test_offset_lines.py"],
+    "zkconsumer/cli/offset_target.py": ["tests/cli/test_offset_target.py"],
+    "zkconsumer/delivery.py": [f"{_MEMBER}delivery.py", f"{_MEMBER}delivery_pauses.py"],
+    "zkconsumer/fetch_state.py": [f"{_MEMBER}fetch_state.py"],
+    "zkconsumer/flow.py": [f"{_MEMBER}stream.py", f"{_MEMBER}stream_batches.py", f"{_MEMBER}delivery_pauses.py"],
+    "zkconsumer/leave_times.py": [f"{_MEMBER}leaving.py"],
+    "zkconsumer/offset_records.py": [f"{_MEMBER}offset_records.py"],
+    "zkconsumer/offsets.py": [f"{_MEMBER}offsets.py"],
+    "zkconsumer/start_offsets.py": [f"{_MEMBER}start_offsets.py"],
+}
