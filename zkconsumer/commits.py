@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from rebalance import partition as p
 from rebalance.coordinator import Coordinator
@@ -24,6 +25,14 @@ log = logging.getLogger(__name__)
 
 Positions = Mapping[TopicPartition, int]
 Failed = Mapping[Partition, str]
+
+
+class _Asked(NamedTuple):
+    """What the application wants to be stored of a partition, and why the last attempt failed, if it did."""
+
+    position: int
+    explicit: bool
+    reason: str | None = None
 
 
 class Commits:
@@ -48,7 +57,7 @@ class Commits:
         self._auto_commit_enable = coordinator.member.auto_commit
         self._is_committing = False
         self._given_back: dict[Partition, int] = {}
-        self._asked: dict[Partition, tuple[int, str | None]] = {}
+        self._asked: dict[Partition, _Asked] = {}
 
     # -- by the clock -------------------------------------------------------------------------------------------------
 
@@ -96,16 +105,17 @@ class Commits:
 
     def commit(self, positions: Mapping[Partition, int], done: Callable[[Failed], None], *, explicit: bool) -> None:
         """Commit what the application wants to be stored, and remember it until it is."""
-        self._asked.update((partition, (at, None)) for partition, at in positions.items())
+        asked = {partition: _Asked(at, explicit) for partition, at in positions.items()}
+        self._asked.update(asked)
 
         def committed(failed: Failed) -> None:
-            for partition, at in positions.items():
-                if self._asked.get(partition, (at, None))[0] != at:
+            for partition, mine in asked.items():
+                if self._asked.get(partition) is not mine:
                     continue  # asked for anew meanwhile
                 if partition in failed:
-                    self._asked[partition] = (at, failed[partition])
+                    self._asked[partition] = mine._replace(reason=failed[partition])
                 else:
-                    self._asked.pop(partition, None)
+                    del self._asked[partition]
             done(failed)
 
         self._offsets.commit(positions, committed, explicit=explicit)
@@ -153,12 +163,11 @@ class Commits:
         """
         asked = dict(self._asked)
         if self._auto_commit_enable:
-            wanted = self._last(positions)
+            wanted = {partition: _Asked(at, explicit=False) for partition, at in self._last(positions).items()}
         else:
-            wanted = {partition: at for partition, (at, _) in asked.items() if self.holds(partition)}
-        stored = self._offsets.committed()
+            wanted = {partition: one for partition, one in asked.items() if self.holds(partition)}
         return {
-            partition: asked.get(partition, (at, None))[1] or reason
-            for partition, at in wanted.items()
-            if stored.get(partition, -1) < at
+            partition: (asked.get(partition, one).reason or reason)
+            for partition, one in wanted.items()
+            if not self._offsets.is_stored(partition, one.position, one.explicit)
         }

@@ -91,8 +91,17 @@ class ZooKeeperOffsets:
         return {
             partition: record.done
             for partition, record in list(self._records.items())
-            if record.done is not None and (record.stored is None or record.done > record.stored)
+            if record.done is not None and not self.is_stored(partition, record.done)
         }
+
+    def is_stored(self, partition: Partition, position: int, explicit: bool = False) -> bool:
+        """Whether a commit of a position would find nothing left to write, by what was last seen of the node.
+
+        A higher offset that the log does not have is not enough, nor is any for an explicit commit, which may lower it.
+        Threads: any.
+        """
+        record = self._records.get(partition)
+        return record is not None and verdict(record, position, explicit) in (Verdict.SKIP, Verdict.HOLD)
 
     def remember(self, partition: Partition, position: int) -> None:
         """Keep the done position of an ownership that ends, for the next claim by this member."""

@@ -1,7 +1,7 @@
 """`shutdown(timeout)` keeps its time whatever hangs, tells what was not stored, and raises nothing.
 
 How long it takes to the tenth of a second is looked at in virtual time (`tests/simulation`) and in
-`tests/zkconsumer/test_leave_times.py`; here a session lasts a minute, and a shutdown that waits for it is found out.
+`tests/zkconsumer/test_leaving.py`; here a session lasts a minute, and a shutdown that waits for it is found out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from consuming import COUNT, PATIENCE_S, BackgroundReader, member, owners, produce, stored, wait_owners, wait_stored
+from consuming import (
+    COUNT,
+    PATIENCE_S,
+    BackgroundReader,
+    member,
+    owners,
+    preset_offset,
+    produce,
+    stored,
+    wait_owners,
+    wait_stored,
+)
 
 from zkconsumer import (
     CommitFailed,
@@ -97,6 +108,34 @@ def test_without_zookeeper_a_shutdown_keeps_its_time_and_tells_what_was_not_stor
     assert all("no answer from ZooKeeper" in reason for reason in unstored.values())
     assert "the positions of 2 partitions are not committed" in caplog.text
     assert consumer.shutdown() == unstored
+
+
+def test_a_higher_offset_that_the_log_never_had_does_not_count_as_stored(
+    embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str, link: TcpProxy
+) -> None:
+    """As that of a topic that was created anew: whoever began there would skip what this member has not read."""
+    preset_offset(embedded_cluster, fresh_group, topic, 0, b"%d" % (COUNT + 1000))
+    consumer = behind(link, embedded_cluster, fresh_group)
+    reader = BackgroundReader(*consumer.create_message_streams({topic: 1})[topic])
+    reader.wait(2 * COUNT)
+    link.stall()
+    assert consumer.shutdown(1).keys() == both(topic)
+
+
+def test_an_unanswered_commit_that_goes_back_is_told_although_more_is_stored(
+    embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str, link: TcpProxy
+) -> None:
+    class GoesBack(RebalanceListener):
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            with pytest.raises(CommitFailed):
+                consumer.commit_offsets({TopicPartition(topic, 0): 3})
+
+    consumer = behind(link, embedded_cluster, fresh_group, GoesBack(), auto_commit_enable=False)
+    reader = BackgroundReader(*consumer.create_message_streams({topic: 1})[topic])
+    reader.wait(2 * COUNT)
+    consumer.commit_offsets({TopicPartition(topic, 0): 5})
+    link.stall()
+    assert consumer.shutdown(1).keys() == {TopicPartition(topic, 0)}
 
 
 def test_a_shutdown_during_a_start_without_zookeeper_keeps_its_time(

@@ -16,7 +16,7 @@ from rebalance.subscription import Subscription
 from rebalance.znodes import parse_registration
 from zkconsumer.testing.claim_checks import find_forbidden, find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history import Event, Place, in_order
-from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of
+from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of, node_of
 from zkconsumer.testing.history_repeats import was_troubled
 
 __all__ = [
@@ -182,7 +182,7 @@ def find_unpaired(events: Sequence[Event], limits: Limits) -> list[Finding]:
     told: dict[tuple[str, Place], Event] = {}
     untold: dict[tuple[str, Place], Event] = {}
     for event in events:
-        key = (event.member, (event.topic.partition("~")[0], event.partition))
+        key = (event.member, node_of(event.place))
         if event.kind == "assigned":
             if key in told:
                 sentence = f"{event.member} was assigned {name_of(event.place)} twice"

@@ -97,6 +97,11 @@ def was_troubled(member: str, begin_ns: int, end_ns: int, limits: Limits) -> boo
                for each in limits.troubles)
 
 
+def node_of(place: Place) -> Place:
+    """The partition as its nodes name it: a topic that was created anew keeps those of its earlier life."""
+    return place[0].partition("~")[0], place[1]
+
+
 def name_of(place: Place) -> str:
     """A partition in a sentence."""
     return f"{place[0]}/{place[1]}"

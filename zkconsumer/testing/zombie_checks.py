@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of
+from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of, node_of
 
 __all__ = ["find_zombies"]
 
@@ -23,7 +23,7 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
     claimed: set[tuple[str, Place]] = set()
     are_claims_seen = any(event.kind == "claimed" for event in events)
     for event in events:
-        key = (event.member, _node(event.place))
+        key = (event.member, node_of(event.place))
         if event.kind == "owner_gone":
             gone.setdefault(key, event)
         elif event.kind == "claimed":
@@ -43,11 +43,6 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
                 sentence = f"{event.member} {what} {name_of(event.place)} and has never claimed it"
                 findings.append(Finding("zombie", sentence, (event,)))
     return findings
-
-
-def _node(place: Place) -> Place:
-    """The partition whose owner node it is: a topic that was created anew keeps those of its earlier life."""
-    return place[0].partition("~")[0], place[1]
 
 
 def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
