@@ -33,6 +33,12 @@ def test_a_first_position_that_is_stored_after_a_hand_took_the_partition_is_the_
     assert findings(story, OLD) == []
 
 
+def test_where_the_application_commits_a_member_reads_from_its_first_position_before_anything_is_stored() -> None:
+    story = taken_away().tell("assigned", "a", 3).acked(3).deliver("a", 3).store("a", 4)
+    assert find_beginnings(story.events, OLD) == {T0: 3}
+    assert findings(story, OLD) == []
+
+
 def test_what_comes_after_such_a_beginning_is_not_excused() -> None:
     story = taken_away().store("a", 3).acked(3, 4).own("b", 4).deliver("b", 4)
     assert findings(story, OLD) == ["lost", "skipped"]

@@ -16,6 +16,7 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
     Without a stored offset, or with one that a hand has spoilt, he begins where `auto.offset.reset` says. Of a topic's
     earlier life he cannot know, and goes on from its stored offset, also where a commit of that life came late. His
     first position may be stored when a hand has taken the partition from him already: whoever comes then begins there.
+    So he does himself, where the application commits: then it is not stored before it is read from.
 
     Args:
         history: in order.
@@ -50,13 +51,13 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
             # Without a stored offset the first position is committed before it is told.
             since_ns = there_since.get(event.member, event.time_ns)
             was_here = since_ns <= born_s.get(event.place, float("inf")) * NS
-            is_late = event.kind == "commit" and key in taken_away and event.place not in stored
+            is_late = key in taken_away and event.place not in stored
             if (key in found_none or is_late) and (event.place in spoilt or not was_here):
                 begins[event.place] = max(begins.get(event.place, 0), event.offset)
-            taken_away.discard(key)
             if event.kind == "assigned":
                 there_since[event.member] = since_ns
                 if event.place not in stored or key not in found_none:
                     continue
+            taken_away.discard(key)
             stored.add(event.place)
     return begins

@@ -71,7 +71,7 @@ class SimulatedPort:
     Attributes:
         session_id: of the present session, 0 without one: what the client library knows, ahead of what was told.
         mishaps: what is to go wrong once.
-        lost_goodbye: whether the connection was lost behind the goodbye: the client does not say it again.
+        lost_goodbye: whether the connection was lost before the goodbye was heard: the client does not say it again.
     """
 
     def __init__(self, process: Process, links: Sequence[Link], rng: random.Random, settings: PortSettings) -> None:

@@ -84,9 +84,14 @@ class Mishaps:
 
 
 class Client(Protocol):
-    """What a server tells a client; each call comes through the link."""
+    """What a server tells a client; each call comes through the link.
+
+    Attributes:
+        lost_goodbye: whether the server had hung up before the goodbye arrived: the client may not have heard of it.
+    """
 
     mishaps: Mishaps
+    lost_goodbye: bool
 
     def accepted(self, connection: Connection, session_id: int, timeout_s: float) -> None: ...
 

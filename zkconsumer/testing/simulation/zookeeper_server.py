@@ -87,6 +87,7 @@ class Server:
     def receive(self, connection: Connection, request: Request | CloseSession) -> None:
         """A client asks for something."""
         if not connection.open:
+            connection.client.lost_goodbye |= isinstance(request, CloseSession)
             return
         mishaps = connection.client.mishaps
         if mishaps.lose_request is not None and mishaps.loses_request(request):
