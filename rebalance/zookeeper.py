@@ -267,6 +267,7 @@ class KazooPort:
         self._can_close = threading.Event()
         self._can_close.set()
         self._refused_since: float | None = None
+        self._unanswered = 0
         self._on_session: Callable[[SessionChange], None] = lambda change: None
         self._attempts: deque[FailedAttempt] = deque(maxlen=_KEPT_ATTEMPTS)
         self._trying: tuple[str, int] | None = None
@@ -335,11 +336,17 @@ class KazooPort:
             if not isinstance(request, Connect):
                 return self._show(invoke, timeout, request, xid)
             self._stage = "session"
+            # A server that is just coming up may never answer. One that is only slow gets the whole time in the end.
+            patience_s = timeout * min(1.0, (1 + self._unanswered) / 3)
             try:
-                result = invoke(timeout, request, xid)
+                result = invoke(patience_s, request, xid)
             except ConnectionDropped:
                 self._resumption_refused()
                 raise
+            except self._client.handler.timeout_exception:
+                self._unanswered += 1
+                raise
+            self._unanswered = 0
             self._refused_since = None
             if isinstance(result, tuple):
                 granted_ms = getattr(result[0], "time_out", 0)

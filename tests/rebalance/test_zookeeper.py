@@ -329,6 +329,18 @@ def test_each_try_to_connect_in_vain_is_followed_by_a_longer_wait_also_when_the_
     assert all(wait_s > 0.5 for wait_s in waits_s[8:-1])
 
 
+def test_a_server_that_never_answers_the_handshake_is_tried_again_before_a_session_would_be_over() -> None:
+    session_s = 18.0
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(session_s - 2)
+        started = Opened(f"127.0.0.1:{silent.getsockname()[1]}", session_s)
+        try:
+            with silent.accept()[0], silent.accept()[0] as second:
+                assert second.fileno() >= 0
+        finally:
+            started.port.close(0.0)
+
+
 def test_a_broken_connection_is_told_and_the_session_lives_on(zookeeper: ZooKeeperServer) -> None:
     with TcpProxy(zookeeper.connect) as proxy, Opened(proxy.address) as opened:
         first = opened.session_id
