@@ -51,15 +51,6 @@ class Claimer:
 
 
 @pytest.fixture
-def client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
-    made = KazooClient(zookeeper.connect)
-    made.start()
-    yield made
-    made.stop()
-    made.close()
-
-
-@pytest.fixture
 def mine(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[Claimer]:
     made = Claimer(zookeeper.connect, fresh_group)
     yield made

@@ -48,15 +48,6 @@ class Group:
 
 
 @pytest.fixture
-def client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
-    made = KazooClient(zookeeper.connect)
-    made.start()
-    yield made
-    made.stop()
-    made.close()
-
-
-@pytest.fixture
 def group(zookeeper: ZooKeeperServer, fresh_group: str, fresh_topic: Callable[[], str]) -> Iterator[Group]:
     made = Group(zookeeper.connect, fresh_group, fresh_topic())
     yield made

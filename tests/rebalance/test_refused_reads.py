@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 from members import TestMember, create_topic, owners, wait_for_share
+from reading import Reading, join, leave
 from test_coordinator import Group
-from test_watchers import Reading, join, leave
 
 from rebalance import znodes
 from rebalance.claims import UNREAD
@@ -29,6 +29,11 @@ SOON_S = 15.0
 """A node that can be read again is asked for within five seconds."""
 
 
+@pytest.fixture(autouse=True)
+def list_of_members(client: KazooClient, fresh_group: str) -> None:
+    client.ensure_path(znodes.ids_path(fresh_group))
+
+
 @pytest.fixture
 def closed(zookeeper: ZooKeeperServer) -> Iterator[ClosedNodes]:
     with ClosedNodes(zookeeper.connect) as made:
@@ -36,27 +41,10 @@ def closed(zookeeper: ZooKeeperServer) -> Iterator[ClosedNodes]:
 
 
 @pytest.fixture
-def client(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[KazooClient]:
-    made = KazooClient(zookeeper.connect)
-    made.start()
-    made.ensure_path(znodes.ids_path(fresh_group))
-    yield made
-    made.stop()
-    made.close()
-
-
-@pytest.fixture
 def topic(client: KazooClient, fresh_topic: Callable[[], str]) -> str:
     name = fresh_topic()
     create_topic(client, name, 4)
     return name
-
-
-@pytest.fixture
-def reading(zookeeper: ZooKeeperServer, fresh_group: str, topic: str) -> Iterator[Reading]:
-    made = Reading(zookeeper.connect, fresh_group, Subscription.static({topic: 1}))
-    yield made
-    made.asker.close()
 
 
 @pytest.fixture

@@ -20,15 +20,6 @@ DATA = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}
 
 
 @pytest.fixture
-def client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
-    made = KazooClient(zookeeper.connect)
-    made.start()
-    yield made
-    made.stop()
-    made.close()
-
-
-@pytest.fixture
 def asker(zookeeper: ZooKeeperServer) -> Iterator[Asker]:
     made = Asker(zookeeper.connect)
     yield made

@@ -82,15 +82,6 @@ class Kept:
 
 
 @pytest.fixture
-def client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
-    made = KazooClient(zookeeper.connect)
-    made.start()
-    yield made
-    made.stop()
-    made.close()
-
-
-@pytest.fixture
 def kept(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[Kept]:
     made = Kept(zookeeper.connect, fresh_group).registered()
     yield made

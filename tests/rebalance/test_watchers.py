@@ -2,61 +2,29 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from asking import Asker
 from kazoo.client import KazooClient
 from members import create_topic
+from reading import Reading, join, leave
 
 from rebalance import znodes
 from rebalance.requests import Exists, GetChildren, GetData
 from rebalance.snapshot import GroupSnapshot, Strategy
 from rebalance.subscription import Subscription
-from rebalance.waits import RebalanceTimes
-from rebalance.watchers import MOST_DOUBTED, GroupReader
+from rebalance.watchers import MOST_DOUBTED
 from rebalance.znodes import format_registration
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 
-class Reading:
-    """A reader with a member's subscription; counts what it asks for and hears of changes."""
-
-    def __init__(self, connect: str, group: str, subscription: Subscription, strategy: Strategy | None = None) -> None:
-        self.asker = Asker(connect)
-        self.group = group
-        self.changes: list[str] = []
-        self.reader = GroupReader(
-            self.asker.ask, self.asker.loop, group, subscription, strategy or Strategy(), self.changes.append,
-            RebalanceTimes(), random.Random(group),
-        )
-
-    def read(self) -> GroupSnapshot:
-        before = len(self.asker.sent)
-        snapshot, reason = self.asker.outcome(self.reader.read)
-        assert snapshot is not None, reason
-        self.asked = Counter(type(request) for request in self.asker.sent[before:])
-        assert isinstance(snapshot, GroupSnapshot)
-        return snapshot
-
-    def changed(self, path: str) -> None:
-        wait_until(lambda: path in self.changes, 5.0, f"word of {path}", state=lambda: self.changes)
-        self.changes.clear()
-
-
-@pytest.fixture
-def client(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[KazooClient]:
-    made = KazooClient(zookeeper.connect)
-    made.start()
-    made.ensure_path(znodes.ids_path(fresh_group))
-    yield made
-    made.stop()
-    made.close()
+@pytest.fixture(autouse=True)
+def list_of_members(client: KazooClient, fresh_group: str) -> None:
+    client.ensure_path(znodes.ids_path(fresh_group))
 
 
 @pytest.fixture
@@ -64,22 +32,6 @@ def topic(client: KazooClient, fresh_topic: Callable[[], str]) -> str:
     name = fresh_topic()
     create_topic(client, name, 2)
     return name
-
-
-@pytest.fixture
-def reading(zookeeper: ZooKeeperServer, fresh_group: str, topic: str) -> Iterator[Reading]:
-    made = Reading(zookeeper.connect, fresh_group, Subscription.static({topic: 1}))
-    yield made
-    made.asker.close()
-
-
-def join(client: KazooClient, group: str, name: str, subscription: Subscription) -> None:
-    client.create(znodes.registration_path(group, name), format_registration(subscription.to_registration(1)),
-                  ephemeral=True)
-
-
-def leave(client: KazooClient, group: str, name: str) -> None:
-    client.delete(znodes.registration_path(group, name))
 
 
 # -- what a read costs --------------------------------------------------------------------------------------------

@@ -1,0 +1,53 @@
+"""A reader of a group without the rest of a member, and members that come and go beside it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from asking import Asker
+from kazoo.client import KazooClient
+
+from rebalance import znodes
+from rebalance.snapshot import GroupSnapshot, Strategy
+from rebalance.subscription import Subscription
+from rebalance.waits import RebalanceTimes
+from rebalance.watchers import GroupReader
+from rebalance.znodes import format_registration
+from zkconsumer.testing.waiting import wait_until
+
+__all__ = ["Reading", "join", "leave"]
+
+
+class Reading:
+    """A reader with a member's subscription; counts what it asks for and hears of changes."""
+
+    def __init__(self, connect: str, group: str, subscription: Subscription, strategy: Strategy | None = None) -> None:
+        self.asker = Asker(connect)
+        self.group = group
+        self.changes: list[str] = []
+        self.reader = GroupReader(
+            self.asker.ask, self.asker.loop, group, subscription, strategy or Strategy(), self.changes.append,
+            RebalanceTimes(), random.Random(group),
+        )
+
+    def read(self) -> GroupSnapshot:
+        before = len(self.asker.sent)
+        snapshot, reason = self.asker.outcome(self.reader.read)
+        assert snapshot is not None, reason
+        self.asked = Counter(type(request) for request in self.asker.sent[before:])
+        assert isinstance(snapshot, GroupSnapshot)
+        return snapshot
+
+    def changed(self, path: str) -> None:
+        wait_until(lambda: path in self.changes, 5.0, f"word of {path}", state=lambda: self.changes)
+        self.changes.clear()
+
+
+def join(client: KazooClient, group: str, name: str, subscription: Subscription) -> None:
+    client.create(znodes.registration_path(group, name), format_registration(subscription.to_registration(1)),
+                  ephemeral=True)
+
+
+def leave(client: KazooClient, group: str, name: str) -> None:
+    client.delete(znodes.registration_path(group, name))
