@@ -83,7 +83,6 @@ def decode_columns(
     levels = begin(message_set, start_offset, high_watermark, max_decoded_bytes, resume)
     reading = _Reading(topic, partition, schema, start_offset, end_offset, max_batch_bytes)
     if resume is not None:
-        reading.start_offset = REACHED
         reading.window_bytes = min(_FIRST_WINDOW_AFTER_ERROR, max_batch_bytes)
     return reading.batches(levels)
 

@@ -117,7 +117,7 @@ def decode_messages(
 
     Args:
         start_offset: First offset to yield. Offsets never fall within a log, so only the beginning is searched: behind
-            the first message (or error) from there on, and with `resume`, all count.
+            the first message from there on all count.
         high_watermark: Offsets from there on are damaged: that of the same answer. None when it is not known.
         max_decoded_bytes: Most bytes that one wrapper may inflate to, counting the wrappers inside of it.
         resume: `MessageError.resume` of an earlier call with the same arguments: go on behind that message.
@@ -130,8 +130,6 @@ def decode_messages(
     Threads: Any number at once, each with its own generator.
     """
     levels = begin(buffer, start_offset, high_watermark, max_decoded_bytes, resume)
-    if resume is not None:
-        start_offset = REACHED
     while levels:
         level = levels[-1]
         family = family_at(level)

@@ -71,9 +71,11 @@ class Chunk:
         charge: What it takes of the budget now.
         reset_to: Not None: no data, the position jumps there (`auto.offset.reset`).
         error: Not None: no data (or data that ends in this error), raised when the reader gets there.
+        told: How to decode on behind the last error that was told of it; None before. A chunk may be opened again, and
+            then nothing is told twice.
     """
 
-    __slots__ = ("charge", "data", "error", "high_watermark", "next_offset", "reset_to", "size_bytes")
+    __slots__ = ("charge", "data", "error", "high_watermark", "next_offset", "reset_to", "size_bytes", "told")
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class Chunk:
         self.charge = Charge()
         self.reset_to = reset_to
         self.error = error
+        self.told: object = None
 
 
 class InHand(Protocol):
@@ -201,8 +204,11 @@ class Flow:
             pass
 
     def put_down(self, position: int) -> None:
-        """Have nothing in hand from now on, everything below `position` being done; completes a drain."""
-        self.position = position
+        """Have nothing in hand from now on, everything below `position` being done; completes a drain.
+
+        A position never goes back, not even where damaged offsets do.
+        """
+        self.position = position = max(position, self.position)
         self.in_hand = None
         if not self.is_live:
             self.settle(position)

@@ -255,6 +255,8 @@ class KafkaStream:
             hand = self._flow.in_hand
             if hand is not None and hand is not before:
                 self.handed = None
+                if self._chunk is not None:
+                    self._chunk.told = None  # if it is an error, nobody has heard of it
                 self._interrupted(hand, error)
             raise
 
@@ -366,11 +368,15 @@ class KafkaStream:
             self._decoding = decoding
         return decoding if decoding.begin() else None
 
-    def _open(self, flow: Flow, chunk: Chunk, resume: object = None) -> Iterator[Any]:
+    def _open(self, flow: Flow, chunk: Chunk) -> Iterator[Any]:
+        """Begin with a chunk, or go on in it, where the position is."""
+        return self._open_at(flow, chunk, flow.position, chunk.told)
+
+    def _open_at(self, flow: Flow, chunk: Chunk, start_offset: int, resume: object) -> Iterator[Any]:
         topic, partition = flow.partition
         decode = decode_messages if self._batches is None else self._batches.decode
         return decode(
-            chunk.data, topic, partition, flow.position, high_watermark=chunk.high_watermark,
+            chunk.data, topic, partition, start_offset, high_watermark=chunk.high_watermark,
             max_decoded_bytes=self._max_decoded_bytes, resume=resume,
         )  # fmt: skip
 
@@ -429,7 +435,7 @@ class KafkaStream:
         hand like any other: it is done when the next one is asked for.
         """
         if isinstance(trouble, MessageError):
-            next_offset = trouble.next_offset
+            next_offset = max(trouble.next_offset, flow.position)
         elif message is not None:
             next_offset = message.next_offset
         else:
@@ -447,7 +453,8 @@ class KafkaStream:
             return None
         rest = self._messages if isinstance(trouble, DecoderFailed) else None
         if isinstance(trouble, MessageError) and trouble.resume is not None:
-            rest = self._open(flow, chunk, trouble.resume)
+            rest = self._open_at(flow, chunk, 0, trouble.resume)
+            chunk.told = trouble.resume
         if self._on_error == "skip":
             log.warning("message skipped, on.message.error=skip: %s", trouble)
             flow.put_down(next_offset)

@@ -15,7 +15,8 @@ import pytest
 from feeding import MIB, Drained, Feed, HeldLease, chunk, config_of, message_set, offsets, take, with_bad_crc
 
 from rebalance.lease import lease_clock
-from simpleconsumer.errors import CrcMismatch, MessageTooLarge
+from simpleconsumer.errors import CrcMismatch, DamagedOffset, MessageTooLarge
+from simpleconsumer.message_encode import encode_message
 from simpleconsumer.message_set import encode_message_set
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.byte_budget import ByteBudget
@@ -642,3 +643,63 @@ def interrupt_after() -> Iterator[Callable[[float], None]]:
         gc.enable()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+# -- damaged offsets ---------------------------------------------------------------------------------------------------
+
+
+def plain(*entries: int) -> bytes:
+    return b"".join(encode_message(offset, None, b"v", 0) for offset in entries)
+
+
+def all_of(feed: Feed, reading: Iterator[Any], most: int = 100) -> list[object]:
+    """What a stream hands over and raises, messages by their offsets, until there is no more."""
+    seen: list[object] = []
+    while len(seen) < most:
+        try:
+            found = next(reading)
+        except ConsumerTimeout:
+            break
+        except DamagedOffset as error:
+            seen.append(("bad", error.offset))
+        else:
+            seen += [found.offset] if isinstance(found, Message) else found.record_batch.column("offset").to_pylist()
+    return seen
+
+
+@pytest.mark.parametrize("by", ["messages", "batches"])
+def test_what_was_told_of_a_chunk_is_not_told_again_when_its_end_is_short_of_what_was_promised(by: str) -> None:
+    """Many damaged offsets: the last place is not the one that the fetch goes on behind."""
+    feed = Feed()
+    flow = feed.flow()
+    flow.push(Chunk(plain(0, 1, -5, -6), 10, high_watermark=20))
+    reading = feed.stream if by == "messages" else feed.stream.batches()
+    assert all_of(feed, reading) == [0, 1, ("bad", 2), ("bad", 3)]
+    assert flow.done_position() == 4
+    assert not feed.stream.ready
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+@pytest.mark.parametrize("by", ["messages", "batches"])
+def test_a_chunk_whose_offsets_go_back_again_and_again_is_read_to_its_end_once(by: str, policy: str) -> None:
+    feed = Feed(on_message_error=policy)
+    flow = feed.flow(position=30)
+    flow.push(Chunk(plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3), 69, high_watermark=69))
+    reading = feed.stream if by == "messages" else feed.stream.batches()
+    seen = all_of(feed, reading)
+    assert len(seen) <= 16
+    assert not feed.stream.ready
+    assert feed.budget.charged_bytes() == 0
+
+
+def test_a_position_never_goes_back_within_a_chunk() -> None:
+    feed = Feed()
+    flow = feed.flow(position=30)
+    flow.push(Chunk(plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3), 69, high_watermark=69))
+    positions = [flow.done_position()]
+    with suppress(ConsumerTimeout):
+        while True:
+            with suppress(DamagedOffset):
+                next(feed.stream)
+            positions.append(flow.position)
+    assert positions == sorted(positions)
