@@ -8,7 +8,7 @@ So an offset is *damaged* if it is
     not below the high watermark, if it does not follow directly on the entry before; in a wrapper of magic 1, above
         the offset of the wrapper
     above those of entries behind it that fit what came before: of one, where a hole is before it that its own messages
-        do not explain, else of two
+        do not explain, else of two; the first of a set, too, if it says to be the very one that was asked for
 
 An entry whose offset is damaged takes the first place that its neighbours leave free; the ones behind it keep theirs.
 
@@ -26,6 +26,7 @@ from simpleconsumer.types import Buffer
 
 __all__ = [
     "PLAIN",
+    "begins_again",
     "begins_below",
     "end_in_order",
     "is_sole_trusted",
@@ -70,7 +71,7 @@ def why_damaged(level: Level, offset: int, end: int, most: int) -> str | None:
             return f"offset {offset + base} is above {level.wrapper_offset}, the offset of its wrapper"
         return f"offset {offset + base} is not below {level.limit + base}, where the log ends"
     hole = offset - max(floor, level.asked)
-    if hole <= 0:
+    if hole <= 0 and (floor or offset != level.asked or level.magic is not None):
         return None
     behind = offset_behind(level, end, offset, 1 if hole > most else 2)
     if behind is None:
@@ -154,13 +155,14 @@ def end_in_order(message_set: Buffer, walk: Walk, high_watermark: int) -> int | 
 
 
 def trusted_end(
-    message_set: Buffer, first: int, tail: int, end: int, asked: int, high_watermark: int
+    message_set: Buffer, first: int, tail: int, end: int, asked: int, high_watermark: int, *, is_cut: bool = False
 ) -> tuple[int, int]:
     """Return up to which byte entries of a fetched set may be used, and the offset behind them.
 
-    A plain last entry behind a hole may be one of a compacted log, or one whose offset is damaged, and would lead over
-    messages that nobody has read. It is left out unless the log ends with it: fetched again it is the first, and the
-    entries behind it tell. Entries that have no place below the high watermark are left out, too.
+    A last entry behind a hole may be a wrapper, or one of a compacted log; or its offset is damaged, and would lead
+    over messages that nobody has read. It is left out unless the log ends with it, or the entry behind it says more,
+    cut off as it is: fetched again it is the first, and the entries behind it tell. So are two that contradict each
+    other. Entries that have no place below the high watermark are left out, too.
 
     Args:
         first: Where the first entry begins.
@@ -168,6 +170,7 @@ def trusted_end(
         end: Where the whole entries end.
         asked: The offset that was asked for.
         high_watermark: Of the same answer; negative when the broker did not say.
+        is_cut: As for `is_sole_trusted`: then the log does not end with the set, whatever its last entry says.
     """
     level = Level(message_set, 0)
     level.position, level.asked = tail, asked
@@ -175,6 +178,7 @@ def trusted_end(
         level.limit = high_watermark
     sound_end = usable_end = tail
     behind = asked
+    doubt: tuple[int, int] | None = None  # where a sound entry behind a hole begins, if it is the one before
     while level.position < end:
         position = level.position
         offset, size = _ENTRY(message_set, position)
@@ -182,9 +186,16 @@ def trusted_end(
         if offset == level.floor and offset < level.limit:  # as nearly all do
             level.floor = behind = offset + 1
             sound_end = usable_end = level.position
+            doubt = None
             continue
+        is_last = level.position >= end
         most = most_in(message_set, position, size)
         if why_damaged(level, offset, level.position, most) is not None:
+            if is_last and doubt is not None and 0 <= offset < level.floor:  # one of the two is damaged
+                sound_end, behind = doubt
+                usable_end = sound_end
+                break
+            doubt = None
             place = place_of_damaged(level, level.position)
             if place >= level.limit:
                 break
@@ -192,38 +203,59 @@ def trusted_end(
         else:
             if offset >= level.limit:  # not to be seen yet
                 break
-            if level.position >= end and sound_end > tail and _is_doubtful(level, offset, most):
+            if is_last and sound_end > tail and _is_doubtful(level, offset, most, is_cut):
                 return sound_end, level.floor
+            doubt = (sound_end, level.floor) if sound_end > tail else None
             level.floor = behind = offset + 1
             sound_end = level.position
         usable_end = level.position
     if sound_end == tail > first:
-        return trusted_end(message_set, first, first, end, asked, high_watermark)
+        return trusted_end(message_set, first, first, end, asked, high_watermark, is_cut=is_cut)
     return usable_end, behind
 
 
-def is_sole_trusted(message_set: Buffer, end: int, asked: int, high_watermark: int) -> bool:
-    """Return whether the offset of the only whole entry of a set needs no proof by the entry behind it.
+def begins_again(message_set: Buffer) -> bool:
+    """Return whether the second entry, perhaps cut off, says to be no later than the first one.
 
-    It needs one if it is plain, behind a hole, and not the last one of the log. An entry that is cut off is proof
-    enough if it says more.
+    One of the two is damaged; those behind them will tell. If it is the first one, it may be an entry of long before,
+    which the broker found as it says too much.
+    """
+    offset, size = _ENTRY(message_set)
+    end = ENTRY_OVERHEAD + size
+    return bool(end + ENTRY_OVERHEAD <= len(message_set) and 0 <= _ENTRY(message_set, end)[0] <= offset)
+
+
+def is_sole_trusted(message_set: Buffer, end: int, asked: int, high_watermark: int, *, is_cut: bool) -> bool:
+    """Return whether the only whole entry of a set can be used without a look at the entry behind it.
+
+    It cannot if it is behind the offset asked for: its own offset may be damaged, or it is one of before, which the
+    broker found as it says too much. An entry that is cut off is proof enough if it says more. A wrapper at the end of
+    a segment is believed as far as what it holds may explain the hole.
 
     Args:
         end: Where the entry ends.
         asked, high_watermark: As for `trusted_end`.
+        is_cut: Whether the broker sent as much as it was asked for, so that more may stand behind it.
     """
     offset, size = _ENTRY(message_set)
-    if most_in(message_set, 0, size) or not asked < offset < high_watermark - 1:
+    if offset <= asked:
         return True
-    if len(message_set) < end + ENTRY_OVERHEAD:
-        return False
-    behind, _ = _ENTRY(message_set, end)
-    return bool(behind > offset)
+    if offset >= high_watermark - 1:
+        return not is_cut
+    if len(message_set) >= end + ENTRY_OVERHEAD:
+        return bool(_ENTRY(message_set, end)[0] > offset)
+    return not is_cut and offset - most_in(message_set, 0, size) <= asked
 
 
-def _is_doubtful(level: Level, offset: int, most: int) -> bool:
-    """Return whether a last entry lies further behind the one before than what stands between them explains."""
+def _is_doubtful(level: Level, offset: int, most: int, is_cut: bool) -> bool:
+    """Return whether a last entry lies behind a hole, and nothing says that it may."""
     hole = offset - level.floor
     if level.damaged[0] == level.floor:
         hole -= level.damaged[1]
-    return hole > most and offset + 1 != level.limit
+    if not is_cut:
+        return hole > most and offset + 1 != level.limit
+    if hole <= 0:
+        return False
+    if len(level.buffer) < level.position + ENTRY_OVERHEAD:
+        return True
+    return bool(_ENTRY(level.buffer, level.position)[0] <= offset)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
 from simpleconsumer.errors import BrokenFraming, broker_error
-from simpleconsumer.offset_order import begins_below, end_in_order, is_sole_trusted, trusted_end
+from simpleconsumer.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, trusted_end
 from simpleconsumer.shallow import Walk, walk_entries
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.byte_shares import Candidate
@@ -47,6 +47,8 @@ LEADER_CODES: Final = (3, 5, 6)
 """What a broker says that does not lead the partition."""
 LONGEST_BACKOFF_S: Final = 10.0
 _SHORTEST_POLL_MS: Final = 5
+_TOO_FEW: Final = 2
+"""How many entries of a set cannot tell yet whether the first of them is the one that was asked for."""
 _END_OF_OFFSETS: Final = 2**63 - 1
 _ENTRY = Struct(">qi")
 
@@ -127,11 +129,10 @@ def judge(
         return Verdict(Outcome.BROKEN, reason=str(error))
     if not walk.entries:
         return _does_not_fit(answer, position, asked_bytes, largest_bytes)
-    is_alone = walk.entries == 1 and not may_be_converted and asked_bytes < largest_bytes
-    if is_alone and not is_sole_trusted(answer.message_set, walk.end, position, answer.high_watermark):
-        reason = f"one message came, behind a hole from offset {position} on; the one behind it tells whether it fits"
+    if not may_be_converted and asked_bytes < largest_bytes and _is_doubtful(answer, walk, position, asked_bytes):
+        reason = f"what came first says that it is not the message at {position}; what stands behind it tells"
         return Verdict(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
-    verdict = _usable(answer, walk, position, may_be_converted)
+    verdict = _usable(answer, walk, position, asked_bytes, may_be_converted)
     if verdict.outcome is not Outcome.CHUNK or verdict.next_offset > position:
         return verdict
     # The broker began at an entry of damaged offset, far before the position: with more bytes it gets there.
@@ -141,7 +142,19 @@ def judge(
     return Verdict(Outcome.BACK_OFF, reason=reason)
 
 
-def _usable(answer: FetchedPartition, walk: Walk, position: int, may_be_converted: bool) -> Verdict:
+def _is_doubtful(answer: FetchedPartition, walk: Walk, position: int, asked_bytes: int) -> bool:
+    """Return whether a set holds too few entries to tell whether the offset of the first one is damaged."""
+    message_set = answer.message_set
+    if walk.entries == 1:
+        is_cut = len(message_set) >= asked_bytes
+        if not is_sole_trusted(message_set, walk.end, position, answer.high_watermark, is_cut=is_cut):
+            return True
+    return walk.entries <= _TOO_FEW and begins_again(message_set)
+
+
+def _usable(
+    answer: FetchedPartition, walk: Walk, position: int, asked_bytes: int, may_be_converted: bool
+) -> Verdict:
     """Return the verdict on a set that holds whole entries."""
     message_set, first = answer.message_set, 0
     if may_be_converted:
@@ -154,8 +167,9 @@ def _usable(answer: FetchedPartition, walk: Walk, position: int, may_be_converte
     if behind is not None and behind < _END_OF_OFFSETS:
         return Verdict(Outcome.CHUNK, walk.end, behind, first_byte=first)
     end, next_offset = trusted_end(
-        message_set, first, max(walk.tail, first), walk.end, position, answer.high_watermark
-    )
+        message_set, first, max(walk.tail, first), walk.end, position, answer.high_watermark,
+        is_cut=not may_be_converted and len(message_set) >= asked_bytes,
+    )  # fmt: skip
     if end == first:
         return Verdict(Outcome.NOTHING)
     return Verdict(Outcome.CHUNK, end, next_offset, first_byte=first)

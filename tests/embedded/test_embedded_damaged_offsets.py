@@ -110,6 +110,33 @@ def test_a_commit_beside_a_damaged_offset_stores_where_to_go_on(
         assert next(stream).offset == BAD + 2  # the block had ended with its message done
 
 
+@pytest.mark.parametrize("read", [read_messages, read_batches])
+@pytest.mark.parametrize("bit", [2, 5, 12, 20, 40])
+@pytest.mark.parametrize("fetch_bytes", [100, 120, 300, 1024 * 1024])
+def test_a_flipped_bit_in_the_offset_of_a_wrapper_costs_no_message_of_others(
+    embedded_cluster: EmbeddedCluster,
+    fresh_topic: Callable[[], str],
+    fresh_group: str,
+    fetch_bytes: int,
+    bit: int,
+    read: Read,
+) -> None:
+    """The messages inside say where they belong; the fetch must not go on where the wrapper says."""
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic)
+    load(embedded_cluster, topic, COUNT, codec="gzip", batch=10)
+    embedded_cluster.log(topic, 0).damage_offset(BAD + 9, (BAD + 9) ^ 1 << bit)
+    with ConsumerConnector(config(embedded_cluster, fresh_group, fetch_message_max_bytes=fetch_bytes)) as connector:
+        [stream] = connector.create_message_streams({topic: 1})[topic]
+        found: set[int] = set()
+        expected = set(range(COUNT)) - set(range(BAD, BAD + 10))
+        while not expected <= found:
+            offsets, _ = read(stream, 1)
+            assert not found & set(offsets)
+            found.update(offsets)
+        assert connector.status().owned[0].error is None
+
+
 def test_a_compacted_log_is_read_to_its_end_whatever_the_size_of_fetches(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:

@@ -88,6 +88,12 @@ def test_one_that_was_reported_before_is_not_reported_again() -> None:
         assert decoded(plain(found, *range(201, 500)), 350, 500) == ([*range(350, 500)], [])
 
 
+def test_one_of_before_that_says_to_be_the_one_asked_for_is_passed_over() -> None:
+    """The log has grown up to what it says."""
+    assert decoded(plain(33, 3, 4, *range(5, 40)), 33, 40) == ([*range(33, 40)], [])
+    assert decoded(plain(33, 34, 35), 33, 40) == ([33, 34, 35], [])
+
+
 def test_going_on_behind_a_damaged_offset_skips_no_message() -> None:
     messages, [error] = decode_all(plain(10, HUGE, 12, 13), 10)
     assert isinstance(error, DamagedOffset)

@@ -9,7 +9,7 @@ from feeding import message_set
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.message_encode import encode_message
+from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.byte_shares import Candidate
 from zkconsumer.fetch_state import (
@@ -317,6 +317,61 @@ def test_a_message_that_comes_alone_behind_a_hole_is_fetched_with_the_one_behind
     in_the_way = entries_at(70) + entries_at(8)[:12]
     assert judge(answered(in_the_way), 7, 1000, LIMIT).outcome is Outcome.GROW
     assert judge(answered(entries_at(70)), 7, 1000, LIMIT, may_be_converted=True).next_offset == 71
+
+
+def judged_cut(offsets: list[int], position: int, asked: int) -> Verdict:
+    """The verdict on plain entries of a log that ends at 100, of which as many bytes came as were asked for."""
+    data = b"".join(encode_message(offset, None, b"v", 0) for offset in offsets)[:asked]
+    assert len(data) == asked
+    return judge(FetchedPartition("t", 0, 0, 100, data), position, asked, LIMIT)
+
+
+@pytest.mark.parametrize("found", [2**63 - 2, 100, 99, 60])
+def test_an_entry_of_before_that_says_too_much_costs_none_of_those_behind_it(found: int) -> None:
+    """A broker finds the entry of offset 39 for later offsets, too; with small fetches it comes alone, or with one."""
+    size = len(encode_message(0, None, b"v", 0))
+    for asked in (size, size + 12, 2 * size, 2 * size + 12):
+        assert judged_cut([found, 40, 41, 42], 40, asked).outcome is Outcome.GROW
+    verdict = judged_cut([found, 40, 41, 42], 40, 3 * size)
+    assert (verdict.outcome, verdict.next_offset) == (Outcome.CHUNK, 42)
+
+
+def test_an_entry_of_before_that_says_to_be_the_one_asked_for_does_not_take_its_place() -> None:
+    size = len(encode_message(0, None, b"v", 0))
+    for asked in (size + 12, 2 * size, 3 * size):
+        assert judged_cut([40, 38, 39, 40], 40, asked).outcome is Outcome.GROW
+    assert judged_cut([40, 38, 39, 40, 41], 40, 5 * size).next_offset == 42
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("bit", [5, 12, 20])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_wrapper_that_says_too_much_at_the_end_of_a_fetch_leads_over_nothing(
+    before: int, bit: int, magic: int
+) -> None:
+    """The fetch goes on at the wrapper again, or asks for more to find out."""
+
+    def wrapper(number: int, says: int) -> bytes:
+        inside = encode_message_set([b"v"] * 10, magic=magic, first_offset=0 if magic else 10 * number)
+        return encode_wrapper(inside, "gzip", magic, says)
+
+    rows = [wrapper(number, 10 * number + 9) for number in range(before)]
+    rows.append(wrapper(before, 10 * before + 9 + (1 << bit)))
+    whole = b"".join(rows)
+    data = whole + wrapper(before + 1, 10 * before + 19)[:40]
+    verdict = judge(FetchedPartition("t", 0, 0, 2**30, data), 0, len(data), LIMIT)
+    if before:
+        assert (verdict.outcome, verdict.next_offset) == (Outcome.CHUNK, 10 * before)
+        assert verdict.valid_bytes == len(whole) - len(rows[-1])
+    else:
+        assert verdict.outcome is Outcome.GROW
+
+
+def test_a_wrapper_with_a_later_one_behind_it_is_trusted() -> None:
+    data = message_set(0, 10, "gzip") + message_set(10, 20, "gzip")
+    whole = len(message_set(0, 10, "gzip"))
+    verdict = judge(FetchedPartition("t", 0, 0, 1000, data[: whole + 12]), 0, whole + 12, LIMIT)
+    assert (verdict.outcome, verdict.next_offset, verdict.valid_bytes) == (Outcome.CHUNK, 10, whole)
 
 
 def test_a_set_that_leaves_out_the_offset_asked_for_begins_with_a_damaged_one() -> None:
