@@ -73,6 +73,12 @@ def reborn(late: int) -> GroupStory:
         "a", 0, place=AGAIN).store("a", late, place=AGAIN).tell("owner_gone", "a", by="ended", place=AGAIN)
 
 
+def test_who_claims_just_before_the_topic_is_created_anew_begins_where_the_new_one_ends() -> None:
+    story = GroupStory().acked(0).tell("claimed", "a").wait(2).acked(0, 1, place=AGAIN).store("a", 2, place=AGAIN)
+    story.tell("assigned", "a", 2, place=AGAIN).acked(2, place=AGAIN).deliver("a", 2, place=AGAIN)
+    assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 2}
+
+
 def test_where_a_commit_of_a_topics_earlier_life_comes_late_a_new_member_begins_there() -> None:
     story = reborn(late=3).own("b", 3, place=AGAIN).acked(3, place=AGAIN).deliver("b", 3, place=AGAIN)
     assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 3}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import HAND, NS
+from zkconsumer.testing.history_limits import HAND, NS, node_of
 
 __all__ = ["find_beginnings"]
 
@@ -31,6 +31,7 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
     reached: dict[tuple[str, Place], int] = {}
     for event in history:
         key = (event.member, event.place)
+        claim = (event.member, node_of(event.place))  # which stays when the topic is created anew under it
         if event.kind in ("deliver", "assigned", "reset"):
             reached[key] = event.offset + (event.kind == "deliver")
         elif event.kind == "commit" and "~" in event.place[0] and event.offset > reached.get(key, event.offset):
@@ -39,24 +40,24 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
             stored.discard(event.place)
             spoilt.add(event.place)
         elif event.kind == "claimed" and event.place not in stored:
-            found_none.add(key)
+            found_none.add(claim)
         elif event.kind == "deliver":
-            found_none.discard(key)
+            found_none.discard(claim)
             taken_away.discard(key)
         elif event.kind == "owner_gone":
-            if key in found_none and event.id == HAND:
+            if claim in found_none and event.id == HAND:
                 taken_away.add(key)
-            found_none.discard(key)
+            found_none.discard(claim)
         elif event.kind in ("assigned", "commit"):
             # Without a stored offset the first position is committed before it is told.
             since_ns = there_since.get(event.member, event.time_ns)
             was_here = since_ns <= born_s.get(event.place, float("inf")) * NS
             is_late = key in taken_away and event.place not in stored
-            if (key in found_none or is_late) and (event.place in spoilt or not was_here):
+            if (claim in found_none or is_late) and (event.place in spoilt or not was_here):
                 begins[event.place] = max(begins.get(event.place, 0), event.offset)
             if event.kind == "assigned":
                 there_since[event.member] = since_ns
-                if event.place not in stored or key not in found_none:
+                if event.place not in stored or claim not in found_none:
                     continue
             taken_away.discard(key)
             stored.add(event.place)
