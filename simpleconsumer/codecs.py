@@ -113,7 +113,7 @@ def _gunzip(data: Buffer, max_output_bytes: int) -> bytes:
             raise DecodeError(f"gzip: truncated after {size} bytes of output")
         rest = member.unused_data
         if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return b"".join(parts)
     raise DecodeError(f"gzip: more than {_MAX_GZIP_MEMBERS} members")
 
 

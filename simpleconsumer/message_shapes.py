@@ -30,7 +30,7 @@ from simpleconsumer.types import Buffer, Message
 ENTRY_OVERHEAD: Final = 12
 CODEC_MASK: Final = 7
 NO_TIMESTAMP: Final = -1
-_END_OF_OFFSETS: Final = 2**63 - 1
+END_OF_OFFSETS: Final = 2**63 - 1
 _ENTRY = Struct(">qi").unpack_from
 # offset, size, CRC; magic, attributes, then key length (magic 0) or timestamp and key length (magic 1).
 _HEAD_0 = Struct(">16xBBi").unpack_from
@@ -74,7 +74,7 @@ class Level:
         "wrapper_offset",
     )
 
-    def __init__(self, buffer: Buffer, budget_bytes: int) -> None:
+    def __init__(self, buffer: Buffer, budget_bytes: int = 0) -> None:
         self.buffer = buffer
         self.position = 0
         self.magic: int | None = None
@@ -83,7 +83,7 @@ class Level:
         self.wrapper_offset = -1
         self.budget_bytes = budget_bytes
         self.floor = 0
-        self.limit = _END_OF_OFFSETS
+        self.limit = END_OF_OFFSETS
         self.asked = 0
         self.damaged = (-1, 0)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final
 
-from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level
+from simpleconsumer.message_shapes import CODEC_MASK, END_OF_OFFSETS, ENTRY_OVERHEAD, Level
 from simpleconsumer.shallow import SMALLEST_MESSAGE, Walk
 from simpleconsumer.types import Buffer
 
@@ -67,9 +67,9 @@ def why_damaged(level: Level, offset: int, end: int, most: int) -> str | None:
     if offset < floor:
         return f"offset {offset + base} is not above {floor + base - 1}, the offset of the entry before"
     if offset >= level.limit and (offset != floor or level.magic == 1):
-        if level.magic == 1:
+        if level.magic == 1:  # no other level has a base
             return f"offset {offset + base} is above {level.wrapper_offset}, the offset of its wrapper"
-        return f"offset {offset + base} is not below {level.limit + base}, where the log ends"
+        return f"offset {offset} is not below {level.limit}, where the log ends"
     hole = offset - max(floor, level.asked)
     if hole <= 0 and (floor or offset != level.asked or level.magic is not None):
         return None
@@ -135,7 +135,7 @@ def begins_below(message_set: Buffer, asked: int) -> bool:
     offset, size = _ENTRY(message_set)
     if not 0 <= offset < asked or (message_set[_MAGIC_AT] == 0 and most_in(message_set, 0, size)):
         return False
-    level = Level(message_set, 0)
+    level = Level(message_set)
     level.floor = offset + 1
     end = ENTRY_OVERHEAD + size
     behind = offset_behind(level, end)
@@ -150,8 +150,8 @@ def end_in_order(message_set: Buffer, walk: Walk, high_watermark: int) -> int | 
     """
     first, _ = _ENTRY(message_set, walk.tail)
     last, _ = _ENTRY(message_set, walk.last)
-    is_visible = last < high_watermark or high_watermark < 0
-    return int(last) + 1 if 0 <= first == last - walk.tail_entries + 1 and is_visible else None
+    limit = END_OF_OFFSETS if high_watermark < 0 else high_watermark
+    return int(last) + 1 if 0 <= first == last - walk.tail_entries + 1 and last < limit else None
 
 
 def trusted_end(
@@ -172,7 +172,7 @@ def trusted_end(
         high_watermark: Of the same answer; negative when the broker did not say.
         is_cut: As for `is_sole_trusted`: then the log does not end with the set, whatever its last entry says.
     """
-    level = Level(message_set, 0)
+    level = Level(message_set)
     level.position, level.asked = tail, asked
     if high_watermark >= 0:
         level.limit = high_watermark

@@ -86,8 +86,7 @@ def _whole_blocks(view: Buffer) -> tuple[int, int, int, int, int]:
     position = last = entries = size = tail = before_tail = 0
     block = _SHORT_BLOCK
     while True:
-        at = begin = position
-        previous = 0
+        at = position
         try:
             for _ in range(block):
                 begin, previous = at, size
@@ -129,7 +128,7 @@ def _equal_entries(view: Buffer, position: int, size: int) -> int:
         first = position + count * stride + 8
         equal = step
         for index, byte in enumerate(_SIZE.pack(size)):
-            column = bytes(view[first + index : first + index + (step - 1) * stride + 1 : stride])
+            column = bytes(view[first + index : first + index + step * stride : stride])
             if column.count(byte) != step:
                 equal = min(equal, step - len(column.lstrip(bytes((byte,)))))
         count += equal

@@ -49,7 +49,6 @@ LONGEST_BACKOFF_S: Final = 10.0
 _SHORTEST_POLL_MS: Final = 5
 _TOO_FEW: Final = 2
 """How many entries of a set cannot tell yet whether the first of them is the one that was asked for."""
-_END_OF_OFFSETS: Final = 2**63 - 1
 _ENTRY = Struct(">qi")
 
 
@@ -164,7 +163,7 @@ def _usable(
         reason = f"offset {position} was asked for, {found} came first, and {position} is not behind it"
         return Verdict(Outcome.DAMAGED, next_offset=position + 1, offset=position, reason=reason)
     behind = end_in_order(message_set, walk, answer.high_watermark) if walk.tail >= first else None
-    if behind is not None and behind < _END_OF_OFFSETS:
+    if behind is not None:
         return Verdict(Outcome.CHUNK, walk.end, behind, first_byte=first)
     end, next_offset = trusted_end(
         message_set, first, max(walk.tail, first), walk.end, position, answer.high_watermark,

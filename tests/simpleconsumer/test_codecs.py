@@ -102,6 +102,7 @@ def test_gzip_is_what_any_gzip_reads_and_writes() -> None:
 def test_gzip_members_are_joined() -> None:
     packed = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two")
     assert decompress(GZIP, packed, 7) == b"one two"
+    assert decompress(GZIP, gzip.compress(b"one ") + gzip.compress(b"two"), 7) == b"one two"
     with pytest.raises(LimitExceeded):
         decompress(GZIP, packed, 6)
 
@@ -190,8 +191,10 @@ def test_snappy_that_claims_gigabytes_is_refused_before_any_memory_is_taken(clai
 
 def test_snappy_without_a_length_is_refused() -> None:
     for data in (b"", b"\xff", b"\xff" * 5, b"\xff" * 5 + b"\1"):
-        with pytest.raises(DecodeError, match="does not begin with its length"):
+        with pytest.raises(DecodeError, match=r"^snappy: the block does not begin with its length$"):
             decompress(SNAPPY, data, 10)
+    with pytest.raises(DecodeError, match=r"^snappy: the block does not begin with its length$"):
+        decompress(SNAPPY, XERIAL_HELLO + bytes(4), 10)  # a block of no bytes
 
 
 def test_the_best_that_snappy_can_do_is_within_the_ratio_that_is_believed() -> None:
@@ -237,6 +240,9 @@ def test_lz4_stores_what_does_not_shrink() -> None:
     packed = compress(LZ4, noise)
     assert packed[7:] == struct.pack("<I", 500 | 1 << 31) + noise + bytes(4)
     assert decompress(LZ4, packed, 500) == noise
+    same = b"abcdeabcdfghijklm"
+    assert len(lz4.block.compress(same, store_size=False)) == len(same)
+    assert compress(LZ4, same)[7:] == struct.pack("<I", 17 | 1 << 31) + same + bytes(4)
 
 
 def test_lz4_refuses_dictionaries_old_versions_and_blocks_above_the_announced_size() -> None:
@@ -274,6 +280,7 @@ def test_lz4_errors_say_where_it_breaks_off() -> None:
     for cut, error in (
         (size - 12, "block of [0-9]+ bytes at byte 11, "),  # within the checksum of the block
         (size - 7, f"truncated at byte {size - 8}, before the end mark"),
+        (size - 8, f"truncated at byte {size - 8}, before the end mark"),
         (size - 1, f"the frame ends at byte {size} of {size - 1}"),
         (7, "truncated at byte 7, before the end mark"),
         (6, "no frame header in 04224d18...."),

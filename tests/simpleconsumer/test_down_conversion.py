@@ -72,12 +72,16 @@ def test_an_older_broker_sends_no_such_thing() -> None:
 def test_where_nothing_comes_though_there_is_more_a_larger_size_is_asked_for_up_to_the_limit() -> None:
     assert judged(b"", end=5).outcome is Outcome.NOTHING
     assert judged(b"", asked=1000).size_bytes == 2000
-    assert judged(b"", asked=3000)[:1] == (Outcome.GROW,)
-    assert judged(b"", asked=3000).size_bytes == 4000
+    grown = judged(b"", asked=3000)
+    assert (grown.outcome, grown.size_bytes) == (Outcome.GROW, 4000)
+    assert grown.reason == "nothing came within 3000 bytes, though the log ends at 100"
     given_up = judged(b"", asked=4000)
     assert (given_up.outcome, given_up.offset, given_up.next_offset) == (Outcome.LEFT_OUT, 5, 6)
     assert given_up.size_bytes == 4000
-    assert "nothing came within 4000 bytes, though the log ends at 100" in given_up.reason
+    assert given_up.reason == (
+        "nothing came within 4000 bytes, though the log ends at 100: the next message is larger than that, "
+        "and it is the limit"
+    )
 
 
 def test_a_batch_that_is_cut_off_names_its_last_offset() -> None:
@@ -100,6 +104,14 @@ def test_a_batch_that_comes_twice_counts_once(codec: str) -> None:
     assert repeated_bytes(message_set, 5) == len(twice)
     verdict = judged(twice + twice + next_one)
     assert (verdict.first_byte, verdict.next_offset) == (len(twice), 11)
+    verdict = judged(twice + twice + messages(*range(9, 200)), end=1000)
+    assert (verdict.first_byte, verdict.next_offset) == (len(twice), 200)
+
+
+def test_messages_that_come_twice_do_not_fill_the_hole_behind_them() -> None:
+    message_set = messages(7, 8) * 2 + messages(11)
+    verdict = judged(message_set)
+    assert (verdict.valid_bytes, verdict.next_offset) == (len(messages(7, 8)) * 2, 9)
 
 
 def test_the_first_message_is_not_taken_for_a_repeated_one() -> None:

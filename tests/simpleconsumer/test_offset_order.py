@@ -9,9 +9,9 @@ from decoding import decode_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.errors import DamagedOffset
+from simpleconsumer.errors import BrokenFraming, DamagedOffset
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.offset_order import begins_below, trusted_end
+from simpleconsumer.offset_order import begins_below, end_in_order, is_sole_trusted, trusted_end
 from simpleconsumer.shallow import walk_entries
 
 HUGE = 2**63 - 1
@@ -33,6 +33,17 @@ def decoded(data: bytes, asked: int = 0, high_watermark: int | None = None) -> t
     messages, errors = decode_all(data, asked, high_watermark=high_watermark)
     assert all(isinstance(error, DamagedOffset) for error in errors)
     return [m.offset for m in messages], [error.offset for error in errors if isinstance(error, DamagedOffset)]
+
+
+def complaints(data: bytes, asked: int = 0, high_watermark: int | None = None) -> list[str]:
+    """What the errors say."""
+    return [str(error) for error in decode_all(data, asked, high_watermark=high_watermark)[1]]
+
+
+def relative(wrapper_offset: int, *offsets: int) -> bytes:
+    """A wrapper of magic 1 with these offsets inside, as they stand there."""
+    inside = b"".join(encode_message(offset, None, b"v", 1) for offset in offsets)
+    return encode_wrapper(inside, "gzip", 1, wrapper_offset)
 
 
 def trusted(data: bytes, asked: int = 0, high_watermark: int = 1000) -> tuple[int, int]:
@@ -92,6 +103,56 @@ def test_one_of_before_that_says_to_be_the_one_asked_for_is_passed_over() -> Non
     """The log has grown up to what it says."""
     assert decoded(plain(33, 3, 4, *range(5, 40)), 33, 40) == ([*range(33, 40)], [])
     assert decoded(plain(33, 34, 35), 33, 40) == ([33, 34, 35], [])
+
+
+def test_the_least_offset_is_0() -> None:
+    assert decoded(plain(0), 0, 1000) == ([0], [])
+    assert decoded(plain(-1), 0, 1000) == ([], [0])
+
+
+def test_what_stands_behind_an_entry_tells_of_it_only_if_it_is_a_whole_entry_that_can_be_seen() -> None:
+    assert decoded(plain(10, 500, 12), 10, 1000) == ([10, 12], [11])
+    assert decoded(plain(10, 500, 12)[:-1], 10, 1000) == ([10, 500], [])
+    smallest = encode_message(12, None, None, 0)
+    assert decoded(plain(10, 500) + smallest, 10, 1000) == ([10, 12], [11])
+    messages, errors = decode_all(plain(10, 500) + struct.pack(">qi", 12, 13) + bytes(13), 10, high_watermark=1000)
+    assert ([m.offset for m in messages], [type(error) for error in errors]) == ([10, 500], [BrokenFraming])
+    assert decoded(plain(10, 15, 20, 13, 14), 10, 20) == ([10, 13, 14], [11, 12])
+
+
+def test_the_offset_that_was_asked_for_is_believed_whatever_stands_behind_it() -> None:
+    assert decoded(plain(10, 8, 9, 11, 12), 10, 1000)[0] == [10, 11, 12]
+
+
+def test_one_behind_the_first_tells_of_it_from_the_offset_on_that_was_asked_for_and_below_it_two_do() -> None:
+    assert decoded(plain(500, 10), 10, 1000) == ([10], [])
+    assert decoded(plain(500, 9), 10, 1000) == ([500], [501])
+    for below in ((9, 8), (9, 9)):
+        assert decoded(plain(500, *below), 10, 1000) == ([500], [501, 502])
+    assert decoded(plain(500, 8, 9), 10, 1000) == ([], [])
+    assert decoded(plain(500, 9, 11), 10, 1000) == ([11], [])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "complaint"),
+    [
+        ((0, 1, -20, 3), "t/0 at 12: offset -10 is negative"),
+        ((0, 1, 1, 3), "t/0 at 12: offset 11 is not above 11, the offset of the entry before"),
+        ((0, 50, 2, 3), "t/0 at 11: offset 60 is above 13, the offset of its wrapper"),
+        ((0, 2, 1, 3), "t/0 at 10: offset 12 is not below 11, the offset of an entry behind it"),
+    ],
+)
+def test_errors_name_offsets_as_the_log_counts_them_within_wrappers_too(
+    offsets: tuple[int, ...], complaint: str
+) -> None:
+    assert complaints(relative(13, *offsets), 10, 1000) == [complaint]
+    if "wrapper" not in complaint:
+        outside = plain(*(10 + offset for offset in offsets))
+        assert complaints(outside, 10, 1000) == [complaint]
+
+
+def test_the_error_of_an_offset_beyond_the_log_names_its_end() -> None:
+    assert complaints(plain(10, 20), 10, 20) == ["t/0 at 11: offset 20 is not below 20, where the log ends"]
 
 
 def test_going_on_behind_a_damaged_offset_skips_no_message() -> None:
@@ -160,6 +221,18 @@ def test_messages_of_a_wrapper_above_its_offset_are_damaged() -> None:
     assert decoded(encode_wrapper(relative, "gzip", 1, 12), 10, 1000) == ([10, 12], [11])
 
 
+def test_messages_above_the_offset_of_their_wrapper_are_damaged_though_they_follow_on_the_one_before() -> None:
+    assert decoded(relative(11, 0, 1, 2, 1), 10, 1000) == ([10, 11], [12, 13])
+
+
+def test_one_entry_behind_a_wrapper_tells_of_it_beyond_64_messages_a_byte_and_two_do_anywhere() -> None:
+    most = 64 * (len(wrapper(10, 19)) - 12)
+    before, behind = wrapper(0, 9), plain(20)
+    assert decoded(before + wrapper(10, 19, 10 + most) + behind, 0, 10**6) == ([*range(20), 20], [])
+    assert decoded(before + wrapper(10, 19, 11 + most) + behind, 0, 10**6) == ([*range(10), 20], [10])
+    assert decoded(before + wrapper(10, 19, 40) + plain(20, 21), 0, 10**6) == ([*range(10), 20, 21], [10])
+
+
 def test_what_a_first_wrapper_holds_below_the_position_is_passed_over() -> None:
     assert decoded(wrapper(0, 9) + plain(10), 7, 1000) == ([7, 8, 9, 10], [])
     assert decoded(wrapper(0, 9, magic=1) + plain(10), 7, 1000) == ([7, 8, 9, 10], [])
@@ -173,6 +246,46 @@ def test_a_set_in_order_is_trusted_to_its_end() -> None:
         walk = walk_entries(data)
         [last] = struct.unpack_from(">q", data, walk.last)
         assert trusted(data, 10) == (len(data), last + 1)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "high_watermark", "behind"),
+    [
+        ((10, 11, 12), 1000, 13), ((10, 11, 12), 13, 13), ((10, 11, 12), 12, None), ((10, 11, 12), -1, 13),
+        ((10, 11, 13), 1000, None), ((9, 11, 12), 1000, None), ((0,), 1, 1), ((0,), 0, None), ((1,), 1, None),
+        ((-1,), 1000, None), ((-1, 0), 1000, None), ((HUGE - 1,), -1, HUGE), ((HUGE,), -1, None),
+        (tuple(range(10, 900)), 1000, 900),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_set_whose_last_entries_follow_one_on_the_other_below_the_high_watermark(
+    offsets: tuple[int, ...], high_watermark: int, behind: int | None
+) -> None:
+    data = plain(*offsets)
+    assert end_in_order(data, walk_entries(data), high_watermark) == behind
+
+
+@pytest.mark.parametrize(
+    ("offset", "high_watermark", "is_trusted"),
+    [(10, 1000, True), (9, 1000, True), (11, 1000, False), (11, 13, False), (11, 12, True), (11, -1, True)],
+)
+def test_a_plain_entry_alone_is_trusted_at_the_offset_asked_for_and_at_the_end_of_the_log(
+    offset: int, high_watermark: int, is_trusted: bool
+) -> None:
+    assert is_sole_trusted(plain(offset), ENTRY, 10, high_watermark) is is_trusted
+
+
+@pytest.mark.parametrize(
+    ("behind", "is_trusted"),
+    [(plain(12)[:12], True), (plain(12)[:13], True), (plain(12)[:11], False), (plain(11)[:12], False),
+     (plain(10)[:12], False)],
+)  # fmt: skip
+def test_the_head_of_a_later_entry_behind_one_alone_is_proof(behind: bytes, is_trusted: bool) -> None:
+    assert is_sole_trusted(plain(11) + behind, ENTRY, 10, 1000) is is_trusted
+
+
+def test_a_wrapper_alone_needs_no_proof() -> None:
+    data = wrapper(20, 29)
+    assert is_sole_trusted(data, len(data), 10, 1000)
 
 
 @pytest.mark.parametrize("found", [-3, HUGE, 2**33, 10, 2])

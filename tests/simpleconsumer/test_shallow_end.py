@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.errors import BrokenFraming
-from simpleconsumer.shallow import shallow_end, walk_entries
+from simpleconsumer.shallow import plain, shallow_end, walk_entries
 from simpleconsumer.types import Buffer
 
 
@@ -70,7 +70,7 @@ def test_mixed_sizes_end_where_the_definition_says(sizes: list[int]) -> None:
 def test_an_impossible_size_is_found_behind_any_number_of_entries(before: int, size: int, varies: bool) -> None:
     good = b"".join(entry(offset, 20 + offset % 3 * varies) for offset in range(before))
     data = good + struct.pack(">qi", before, size)
-    for behind in (b"", bytes(100), entry(before, 20) * 300):
+    for behind in (b"", bytes(100), b"\x14" * 100, entry(before, 20) * 300):
         with pytest.raises(
             BrokenFraming, match=f"entry at byte {len(good)}, after {before} entries, has size {size}$"
         ):
@@ -89,10 +89,26 @@ def test_no_whole_entry_gives_no_offset(data: bytes) -> None:
 def test_a_view_of_larger_items_is_read_as_bytes() -> None:
     data = entry(1, 20) * 3
     assert shallow_end(memoryview(data).cast("i")) == (96, 2, 3)
+    for items in ("i", "b"):
+        assert list(plain(memoryview(data).cast(items))) == list(data)
+    for as_it_is in (data, bytearray(data), memoryview(data)):
+        assert plain(as_it_is) is as_it_is
 
 
-@pytest.mark.parametrize("offset", [0, 20 << 16])
+@pytest.mark.parametrize("offset", [0, 20 << 16, 20 << 32])
 @pytest.mark.parametrize("sizes", [[20] * 70 + [24] * 90, [20] * 70 + [24, 28] * 45, [20] * 5 + [24] * 90])
 def test_what_looks_like_a_size_elsewhere_in_an_entry_misleads_nobody(sizes: list[int], offset: int) -> None:
     data = b"".join(struct.pack(">qi", offset, size) + struct.pack(">i", 20) * (size // 4) for size in sizes)
     assert shallow_end(data) == by_definition(data) == (len(data), offset + 1, len(sizes))
+
+
+def test_two_sizes_of_many_that_differ_are_seen() -> None:
+    """All that stands where a size is looked for is 20, but for the odd size itself and one offset."""
+    looks_alike, odd = 20 << 32 | 20, 30
+    sizes = [24 if index == odd else 20 for index in range(200)]
+    offsets = [0 if index == odd + 5 else looks_alike for index in range(200)]
+    data = b"".join(
+        struct.pack(">qi", offset, size) + struct.pack(">i", 20) * (size // 4)
+        for offset, size in zip(offsets, sizes, strict=True)
+    )
+    assert shallow_end(data) == (len(data), looks_alike + 1, 200)
