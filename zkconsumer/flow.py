@@ -226,7 +226,7 @@ class Flow:
 
     @property
     def committed(self) -> int:
-        """What the application committed explicitly: done, even while it is in hand."""
+        """What the application committed explicitly: done, even while it is in hand; -1 for nothing."""
         return self._committed
 
     @committed.setter
@@ -296,4 +296,4 @@ class Flow:
             try:
                 self.stream.ready.remove(self)
             except ValueError:
-                break
+                return

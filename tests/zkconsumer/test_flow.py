@@ -1,0 +1,138 @@
+"""What passes between a fetcher and a stream, without either: a sleep that ends, and the flow of one partition."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from feeding import Drained, Feed, chunk, message_set
+
+from simpleconsumer.errors import DamagedOffset
+from simpleconsumer.message_encode import encode_message
+from simpleconsumer.types import TopicPartition
+from zkconsumer.byte_budget import ByteBudget, Charge
+from zkconsumer.flow import Chunk, Flow, Wakeup
+
+DEADLINE_S = 10.0
+
+
+def within_deadline(call: Callable[[], Any]) -> Any:
+    """What a call returns, on a thread of its own so that one without end fails the test only."""
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert results, f"it has not returned within {DEADLINE_S} s"
+    return results[0]
+
+
+# -- sleeping ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout_s", [None, 0.0, 0.1, DEADLINE_S])
+def test_who_was_woken_before_does_not_sleep(timeout_s: float | None) -> None:
+    wakeup = Wakeup()
+    wakeup.wake()
+    wakeup.wake()
+    assert within_deadline(lambda: wakeup.wait(timeout_s)) is True
+    assert wakeup.wait(0.0) is False, "waking twice ends one sleep"
+
+
+@pytest.mark.parametrize("timeout_s", [0.05, 0.5, 0.7])
+def test_a_sleep_ends_at_its_time_out_shorter_or_longer_than_a_slice(timeout_s: float) -> None:
+    before = time.monotonic()
+    assert within_deadline(lambda: Wakeup().wait(timeout_s)) is False
+    assert time.monotonic() - before >= timeout_s
+
+
+def test_a_look_without_time_does_not_sleep() -> None:
+    wakeup = Wakeup()
+    assert not any(within_deadline(lambda: [wakeup.wait(time_s) for time_s in (0.0, -1.0)] * 15))
+
+
+# -- a flow ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_flow_is_live_with_nothing_in_hand_and_nothing_committed() -> None:
+    flow = Feed().flow(position=7)
+    assert (flow.is_live, flow.is_settled, flow.in_hand, flow.failure) == (True, False, None, None)
+    assert (flow.position, flow.committed) == (7, -1)
+
+
+def test_a_chunk_is_charged_to_the_stream_that_it_is_for() -> None:
+    feed = Feed()
+    one = chunk(0, 2)
+    feed.flow().push(one)
+    assert (one.charge.stream, one.charge.size_bytes) == (feed.stream, len(message_set(0, 2)))
+
+
+def test_the_high_watermark_of_its_answer_tells_which_offsets_of_a_chunk_are_damaged() -> None:
+    feed = Feed()
+    data = b"".join(encode_message(offset, None, b"value", 0) for offset in (0, 1, 20))
+    feed.flow().push(Chunk(data, 21, high_watermark=20))
+    assert [next(feed.stream).offset for _ in range(2)] == [0, 1]
+    with pytest.raises(DamagedOffset, match="t/0 at 2: offset 20 is not below 20, where the log ends"):
+        next(feed.stream)
+
+
+def test_after_a_reset_nothing_is_committed() -> None:
+    flow = Feed().flow(position=9)
+    flow.committed = 9
+    flow.reset(3)
+    assert (flow.position, flow.committed) == (3, -1)
+
+
+def test_a_flow_that_was_ended_is_settled_when_it_has_told_its_final_position() -> None:
+    feed = Feed()
+    flow, done = feed.flow(), Drained()
+    flow.push(chunk(0, 5))
+    next(feed.stream)
+    flow.end(done)
+    assert (flow.is_live, flow.is_settled, done.positions) == (False, False, [])
+    flow.put_down(1)
+    assert (flow.is_settled, done.positions) == (True, [1])
+
+
+def test_who_waits_for_the_message_in_hand_alone_leaves_the_flow_unsettled() -> None:
+    feed = Feed()
+    flow, done = feed.flow(), Drained()
+    flow.push(chunk(0, 5))
+    next(feed.stream)
+    flow.end()
+    flow.when_put_down(done)
+    flow.put_down(1)
+    assert (flow.is_settled, done.positions) == (False, [1])
+
+
+def test_a_flow_that_was_cancelled_is_settled_at_once_and_tells_nobody() -> None:
+    feed = Feed()
+    flow, done = feed.flow(), Drained()
+    flow.push(chunk(0, 5))
+    next(feed.stream)
+    flow.end(done)
+    assert flow.cancel() == 0
+    flow.put_down(1)
+    assert (flow.is_live, flow.is_settled, done.positions) == (False, True, [])
+
+
+class SharedBudget(ByteBudget):
+    """A budget at which another thread takes out the same chunk whenever one is given back."""
+
+    flow: Flow
+
+    def release(self, charge: Charge) -> None:
+        super().release(charge)
+        for one in [one for one in self.flow.chunks if one.charge is charge][:1]:
+            self.flow.chunks.remove(one)
+
+
+def test_two_threads_that_drop_the_same_chunks_empty_the_queue_and_give_each_back_once() -> None:
+    feed, budget = Feed(), SharedBudget(1000)
+    budget.flow = flow = Flow(TopicPartition("t", 0), 0, feed.stream, budget)
+    for first in (0, 2, 4):
+        flow.push(chunk(first, first + 2))
+    flow.end()
+    assert (list(flow.chunks), list(feed.stream.ready), budget.charged_bytes()) == ([], [], 0)
