@@ -128,7 +128,7 @@ def _equal_entries(view: Buffer, position: int, size: int) -> int:
         first = position + count * stride + 8
         equal = step
         for index, byte in enumerate(_SIZE.pack(size)):
-            column = bytes(view[first + index : first + index + step * stride : stride])
+            column = bytes(view[first + index : first + step * stride : stride])
             if column.count(byte) != step:
                 equal = min(equal, step - len(column.lstrip(bytes((byte,)))))
         count += equal

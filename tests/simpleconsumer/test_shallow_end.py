@@ -55,13 +55,14 @@ def test_runs_of_any_sizes_and_lengths_end_where_the_definition_says(
     assert walk.entries == len(starts)
     if starts:
         assert (walk.last, starts[-walk.tail_entries]) == (starts[-1], walk.tail)
-        assert walk.tail_entries >= min(4, walk.entries)
+        assert min(4, walk.entries) <= walk.tail_entries < 192  # what is looked at of the largest set
 
 
-@given(st.lists(st.sampled_from([14, 15, 270, 271]), max_size=200))
+@given(st.lists(st.sampled_from([14, 15, 270, 271]), max_size=400))
 def test_mixed_sizes_end_where_the_definition_says(sizes: list[int]) -> None:
     data = b"".join(entry(offset * 3, size) for offset, size in enumerate(sizes))
     assert shallow_end(data) == by_definition(data) == (len(data), 3 * len(sizes) - 2 if sizes else None, len(sizes))
+    assert walk_entries(data).tail_entries < 192
 
 
 @pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 67, 68, 69, 400])
@@ -95,8 +96,10 @@ def test_a_view_of_larger_items_is_read_as_bytes() -> None:
         assert plain(as_it_is) is as_it_is
 
 
-@pytest.mark.parametrize("offset", [0, 20 << 16, 20 << 32])
-@pytest.mark.parametrize("sizes", [[20] * 70 + [24] * 90, [20] * 70 + [24, 28] * 45, [20] * 5 + [24] * 90])
+@pytest.mark.parametrize("offset", [0, 20 << 16, 20 << 32, 20 << 48 | 20 << 16])
+@pytest.mark.parametrize(
+    "sizes", [[20] * 67 + [24] * 90, [20] * 70 + [24] * 90, [20] * 70 + [24, 28] * 45, [20] * 5 + [24] * 90]
+)
 def test_what_looks_like_a_size_elsewhere_in_an_entry_misleads_nobody(sizes: list[int], offset: int) -> None:
     data = b"".join(struct.pack(">qi", offset, size) + struct.pack(">i", 20) * (size // 4) for size in sizes)
     assert shallow_end(data) == by_definition(data) == (len(data), offset + 1, len(sizes))
