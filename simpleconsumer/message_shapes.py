@@ -93,7 +93,6 @@ class Family(dict[int, tuple[Any, ...]], ABC):
 
     def __init__(self, magic: int, attributes: int, key_length: int) -> None:
         super().__init__()
-        self.magic = magic
         self.attributes = attributes
         self.key_length = key_length
         self.overhead = (14 if magic == 0 else 22) + max(key_length, 0)

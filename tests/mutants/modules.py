@@ -12,7 +12,7 @@ _MEMBER: Final = "tests/zkconsumer/test_"
 _SETS: Final = [
     f"{_WIRE}{name}.py" for name in ("offset_order", "shallow_end", "wrappers", "values", "message_set_properties")
 ]
-_COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "column_walk", "columns_properties", "damaged_sets")]
+_COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "column_walk", "columns_properties")]
 
 TESTS: Final[dict[str, list[str]]] = {
     "rebalance/assignment.py": [f"{_REBALANCE}assignment.py"],

@@ -4,88 +4,19 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import golden_frames
 import pytest
+from column_decoding import arrays_from, found_by_columns, found_by_messages
 from decoding import MEBIBYTE, entries
-from golden_frames import VERSIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simpleconsumer import columns
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.message_set import decode_messages
 from simpleconsumer.types import Buffer
-
-Row = tuple[bytes | None, bytes | None, int, int | None]
-Found = Row | tuple[type, str]
-
-FIRST = ("key", "value", "offset", "timestamp_ms")
-
-
-@contextmanager
-def arrays_from(entries: int) -> Iterator[None]:
-    """Read stretches as arrays from so many entries on, so that small examples get there too."""
-    before = columns._WORTH_ARRAYS
-    columns._WORTH_ARRAYS = entries
-    try:
-        yield
-    finally:
-        columns._WORTH_ARRAYS = before
-
-
-def found_by_messages(data: Buffer, start: int, end: int | None, limit: int = MEBIBYTE) -> list[Found]:
-    """Return all messages and errors in their order, going on behind each error."""
-    if end is not None and start >= end:
-        return []
-    found: list[Found] = []
-    resume = None
-    while True:
-        try:
-            for m in decode_messages(data, "t", 0, start, max_decoded_bytes=limit, resume=resume):
-                if end is not None and m.offset >= end:
-                    return found
-                found.append((m.key, m.value, m.offset, m.timestamp_ms))
-                if end is not None and m.offset >= end - 1:
-                    return found
-            return found
-        except MessageError as error:
-            found.append((type(error), str(error)))
-            resume = error.resume
-        except BrokenFraming as error:
-            return [*found, (type(error), str(error))]
-
-
-def found_by_columns(
-    data: Buffer, start: int, end: int | None, batch_bytes: int = MEBIBYTE, limit: int = MEBIBYTE
-) -> list[Found]:
-    found: list[Found] = []
-    resume = None
-    while True:
-        try:
-            for batch in decode_columns(
-                data, "t", 0, start, end_offset=end, columns=FIRST, max_batch_bytes=batch_bytes,
-                max_decoded_bytes=limit, resume=resume,
-            ):  # fmt: skip
-                batch.validate(full=True)
-                assert batch.num_rows
-                found += rows_of(batch)
-            return found
-        except MessageError as error:
-            found.append((type(error), str(error)))
-            resume = error.resume
-        except BrokenFraming as error:
-            return [*found, (type(error), str(error))]
-
-
-def rows_of(batch: Any) -> list[Any]:
-    return list(zip(*[column.to_pylist() for column in batch.columns], strict=True))
-
 
 fields = st.none() | st.binary(max_size=12) | st.sampled_from([0, 5, 5, 100]).map(bytes)
 stamps = st.integers(-1, 2**62) | st.just(-1)
@@ -277,17 +208,3 @@ def test_one_goes_on_where_the_other_stopped(data: bytes, start: int) -> None:
                     assert offsets == expected
             except BrokenFraming:
                 pass
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_recorded_sets_give_the_same_whole_cut_anywhere_and_with_any_byte_wrong(version: str) -> None:
-    with arrays_from(1):
-        for fetch in [fetch for fetch in golden_frames.fetches() if fetch.version == version]:
-            data = bytes(fetch.decode().message_set)
-            assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
-            for length in range(0, len(data), 3):
-                assert found_by_columns(data[:length], 0, None) == found_by_messages(data[:length], 0, None)
-            for position in range(0, len(data), 2):
-                damaged = bytearray(data)
-                damaged[position] ^= (0xFF, 0x01, 0x80)[position // 2 % 3]
-                assert found_by_columns(damaged, 0, None) == found_by_messages(damaged, 0, None)

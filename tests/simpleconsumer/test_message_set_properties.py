@@ -226,11 +226,14 @@ KEYS: dict[str, list[bytes | None]] = {
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("step", [1, 3])
-def test_a_run_of_plain_messages_is_read_by_shapes_up_to_its_last_one(
-    monkeypatch: pytest.MonkeyPatch, keys: str, magic: int, codec: str, step: int
+@pytest.mark.parametrize("nulls", [0, 1])
+def test_runs_of_plain_messages_are_read_by_shapes_up_to_the_last_one_behind_a_null_value_too(
+    monkeypatch: pytest.MonkeyPatch, keys: str, magic: int, codec: str, step: int, nulls: int
 ) -> None:
     some = KEYS[keys]
-    found = as_messages([(some[n % len(some)], b"v" * (n // 10), n or None) for n in range(200)], magic)
+    rows = [(some[n % len(some)], b"v" * (n // 10), n or None) for n in range(200)]
+    rows[100 : 100 + nulls] = [(None, None, 100)] * nulls
+    found = as_messages(rows, magic)
     data = encode_message_set(found, codec, magic, offsets=range(0, 200 * step, step))
     expected = decode_simply(data)
     for known in (message_shapes._families, message_shapes._Keyed0.known, message_shapes._Keyed1.known):
@@ -244,5 +247,27 @@ def test_a_run_of_plain_messages_is_read_by_shapes_up_to_its_last_one(
         )
     assert list(decode_messages(data, "t", 0)) == expected
     # The last message and the end of the set; for a wrapper, itself and the end behind it too.
-    assert calls.count("next_entry") == (2 if codec == "none" else 4)
-    assert calls.count("family_at") <= (3 if codec == "none" else 5)
+    assert calls.count("next_entry") == (2 if codec == "none" else 4) + nulls
+    assert calls.count("family_at") <= (3 if codec == "none" else 5) + 2 * nulls
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_a_shape_is_built_once_and_none_for_messages_that_are_too_large_or_too_small(
+    magic: int, key: bytes | None
+) -> None:
+    level = message_shapes.Level(encode_message_set([(key, b"value")], magic=magic))
+    family = message_shapes.family_at(level)
+    assert family is not None
+    assert message_shapes.family_at(level) is family
+    assert family[16 * 1024] is family[16 * 1024]
+    for size in (16 * 1024 + 1, family.overhead - 1):
+        with pytest.raises(KeyError, match=str(size)):
+            family[size]
+
+
+@pytest.mark.parametrize(("key_bytes", "has_family"), [(0, True), (1024, True), (1025, False)])
+def test_messages_with_large_keys_have_no_shapes(key_bytes: int, has_family: bool) -> None:
+    for magic in (0, 1):
+        level = message_shapes.Level(encode_message_set([(bytes(key_bytes), b"value")], magic=magic))
+        assert (message_shapes.family_at(level) is not None) is has_family

@@ -16,6 +16,7 @@ from simpleconsumer.shallow import walk_entries
 
 HUGE = 2**63 - 1
 ENTRY = len(encode_message(0, None, b"v", 0))
+EACH_KIND = pytest.mark.parametrize(("magic", "key"), [(0, None), (0, b"key"), (1, None), (1, b"key")])
 
 
 def plain(*offsets: int) -> bytes:
@@ -40,9 +41,9 @@ def complaints(data: bytes, asked: int = 0, high_watermark: int | None = None) -
     return [str(error) for error in decode_all(data, asked, high_watermark=high_watermark)[1]]
 
 
-def relative(wrapper_offset: int, *offsets: int) -> bytes:
+def relative(wrapper_offset: int, *offsets: int, key: bytes | None = None) -> bytes:
     """A wrapper of magic 1 with these offsets inside, as they stand there."""
-    inside = b"".join(encode_message(offset, None, b"v", 1) for offset in offsets)
+    inside = b"".join(encode_message(offset, key, b"v", 1) for offset in offsets)
     return encode_wrapper(inside, "gzip", 1, wrapper_offset)
 
 
@@ -54,12 +55,12 @@ def trusted(data: bytes, asked: int = 0, high_watermark: int = 1000) -> tuple[in
 # -- single entries ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("magic", [0, 1])
+@EACH_KIND
 @pytest.mark.parametrize("count", [3, 500])
 @pytest.mark.parametrize("found", [-1, -(2**63), HUGE, 2**40, 1000, 20, 12, 10, 5, 0])
-def test_one_damaged_offset_costs_its_own_message(found: int, count: int, magic: int) -> None:
+def test_one_damaged_offset_costs_its_own_message(found: int, count: int, magic: int, key: bytes | None) -> None:
     offsets = [10, found, 12, *range(13, 10 + count)]
-    data = b"".join(encode_message(offset, None, b"v", magic) for offset in offsets)
+    data = b"".join(encode_message(offset, key, b"v", magic) for offset in offsets)
     expected = [10, *range(12, 10 + count)] if count > 3 else [10, 12]
     assert decoded(data, 10, 1000) == (expected, [11])
 
@@ -117,7 +118,12 @@ def test_what_stands_behind_an_entry_tells_of_it_only_if_it_is_a_whole_entry_tha
     assert decoded(plain(10, 500) + smallest, 10, 1000) == ([10, 12], [11])
     messages, errors = decode_all(plain(10, 500) + struct.pack(">qi", 12, 13) + bytes(13), 10, high_watermark=1000)
     assert ([m.offset for m in messages], [type(error) for error in errors]) == ([10, 500], [BrokenFraming])
-    assert decoded(plain(10, 15, 20, 13, 14), 10, 20) == ([10, 13, 14], [11, 12])
+
+
+@EACH_KIND
+def test_an_entry_at_the_end_of_the_log_hides_none_behind_it(magic: int, key: bytes | None) -> None:
+    data = b"".join(encode_message(offset, key, b"v", magic) for offset in (10, 15, 20, 13, 14))
+    assert decoded(data, 10, 20) == ([10, 13, 14], [11, 12])
 
 
 def test_the_offset_that_was_asked_for_is_believed_whatever_stands_behind_it() -> None:
@@ -221,8 +227,12 @@ def test_messages_of_a_wrapper_above_its_offset_are_damaged() -> None:
     assert decoded(encode_wrapper(relative, "gzip", 1, 12), 10, 1000) == ([10, 12], [11])
 
 
-def test_messages_above_the_offset_of_their_wrapper_are_damaged_though_they_follow_on_the_one_before() -> None:
-    assert decoded(relative(11, 0, 1, 2, 1), 10, 1000) == ([10, 11], [12, 13])
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_messages_above_the_offset_of_their_wrapper_are_damaged_though_they_follow_on_the_one_before(
+    key: bytes | None
+) -> None:
+    assert decoded(relative(11, 0, 1, 2, 1, key=key), 10, 1000) == ([10, 11], [12, 13])
+    assert decoded(relative(13, 0, 2, 2, 3, key=key), 10, 1000) == ([10, 12, 13], [11])
 
 
 def test_one_entry_behind_a_wrapper_tells_of_it_beyond_64_messages_a_byte_and_two_do_anywhere() -> None:
