@@ -79,7 +79,6 @@ class _Fault(Exception):  # noqa: N818 - not an error yet: the caller adds the p
     """Something is wrong with one entry; `offset` is as found, `end` is where the next entry begins."""
 
     def __init__(self, kind: type[MessageError], offset: int, end: int, reason: str) -> None:
-        super().__init__(reason)
         self.kind = kind
         self.offset = offset
         self.end = end
@@ -262,9 +261,9 @@ def _bounds(level: Level) -> tuple[int, int, int] | None:
 
 
 def _end_of_level(level: Level, reason: str) -> _Fault:
-    """Return the fault of a wrapper whose inside breaks off; nothing more of it can be read."""
-    offset = level.wrapper_offset - level.base
-    return _Fault(CorruptMessage, offset, len(level.buffer), f"the wrapper holds {reason}")
+    """Return the fault of a wrapper of magic 0 whose inside breaks off; nothing more of it can be read."""
+    # `_last_offset` has seen all entries of one of magic 1, so offsets are absolute here.
+    return _Fault(CorruptMessage, level.wrapper_offset, len(level.buffer), f"the wrapper holds {reason}")
 
 
 def _read_field(buffer: Buffer, position: int, end: int, offset: int, what: str) -> tuple[bytes | None, int]:

@@ -125,3 +125,25 @@ def test_wrong_sizes_and_cuts_lead_lanes_where_they_lead_the_walk_one_by_one(
             struct.pack_into(">i", data, at, size)
     del data[len(data) - cut :]
     assert entry_positions(data).tolist() == one_by_one(data)
+
+
+def words(*sizes: int) -> bytes:
+    """Entries of these sizes in which every word but the size is 20."""
+    return b"".join(struct.pack(">iiI", 20, 20, size) + struct.pack(">i", 20) * (size // 4) for size in sizes)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        words(*[0] * 100),
+        words(*[20] * 8, *[44] * 80),
+        words(*[20] * 20, *[24] * 200),
+        words(*[20] * 71, *[24] * 200),
+        words(*[20] * 8) + struct.pack(">qI", 0, 1 << 31) + b"\x14" * 200,
+        words(*[20] * 8) + struct.pack(">qId", 0, 0, 0) + words(*[20] * 8),
+        words(*[20] * 8) + struct.pack(">qIi", 0, 0, 0x3440) + words(*[20] * 8),
+    ],
+    ids=["nothing but heads", "44 like 32 bytes", "from the 21st", "in the second look", "no size", "0.0", "20.0"],
+)
+def test_what_looks_like_the_size_of_a_run_elsewhere_misleads_nobody(data: bytes) -> None:
+    assert entry_positions(data).tolist() == one_by_one(data)

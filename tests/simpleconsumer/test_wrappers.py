@@ -13,6 +13,7 @@ from simpleconsumer.errors import (
     BrokenFraming,
     CorruptMessage,
     CrcMismatch,
+    DamagedOffset,
     MessageError,
     MessageTooLarge,
     UnknownCodec,
@@ -199,10 +200,15 @@ def test_every_byte_of_a_compressed_value_flipped_under_a_right_checksum(codec: 
 @EACH_CODEC
 def test_an_inside_that_breaks_off_is_an_error_because_its_checksum_vouched_for_it(codec: str) -> None:
     plain = encode_message_set([b"a", b"b", b"c"])
-    for cut in (1, 20, 26):
+    for cut, held in (
+        (1, "an entry that ends 1 bytes behind it"), (20, "7 bytes behind its last message"),
+        (26, "1 bytes behind its last message"),
+    ):  # fmt: skip
         found, errors = decode_all(encode_wrapper(plain[:-cut], codec, 0, 2))
         assert [m.value for m in found] == [b"a", b"b"]
-        assert [(type(e), e.offset) for e in errors if isinstance(e, MessageError)] == [(CorruptMessage, 2)]
+        assert [(type(error), str(error)) for error in errors] == [
+            (CorruptMessage, f"t/0 at 2: the wrapper holds {held}")
+        ]
     plain = encode_message_set([b"a", b"b", b"c"], magic=1)
     error = only_error(encode_wrapper(plain[:-1], codec, 1, 2) + encode_message(3, None, b"x", 1))
     assert (type(error), error.offset, error.reason) == (CorruptMessage, 2, "the wrapper breaks off, 34 bytes are left")
@@ -213,7 +219,10 @@ def test_a_broken_size_inside_ends_the_wrapper_and_not_the_set(magic: int) -> No
     inside = encode_message(0, None, b"a", magic) + struct.pack(">qi", 1, 3) + b"abc"
     found, errors = decode_all(encode_wrapper(inside, "gzip", magic, 1) + encode_message(2, None, b"after", magic))
     assert [m.value for m in found] == ([b"a", b"after"] if magic == 0 else [b"after"])
-    assert [type(error) for error in errors] == [CorruptMessage]
+    reason = "the wrapper holds an entry of size 3 at byte 27"
+    if magic == 1:
+        reason = "inside of the wrapper: entry at byte 35, after 1 entries, has size 3"
+    assert [(type(error), str(error)) for error in errors] == [(CorruptMessage, f"t/0 at 1: {reason}")]
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(0, 1), (1, 0)])
@@ -236,6 +245,24 @@ def test_the_offset_of_a_message_that_is_cut_off_in_a_wrapper_is_no_start() -> N
     inside = encode_message_set([b"a"], first_offset=0) + encode_message(7, None, b"cut off")[:-1]
     data = encode_wrapper(inside, "gzip", 0, 1) + encode_message_set([b"c", b"d", b"e"], first_offset=2)
     assert offsets_of(data, 3) == [3, 4], "the wrapper at 1 is before the start, and so is what is wrong with it"
+
+
+def test_a_value_that_does_not_inflate_says_why() -> None:
+    error = only_error(encode_message(5, None, b"x", 0, CODECS["snappy"]))
+    assert type(error) is CorruptMessage
+    assert str(error) == "t/0 at 5: snappy: 1 bytes cannot hold the 120 they claim"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_offset_of_a_message_with_a_wrong_checksum_is_taken(magic: int) -> None:
+    data = bytearray(encode_message_set([b"a", b"b"], magic=magic, first_offset=10))
+    data[-1] ^= 1
+    data += encode_message(11, None, b"again", magic) + encode_message(13, None, b"d", magic)
+    found, errors = decode_all(bytes(data), 10)
+    assert [m.offset for m in found] == [10, 13]
+    assert [(type(e), e.offset) for e in errors if isinstance(e, MessageError)] == [
+        (CrcMismatch, 11), (DamagedOffset, 12),
+    ]  # fmt: skip
 
 
 # Messages that contradict themselves
@@ -327,6 +354,12 @@ def test_a_wrapper_that_has_overrun_its_limit_inflates_nothing_more() -> None:
     assert len(found) == 1
     assert [type(error) for error in errors] == [MessageTooLarge, MessageTooLarge]
     assert "more than 0 bytes" in str(errors[1])
+
+
+def test_a_wrapper_that_has_overrun_the_limit_leaves_it_whole_for_the_next() -> None:
+    data = encode_message_set([bytes(2 * MEBIBYTE)], "gzip") + encode_message_set([b"b"], "gzip", first_offset=1)
+    found, errors = decode_all(data, max_decoded_bytes=MEBIBYTE)
+    assert ([m.value for m in found], [type(error) for error in errors]) == ([b"b"], [MessageTooLarge])
 
 
 def test_each_wrapper_of_a_set_has_the_whole_limit() -> None:
