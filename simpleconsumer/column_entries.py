@@ -35,19 +35,10 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 Ints = NDArray[np.int64]
 
-
-def _closing_bytes() -> bytes:
-    """Return the twelve bytes behind a body's right CRC that bring the checksum to where it began."""
-    # Any body does, as the state behind it and its CRC is always the same. Eight bytes are free; the last four cancel
-    # the register and put the one there whose effect is known: the 4 bytes whose own CRC is 0.
-    state = crc32(bytes(8), crc32(crc32(b"any").to_bytes(4, "little"), crc32(b"any")))
-    register = state ^ 0xFFFFFFFF
-    known = int.from_bytes(b"\x9d\x0a\xd9\x6d", "little") ^ 0xFFFFFFFF
-    return bytes(8) + (register ^ known).to_bytes(4, "little")
-
-
 _GAP = np.dtype([("crc", "<u4"), ("closing", "V12")])
-_CLOSING: Final = _closing_bytes()
+# Behind any body and its right CRC the register is the same. The last four bytes cancel that and what the eight before
+# them make of it, and put the one there whose effect is known: that of the 4 bytes 9d 0a d9 6d, whose own CRC is 0.
+_CLOSING: Final = bytes.fromhex("0000000000000000 f2cc0c16")
 
 
 class Part(NamedTuple):

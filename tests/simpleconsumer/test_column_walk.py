@@ -91,9 +91,9 @@ def test_where_guesses_are_wrong_little_is_tried(walked_by_lanes: list[int]) -> 
     assert len(walked_by_lanes) == 1
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def eager_lanes() -> Iterator[None]:
-    """Lanes for small sets, so that examples get there."""
+    """Lanes for small sets, so that examples get there; for all examples of a test, and for no other test."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (column_lanes, column_walk):
             patch.setattr(module, "WORTH_LANES", 8)
@@ -147,3 +147,50 @@ def words(*sizes: int) -> bytes:
 )
 def test_what_looks_like_the_size_of_a_run_elsewhere_misleads_nobody(data: bytes) -> None:
     assert entry_positions(data).tolist() == one_by_one(data)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries of one size each look for them found."""
+    counts: list[int] = []
+    look = column_walk._equal_entries
+
+    def counted(buffer: Buffer, position: int, step: int) -> int:
+        counts.append(look(buffer, position, step))
+        return counts[-1]
+
+    monkeypatch.setattr(column_walk, "_equal_entries", counted)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        ([20] * 8, [100]),
+        ([24, 28, 24, 28, 24, 20, 20, 20], [100]),
+        ([20, 20, 20, 20, 20, 24, 20, 20], []),
+        ([20, 20, 20, 20, 20, 20, 24, 20], []),
+        ([20, 20, 20, 20, 20, 20, 20, 24], []),
+        ([20, 20, 20, 20, 20, 20, 24, 24], []),
+        ([24, 24, 24, 24, 24, 24, 24, 24], [0]),
+    ],
+)
+def test_a_run_is_looked_for_behind_three_entries_of_one_size(
+    runs: list[int], block: list[int], found: list[int]
+) -> None:
+    data = words(*block, *[20] * 100)
+    assert entry_positions(data).tolist() == one_by_one(data)
+    assert runs == found
+
+
+def test_a_set_of_one_size_is_walked_by_runs_again_and_again_behind_what_interrupts_them(runs: list[int]) -> None:
+    data = words(*[*[20] * 1000, 24, 28] * 5)
+    assert entry_positions(data).tolist() == one_by_one(data)
+    assert len(runs) < 12
+    assert sum(runs) > 4500
+
+
+@pytest.mark.parametrize("size", [-1, -12, -13, -44, -(2**31)])
+def test_a_negative_size_ends_the_walk(size: int) -> None:
+    data = words(20, 20) + struct.pack(">qi", 0, size) + words(*[20] * 50)
+    assert entry_positions(data).tolist() == [0, 32, 64]

@@ -11,6 +11,7 @@ from decoding import MEBIBYTE, memory_growth_below
 
 from simpleconsumer import column_entries, columns
 from simpleconsumer.column_batches import COLUMNS
+from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import (
     BrokenFraming,
@@ -112,6 +113,81 @@ def test_behind_the_last_message_asked_for_nothing_is_looked_at(count: int) -> N
 def test_no_messages_are_no_batches() -> None:
     cut = encode_message_set([bytes(100)])[:-1]
     assert list(decode_columns(b"", "t", 0)) == list(decode_columns(cut, "t", 0)) == []
+
+
+# Together
+
+
+@pytest.fixture
+def read_alone(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The messages that were not read as arrays."""
+    found: list[Any] = []
+    read = columns.next_entry
+
+    def noted(*given: Any) -> Any:
+        entry = read(*given)
+        found.extend([entry] if entry is not None else [])
+        return entry
+
+    monkeypatch.setattr(columns, "next_entry", noted)
+    return found
+
+
+ROWS: dict[str, list[Any]] = {
+    "of one size": [b"%03d" % n for n in range(200)],
+    "of many sizes": [b"%d" % n * (n % 7) for n in range(200)],
+    "with keys": [(b"key %03d" % n, b"%03d" % n) for n in range(200)],
+    "with keys of many sizes": [(b"%d" % n * (n % 5), b"%d" % n * (n % 7)) for n in range(200)],
+    "with nulls": [(None if n % 2 else b"", None if n % 3 else b"") for n in range(200)],
+    "without any bytes": [None] * 200,
+    "empty": [b""] * 200,
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", ["none", "gzip", "gzip, small"])
+@pytest.mark.parametrize("holes", [1, 3])
+def test_right_messages_are_all_read_as_arrays(
+    read_alone: list[Any], rows: str, magic: int, codec: str, holes: int
+) -> None:
+    expected = [row if isinstance(row, tuple) else (None, row) for row in ROWS[rows]]
+    offsets = range(0, 200 * holes, holes)
+    size = 10 if codec == "gzip, small" else 200
+    data = b"".join(
+        encode_message_set(ROWS[rows][at : at + size], codec.partition(",")[0], magic, offsets=offsets[at : at + size])
+        for at in range(0, 200, size)
+    )
+    table = decode(data)
+    assert rows_of(table, "key", "value") == expected
+    assert table.column("offset").to_pylist() == list(offsets)
+    assert read_alone == []
+
+
+def test_messages_of_both_magics_are_read_as_arrays_too(read_alone: list[Any]) -> None:
+    data = b"".join(encode_message(n, None, b"%d" % n, n % 2, timestamp_ms=n) for n in range(200))
+    table = decode(data)
+    assert rows_of(table, "value", "timestamp_ms") == [(b"%d" % n, n if n % 2 else None) for n in range(200)]
+    assert read_alone == []
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_what_is_read_as_arrays_has_its_own_kind_of_numbers(magic: int) -> None:
+    data = encode_message_set([b"value"] * 40, magic=magic)
+    part = column_entries.Part(0, Level(data), data)
+    stretch = np.frombuffer(bytearray(data), np.uint8)
+    entries = column_entries.read_entries(stretch, entry_positions(data), [part], 0)
+    assert entries is not None
+    assert {each.dtype for each in entries[:6]} == {np.dtype(np.int64)}
+    assert entries.timestamp_type.dtype == np.int32
+    assert entries.timestamp_ms.tolist() == entries.timestamp_type.tolist() == [-1] * 40
+
+
+def test_a_wrong_checksum_among_messages_that_are_all_the_same_is_noticed() -> None:
+    data = bytearray(encode_message_set([b"value"] * 100))
+    data[50 * 31 + 12] ^= 1
+    with pytest.raises(CrcMismatch, match="t/0 at 50: the CRC is"):
+        list(decode_columns(data, "t", 0))
 
 
 # What is wrong
