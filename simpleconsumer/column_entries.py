@@ -167,7 +167,7 @@ def _offsets(found: NDArray[np.int64], parts: Sequence[Part], counts: Ints) -> I
         return None
     if any(not _INT64_MIN <= base <= _INT64_MAX for base in bases):
         return None
-    return offset + (bases[0] if len(bases) == 1 else np.repeat(np.array(bases, np.int64), counts))
+    return offset + np.repeat(np.array(bases, np.int64), counts)
 
 
 def _ascends(offset: Ints, parts: Sequence[Part], counts: Ints, floor: int) -> bool:

@@ -31,7 +31,9 @@ def arrays_from(entries: int) -> Iterator[None]:
         columns._WORTH_ARRAYS = before
 
 
-def found_by_messages(data: Buffer, start: int, end: int | None, limit: int = MEBIBYTE) -> list[Found]:
+def found_by_messages(
+    data: Buffer, start: int, end: int | None, limit: int = MEBIBYTE, high_watermark: int | None = None
+) -> list[Found]:
     """Return all messages and errors in their order, going on behind each error."""
     if end is not None and start >= end:
         return []
@@ -39,7 +41,9 @@ def found_by_messages(data: Buffer, start: int, end: int | None, limit: int = ME
     resume = None
     while True:
         try:
-            for m in decode_messages(data, "t", 0, start, max_decoded_bytes=limit, resume=resume):
+            for m in decode_messages(
+                data, "t", 0, start, high_watermark=high_watermark, max_decoded_bytes=limit, resume=resume
+            ):
                 if end is not None and m.offset >= end:
                     return found
                 found.append((m.key, m.value, m.offset, m.timestamp_ms))
@@ -54,7 +58,12 @@ def found_by_messages(data: Buffer, start: int, end: int | None, limit: int = ME
 
 
 def found_by_columns(
-    data: Buffer, start: int, end: int | None, batch_bytes: int = MEBIBYTE, limit: int = MEBIBYTE
+    data: Buffer,
+    start: int,
+    end: int | None,
+    batch_bytes: int = MEBIBYTE,
+    limit: int = MEBIBYTE,
+    high_watermark: int | None = None,
 ) -> list[Found]:
     found: list[Found] = []
     resume = None
@@ -62,7 +71,7 @@ def found_by_columns(
         try:
             for batch in decode_columns(
                 data, "t", 0, start, end_offset=end, columns=FIRST, max_batch_bytes=batch_bytes,
-                max_decoded_bytes=limit, resume=resume,
+                high_watermark=high_watermark, max_decoded_bytes=limit, resume=resume,
             ):  # fmt: skip
                 batch.validate(full=True)
                 assert batch.num_rows

@@ -69,11 +69,12 @@ def test_wrappers_of_both_kinds_of_time_and_of_none_read_together_keep_their_own
         encode_message_set([b"v"] * 50, "snappy", 1, first_offset=50, timestamp_ms=7, log_append_time_ms=9),
         encode_message_set([b"v"] * 50, "gzip", 0, first_offset=100),
         encode_message_set([b"v"] * 50, "none", 1, first_offset=150, timestamp_ms=8),
+        encode_message_set([b"v"] * 50, "none", 1, first_offset=200, timestamp_ms=8, log_append_time_ms=6),
     ]
     [batch] = decode_columns(b"".join(sets), "t", 0)
-    expected = [*[(7, 0)] * 50, *[(9, 1)] * 50, *[(None, -1)] * 50, *[(8, 0)] * 50]
+    expected = [*[(7, 0)] * 50, *[(9, 1)] * 50, *[(None, -1)] * 50, *[(8, 0)] * 50, *[(6, 1)] * 50]
     assert rows_of(batch, "timestamp_ms", "timestamp_type") == expected
-    assert batch.column("offset").to_pylist() == list(range(200))
+    assert batch.column("offset").to_pylist() == list(range(250))
 
 
 @BOTH
@@ -137,8 +138,10 @@ ROWS: dict[str, list[Any]] = {
     "of one size": [b"%03d" % n for n in range(200)],
     "of many sizes": [b"%d" % n * (n % 7) for n in range(200)],
     "with keys": [(b"key %03d" % n, b"%03d" % n) for n in range(200)],
+    "with keys of one byte": [(b"%d" % (n % 10), b"%03d" % n) for n in range(200)],
     "with keys of many sizes": [(b"%d" % n * (n % 5), b"%d" % n * (n % 7)) for n in range(200)],
     "with nulls": [(None if n % 2 else b"", None if n % 3 else b"") for n in range(200)],
+    "with null and empty keys": [(None if n % 2 else b"", b"value") for n in range(200)],
     "without any bytes": [None] * 200,
     "empty": [b""] * 200,
 }
@@ -171,16 +174,42 @@ def test_messages_of_both_magics_are_read_as_arrays_too(read_alone: list[Any]) -
     assert read_alone == []
 
 
+def read_together(data: bytes) -> column_entries.Entries | None:
+    part = column_entries.Part(0, Level(data), data)
+    return column_entries.read_entries(np.frombuffer(bytearray(data), np.uint8), entry_positions(data), [part], 0)
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_what_is_read_as_arrays_has_its_own_kind_of_numbers(magic: int) -> None:
     data = encode_message_set([b"value"] * 40, magic=magic)
-    part = column_entries.Part(0, Level(data), data)
-    stretch = np.frombuffer(bytearray(data), np.uint8)
-    entries = column_entries.read_entries(stretch, entry_positions(data), [part], 0)
+    entries = read_together(data)
     assert entries is not None
     assert {each.dtype for each in entries[:6]} == {np.dtype(np.int64)}
     assert entries.timestamp_type.dtype == np.int32
     assert entries.timestamp_ms.tolist() == entries.timestamp_type.tolist() == [-1] * 40
+
+
+@pytest.mark.parametrize(
+    ("rows", "step"),
+    [
+        ([b"value"] * 40, 31),
+        ([(b"key", b"value")] * 40, 34),
+        ([b"value"] * 39 + [b"other size"], 0),
+        ([(b"ab", b"c")] * 20 + [(b"a", b"bc")] * 20, 0),
+        ([None] * 20 + [b""] * 20, 0),
+        ([(None, b"value")] * 20 + [(b"", b"value")] * 20, 0),
+    ],
+)
+def test_entries_of_one_size_with_keys_of_one_length_have_a_step(rows: list[Any], step: int) -> None:
+    entries = read_together(encode_message_set(rows))
+    assert entries is not None
+    assert entries.step == step
+
+
+def test_entries_of_one_size_but_two_magics_have_no_step() -> None:
+    entries = read_together(encode_message(0, None, bytes(8)) + encode_message(1, None, b"", 1))
+    assert entries is not None
+    assert (entries.step, entries.value_length.tolist()) == (0, [8, 0])
 
 
 def test_a_wrong_checksum_among_messages_that_are_all_the_same_is_noticed() -> None:

@@ -208,3 +208,56 @@ def test_one_goes_on_where_the_other_stopped(data: bytes, start: int) -> None:
                     assert offsets == expected
             except BrokenFraming:
                 pass
+
+
+def plain(*offsets: int, magic: int = 0) -> bytes:
+    return b"".join(encode_message(offset, None, b"%d" % offset, magic) for offset in offsets)
+
+
+def wrapper(*offsets: int, says: int | None = None, magic: int = 0) -> bytes:
+    first = offsets[0] if magic else 0
+    inside = b"".join(encode_message(offset - first, None, b"%d" % offset, magic) for offset in offsets)
+    return encode_wrapper(inside, "gzip", magic, offsets[-1] if says is None else says)
+
+
+UP, ON = range(50), range(50, 100)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        plain(*UP, 49, *ON),
+        plain(*UP, 20, *ON),
+        plain(*UP, *ON, 20),
+        plain(*UP, *ON, 500),
+        plain(*UP, *ON, 120),
+        plain(*UP, 500, *ON),
+        plain(*UP, -1, *ON),
+        wrapper(*UP) + wrapper(*ON),
+        wrapper(*UP) + wrapper(50),
+        wrapper(*UP) + wrapper(*ON, 120),
+        wrapper(*UP) + wrapper(*ON, 119),
+        wrapper(*UP, 49, *ON) + wrapper(100),
+        wrapper(*UP) + wrapper(*ON, says=49),
+        wrapper(*UP) + wrapper(*ON, says=48),
+        wrapper(*UP) + wrapper(*ON, says=50),
+        wrapper(*UP) + wrapper(*ON, says=500),
+        wrapper(*UP) + plain(*ON) + wrapper(100, 101, says=99),
+        wrapper(*UP) + plain(*ON) + wrapper(100, 101, says=98),
+        wrapper(*UP, magic=1) + wrapper(*ON, magic=1),
+        wrapper(*UP, magic=1) + wrapper(*ON, says=90, magic=1),
+        wrapper(*UP, magic=1) + wrapper(*ON, 120, magic=1),
+        wrapper(*UP) + wrapper(*ON, says=-1),
+        plain(*UP, magic=1) + wrapper(*ON) + plain(100, 101, 500),
+    ],
+)
+@pytest.mark.parametrize("worth", [1, 32])
+@pytest.mark.parametrize("high_watermark", [None, 90, 120, 1000])
+def test_damaged_offsets_among_many_are_found_in_the_same_places(
+    data: bytes, worth: int, high_watermark: int | None
+) -> None:
+    expected = found_by_messages(data, 0, None, high_watermark=high_watermark)
+    with arrays_from(worth):
+        for batch_bytes in (MEBIBYTE, 1000):
+            found = found_by_columns(data, 0, None, batch_bytes, high_watermark=high_watermark)
+            assert found == expected
