@@ -112,7 +112,7 @@ def read_entries(
     timestamp_ms, timestamp_type = _timestamps(fields, magic, attributes, parts, counts)
     ahead: Any = 18 + 8 * magic.astype(np.int64) if is_mixed else 18 + 8 * newest
     lengths = _lengths(fields, ahead, starts, ends)
-    if lengths is None or not _checksums_match(stretch, starts, int(ends[-1]), crc, fields.step):
+    if lengths is None or not _checksums_match(stretch, starts, crc, fields.step):
         return None
     key_start, key_length, value_start, value_length, is_regular = lengths
     step = fields.step if is_regular and not is_mixed else 0
@@ -227,7 +227,7 @@ def _lengths(fields: _Fields, ahead: Any, starts: Ints, ends: Ints) -> tuple[Int
     return key_start, key_length, value_start, value_length, is_regular
 
 
-def _checksums_match(stretch: NDArray[np.uint8], starts: Ints, end: int, crc: NDArray[np.uint32], step: int) -> bool:
+def _checksums_match(stretch: NDArray[np.uint8], starts: Ints, crc: NDArray[np.uint32], step: int) -> bool:
     """Compare all checksums in one call; see above."""
     gaps = np.empty(len(starts) - 1, _GAP)
     gaps["crc"] = crc[:-1]
@@ -238,4 +238,4 @@ def _checksums_match(stretch: NDArray[np.uint8], starts: Ints, end: int, crc: ND
     elif len(gaps):
         anywhere: NDArray[Any] = np.ndarray((len(stretch) - _HEAD_BYTES + 1,), "V16", stretch, 0, (1,))
         anywhere[starts[1:]] = gaps.view("V16")
-    return bool(crc32(stretch[_HEAD_BYTES:end]) == int(crc[-1]))
+    return bool(crc32(stretch[_HEAD_BYTES:]) == int(crc[-1]))

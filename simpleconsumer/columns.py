@@ -232,7 +232,7 @@ class _Reading:
     # -- one by one ----------------------------------------------------------------------------------------------------
 
     def _one_by_one(self, levels: list[Level], until: int) -> Iterator[Any]:
-        """Yield what the innermost level holds up to a position, and all that is inside of it."""
+        """Yield what the innermost level holds up to a position, and what is inside of it up to a large wrapper."""
         depth = len(levels)
         rows = Rows(self._schema)
         trouble: Exception | None = None
@@ -240,6 +240,8 @@ class _Reading:
             level = levels[-1]
             try:
                 entry = next_entry(levels, self._topic, self._partition)
+                if entry is None and len(levels) > depth and len(levels[-1].buffer) > self.window_bytes:
+                    break  # a wrapper larger than a window: its inside is worth arrays
                 if entry is None or not self._is_wanted(level, entry):
                     continue
             except (MessageError, BrokenFraming) as error:

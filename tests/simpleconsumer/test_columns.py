@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,8 @@ def test_behind_the_last_message_asked_for_nothing_is_looked_at(count: int) -> N
     assert decode(data, end_offset=count).num_rows == count
     with pytest.raises(BrokenFraming):
         decode(data)
+    for start in (count, count + 1):
+        assert list(decode_columns(b"\xff" * 40 * count, "t", 0, start, end_offset=count)) == []
 
 
 def test_no_messages_are_no_batches() -> None:
@@ -151,20 +154,46 @@ ROWS: dict[str, list[Any]] = {
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "gzip, small"])
 @pytest.mark.parametrize("holes", [1, 3])
+@pytest.mark.parametrize("batch_bytes", [2500, MEBIBYTE])
 def test_right_messages_are_all_read_as_arrays(
-    read_alone: list[Any], rows: str, magic: int, codec: str, holes: int
+    read_alone: list[Any], rows: str, magic: int, codec: str, holes: int, batch_bytes: int
 ) -> None:
     expected = [row if isinstance(row, tuple) else (None, row) for row in ROWS[rows]]
-    offsets = range(0, 200 * holes, holes)
+    offsets = range(1000, 1000 + 200 * holes, holes)
     size = 10 if codec == "gzip, small" else 200
     data = b"".join(
         encode_message_set(ROWS[rows][at : at + size], codec.partition(",")[0], magic, offsets=offsets[at : at + size])
         for at in range(0, 200, size)
     )
-    table = decode(data)
+    table = decode(data, max_batch_bytes=batch_bytes)
     assert rows_of(table, "key", "value") == expected
     assert table.column("offset").to_pylist() == list(offsets)
+    # What is left at the end of a set or of a large wrapper is too little for arrays.
+    assert len(read_alone) < (1 if batch_bytes == MEBIBYTE else 40)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_wrappers_with_the_smallest_messages_between_them_are_read_as_arrays(read_alone: list[Any], magic: int) -> None:
+    data = b"".join(
+        encode_message_set([b"v"] * 9, "gzip", magic, first_offset=at) + encode_message(at + 9, None, None)
+        for at in range(0, 200, 10)
+    )
+    assert decode(data).column("offset").to_pylist() == list(range(200))
     assert read_alone == []
+
+
+def test_what_has_to_be_read_one_by_one_does_not_slow_down_what_is_behind_it(read_alone: list[Any]) -> None:
+    nested = encode_wrapper(encode_message_set([b"v"] * 10, "gzip", first_offset=100), "gzip", 0, 109)
+    data = encode_message_set([b"v"] * 100) + nested + encode_message_set([b"v"] * 2000, first_offset=110)
+    assert decode(data, max_batch_bytes=5000).column("offset").to_pylist() == list(range(2110))
+    assert len(read_alone) < 300
+
+
+def test_a_wrapper_larger_than_a_batch_is_read_as_arrays(read_alone: list[Any]) -> None:
+    values = [random.Random(n).randbytes(20) for n in range(2000)]
+    table = decode(encode_message_set(values, "gzip"), max_batch_bytes=10_000)
+    assert table.column("value").to_pylist() == values
+    assert len(read_alone) < 40
 
 
 def test_messages_of_both_magics_are_read_as_arrays_too(read_alone: list[Any]) -> None:
@@ -330,10 +359,22 @@ def test_batches_are_about_as_large_as_asked_for() -> None:
 def test_small_wrappers_share_a_batch_and_a_large_one_makes_many() -> None:
     small = b"".join(encode_message_set([bytes(100)] * 10, "gzip", first_offset=n) for n in range(0, 1000, 10))
     assert [batch.num_rows for batch in decode_columns(small, "t", 0)] == [1000]
-    assert [batch.num_rows for batch in decode_columns(small, "t", 0, max_batch_bytes=5000)] == [40] * 25
+    for limit in (5000, 4 * 1260):
+        assert [batch.num_rows for batch in decode_columns(small, "t", 0, max_batch_bytes=limit)] == [40] * 25
     large, more = (encode_message_set([bytes(100)] * 1000, "gzip", first_offset=first) for first in (0, 1000))
     sizes = [batch.num_rows for batch in decode_columns(large + more, "t", 0, max_batch_bytes=12_600)]
     assert sizes == [100] * 20
+
+
+def test_batches_of_messages_that_are_read_one_by_one_are_as_large_as_asked_for_too() -> None:
+    def seven(first: int, depth: int) -> bytes:
+        data = encode_message_set([bytes(100)] * 7, first_offset=first)
+        for _ in range(depth):
+            data = encode_wrapper(data, "gzip", 0, first + 6)
+        return data
+
+    data = seven(0, 2) + seven(7, 1) + seven(14, 2) + seven(21, 1)
+    assert [batch.num_rows for batch in decode_columns(data, "t", 0, max_batch_bytes=7 * 126)] == [7] * 4
 
 
 def test_a_message_larger_than_a_batch_is_one_by_itself() -> None:

@@ -214,10 +214,11 @@ def plain(*offsets: int, magic: int = 0) -> bytes:
     return b"".join(encode_message(offset, None, b"%d" % offset, magic) for offset in offsets)
 
 
-def wrapper(*offsets: int, says: int | None = None, magic: int = 0) -> bytes:
-    first = offsets[0] if magic else 0
-    inside = b"".join(encode_message(offset - first, None, b"%d" % offset, magic) for offset in offsets)
-    return encode_wrapper(inside, "gzip", magic, offsets[-1] if says is None else says)
+def wrapper(*offsets: int, says: int | None = None, magic: int = 0, inside: int | None = None) -> bytes:
+    """A wrapper of a magic, with messages of that or of another one inside."""
+    first, of = offsets[0] if magic else 0, magic if inside is None else inside
+    entries = b"".join(encode_message(offset - first, None, b"%d" % offset, of) for offset in offsets)
+    return encode_wrapper(entries, "gzip", magic, offsets[-1] if says is None else says)
 
 
 UP, ON = range(50), range(50, 100)
@@ -249,11 +250,14 @@ UP, ON = range(50), range(50, 100)
         wrapper(*UP, magic=1) + wrapper(*ON, 120, magic=1),
         wrapper(*UP) + wrapper(*ON, says=-1),
         plain(*UP, magic=1) + wrapper(*ON) + plain(100, 101, 500),
+        plain(*UP, *ON) + struct.pack(">qi", 100, 0),
+        plain(*UP) + wrapper(*ON, inside=1),
+        wrapper(*UP) + plain(*ON) + wrapper(100, 101, magic=1, inside=0),
     ],
 )
 @pytest.mark.parametrize("worth", [1, 32])
 @pytest.mark.parametrize("high_watermark", [None, 90, 120, 1000])
-def test_damaged_offsets_among_many_are_found_in_the_same_places(
+def test_what_is_wrong_with_one_of_many_is_found_in_the_same_place(
     data: bytes, worth: int, high_watermark: int | None
 ) -> None:
     expected = found_by_messages(data, 0, None, high_watermark=high_watermark)
@@ -261,3 +265,40 @@ def test_damaged_offsets_among_many_are_found_in_the_same_places(
         for batch_bytes in (MEBIBYTE, 1000):
             found = found_by_columns(data, 0, None, batch_bytes, high_watermark=high_watermark)
             assert found == expected
+
+
+@pytest.mark.parametrize("found", [5, 500])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_damaged_offset_is_found_wherever_a_batch_ends(found: int, magic: int, is_wrapped: bool) -> None:
+    for index in range(10, 90):
+        offsets = [*range(10, index), found, *range(index + 1, 100)]
+        data = plain(*offsets, magic=magic)
+        if is_wrapped:
+            data = plain(5) + encode_wrapper(data, "gzip", magic, 99) + plain(*range(100, 150))
+        expected = found_by_messages(data, 0, None, high_watermark=1000)
+        with arrays_from(1):
+            for batch_bytes in (60, 500):
+                assert found_by_columns(data, 0, None, batch_bytes, high_watermark=1000) == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("limit", [1000, 1400, 2600, 10_000])
+def test_wrappers_in_a_wrapper_count_against_its_limit_and_only_two_deep(magic: int, limit: int) -> None:
+    def nested(depth: int) -> bytes:
+        data = encode_message_set([bytes(500)] * 2, magic=magic)
+        for _ in range(depth):
+            data = encode_wrapper(data, "gzip", magic, 1)
+        return data
+
+    inside = b"".join(
+        encode_message_set([bytes(500)] * 2, "gzip", magic, first_offset=at) for at in range(0, 8, 2)
+    )
+    outside = encode_wrapper(inside, "gzip", magic, 7)
+    sets = [outside, plain(0) + outside, *map(nested, (2, 3, 4)), nested(3) + plain(*range(2, 90))]
+    for data in sets:
+        expected = found_by_messages(data, 0, None, limit)
+        for worth in (1, 32):
+            with arrays_from(worth):
+                for batch_bytes in (600, MEBIBYTE):
+                    assert found_by_columns(data, 0, None, batch_bytes, limit) == expected
