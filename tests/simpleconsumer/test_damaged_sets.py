@@ -182,8 +182,3 @@ def test_the_same_resume_serves_any_number_of_times() -> None:
     for _ in range(2):
         rest = decode_messages(data, "t", 0, resume=caught.value.resume)
         assert [message.offset for message in rest] == [2, 3, 4]
-
-
-def test_resume_must_come_from_an_error() -> None:
-    with pytest.raises(TypeError, match="resume must come from a MessageError, not int"):
-        list(decode_messages(b"", "t", 0, resume=17))

@@ -164,6 +164,11 @@ def test_any_bytes_inside_of_a_wrapper_give_messages_or_errors_and_end_with_it(
     assert not any(isinstance(error, BrokenFraming) for error in errors)
 
 
+def test_resume_must_come_from_an_error() -> None:
+    with pytest.raises(TypeError, match="resume must come from a MessageError, not int"):
+        list(decode_messages(b"", "t", 0, resume=17))
+
+
 # What may be encoded
 
 

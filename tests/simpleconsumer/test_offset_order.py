@@ -77,6 +77,7 @@ def test_without_a_high_watermark_64_bits_are_the_limit(high_watermark: int | No
 
 
 def test_an_offset_at_the_high_watermark_is_damaged() -> None:
+    assert decoded(plain(3), 0, 0) == ([], [0])
     assert decoded(plain(10, 11, 20), 10, 20) == ([10, 11], [12])
     assert decoded(plain(10, 11, 19), 10, 20) == ([10, 11, 19], [])
 
@@ -225,6 +226,23 @@ def test_messages_of_a_wrapper_whose_offsets_go_back_are_damaged() -> None:
 def test_messages_of_a_wrapper_above_its_offset_are_damaged() -> None:
     relative = b"".join(encode_message(offset, None, b"v", 1) for offset in (0, 50, 2))
     assert decoded(encode_wrapper(relative, "gzip", 1, 12), 10, 1000) == ([10, 12], [11])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "asked", "expected"),
+    [
+        ((-1, 1), 100, ([100, 102, 103], [101])),
+        ((50, 1, 2), 100, ([100, 102, 103, 104], [101])),
+        ((50, 51, 2), 100, ([100, 103, 104], [101, 102])),
+        ((50, 51, 2), 102, ([103, 104], [102, 102])),
+    ],
+)
+def test_offsets_of_a_wrapper_in_a_wrapper_count_from_those_around_it(
+    offsets: tuple[int, ...], asked: int, expected: tuple[list[int], list[int]]
+) -> None:
+    count = len(offsets)
+    inside = encode_message(0, None, b"v", 1) + relative(count, *offsets) + encode_message(count + 1, None, b"v", 1)
+    assert decoded(encode_wrapper(inside, "gzip", 1, 101 + count), asked, 1000) == expected
 
 
 @pytest.mark.parametrize("key", [None, b"key"])

@@ -263,6 +263,16 @@ def test_the_offset_of_a_message_with_a_wrong_checksum_is_taken(magic: int) -> N
     assert [(type(e), e.offset) for e in errors if isinstance(e, MessageError)] == [
         (CrcMismatch, 11), (DamagedOffset, 12),
     ]  # fmt: skip
+    *_, (start, end, _) = entries(bytes(data))[:2]
+    says, computed = struct.unpack_from(">I", data, start + 12)[0], zlib.crc32(data[start + 16 : end])
+    assert str(errors[0]) == f"t/0 at 11: the CRC is {computed:#010x}, the message says {says:#010x}"
+
+
+@pytest.mark.parametrize("behind", [b"", b"more"])
+def test_a_head_of_twelve_bytes_is_enough_to_see_an_impossible_size(behind: bytes) -> None:
+    found, errors = decode_all(encode_message(10, None, b"a") + struct.pack(">qi", 11, 3) + behind)
+    assert [m.offset for m in found] == [10]
+    assert [(type(e), str(e)) for e in errors] == [(BrokenFraming, "entry at byte 27 (offset 11) has size 3")]
 
 
 # Messages that contradict themselves
@@ -342,6 +352,14 @@ def test_the_limit_counts_wrappers_inside_of_a_wrapper(magic: int) -> None:
     assert [m.offset for m in found] == [0, 50]
     assert {type(error) for error in errors} == {MessageTooLarge}
     assert len(errors) == 49
+
+
+@BOTH
+def test_the_limit_counts_what_stands_beside_a_wrapper_inside_of_a_wrapper(magic: int) -> None:
+    inside = encode_message(0, None, bytes(600_000), magic)
+    inside += encode_wrapper(encode_message(1 - magic, None, bytes(600_000), magic), "gzip", magic, 1)
+    found, errors = decode_all(encode_wrapper(inside, "gzip", magic, 1), max_decoded_bytes=MEBIBYTE)
+    assert ([m.offset for m in found], [type(error) for error in errors]) == ([0], [MessageTooLarge])
 
 
 def test_a_wrapper_that_has_overrun_its_limit_inflates_nothing_more() -> None:
