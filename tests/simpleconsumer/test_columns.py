@@ -117,6 +117,9 @@ def test_behind_the_last_message_asked_for_nothing_is_looked_at(count: int) -> N
 def test_no_messages_are_no_batches() -> None:
     cut = encode_message_set([bytes(100)])[:-1]
     assert list(decode_columns(b"", "t", 0)) == list(decode_columns(cut, "t", 0)) == []
+    empty = [encode_wrapper(b"", "gzip", 0, offset) for offset in range(40)]
+    for count in (1, 2, 40):
+        assert list(decode_columns(b"".join(empty[:count]), "t", 0)) == []
 
 
 # Together

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 import zlib
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from isal import isal_zlib
 
 from simpleconsumer import message_set, message_shapes
+from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.message_set import decode_messages
@@ -188,6 +191,13 @@ def test_what_cannot_be_encoded_is_named() -> None:
 # The caches behind the fast paths
 
 
+@pytest.fixture
+def no_shapes() -> None:
+    """Nothing is known of what was read before."""
+    for known in (message_shapes._families, message_shapes._Keyed0.known, message_shapes._Keyed1.known):
+        known.clear()
+
+
 def test_the_cache_of_shapes_is_bounded_whatever_sizes_and_key_lengths_come() -> None:
     for key_length in range(40):
         data = encode_message_set([(b"k" * key_length, bytes(size)) for size in range(600)])
@@ -215,9 +225,30 @@ def test_the_checksum_is_the_one_that_zlib_and_crcmod_compute(data: bytes, state
     assert isal_zlib.crc32(data, state) == zlib.crc32(data, state)
 
 
+@pytest.mark.parametrize("items", ["b", "i"])
+def test_views_of_other_items_than_bytes_are_read_as_bytes(items: str) -> None:
+    data = encode_message_set([b"v" * 2] * 40)
+    assert list(decode_messages(memoryview(data).cast(items), "t", 0)) == decode_simply(data)
+    assert [batch.num_rows for batch in decode_columns(memoryview(data).cast(items), "t", 0)] == [40]
+
+
 def test_large_values_decode_too() -> None:
     values = [bytes([number]) * (MEBIBYTE + number) for number in range(3)]
     assert [m.value for m in decode_messages(encode_message_set(values), "t", 0)] == values
+
+
+def test_an_error_that_is_kept_does_not_keep_its_message_set() -> None:
+    class Answer(bytearray):
+        """Bytes that tell when they are gone."""
+
+    data = Answer(encode_message_set([b"a", b"b"]))
+    data[-1] ^= 1
+    _, [error] = decode_all(data)
+    gone = weakref.ref(data)
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    del data
+    gc.collect()
+    assert gone() is None
 
 
 KEYS: dict[str, list[bytes | None]] = {
@@ -232,6 +263,7 @@ KEYS: dict[str, list[bytes | None]] = {
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize("nulls", [0, 1])
+@pytest.mark.usefixtures("no_shapes")
 def test_runs_of_plain_messages_are_read_by_shapes_up_to_the_last_one_behind_a_null_value_too(
     monkeypatch: pytest.MonkeyPatch, keys: str, magic: int, codec: str, step: int, nulls: int
 ) -> None:
@@ -241,8 +273,6 @@ def test_runs_of_plain_messages_are_read_by_shapes_up_to_the_last_one_behind_a_n
     found = as_messages(rows, magic)
     data = encode_message_set(found, codec, magic, offsets=range(0, 200 * step, step))
     expected = decode_simply(data)
-    for known in (message_shapes._families, message_shapes._Keyed0.known, message_shapes._Keyed1.known):
-        known.clear()
     list(decode_messages(data, "t", 0))  # builds the shapes anew
     calls: list[str] = []
     for name in ("next_entry", "family_at"):
@@ -256,6 +286,7 @@ def test_runs_of_plain_messages_are_read_by_shapes_up_to_the_last_one_behind_a_n
     assert calls.count("family_at") <= (3 if codec == "none" else 5) + 2 * nulls
 
 
+@pytest.mark.usefixtures("no_shapes")
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("key", [None, b"key"])
 def test_a_shape_is_built_once_and_none_for_messages_that_are_too_large_or_too_small(
@@ -271,6 +302,7 @@ def test_a_shape_is_built_once_and_none_for_messages_that_are_too_large_or_too_s
             family[size]
 
 
+@pytest.mark.usefixtures("no_shapes")
 @pytest.mark.parametrize(("key_bytes", "has_family"), [(0, True), (1024, True), (1025, False)])
 def test_messages_with_large_keys_have_no_shapes(key_bytes: int, has_family: bool) -> None:
     for magic in (0, 1):

@@ -216,6 +216,12 @@ def test_a_wrapper_of_magic_0_whose_offset_may_be_right_costs_nothing(says: int)
     assert decoded(data, 0, 1000) == ([*range(30)], [])
 
 
+def test_the_first_of_a_wrapper_takes_the_place_behind_the_entry_before_it() -> None:
+    for last in (5, 8, 9):
+        data = encode_message(last, None, b"v", 1) + relative(12, 50, 1, 2)
+        assert decoded(data, last, 1000) == ([last, 11, 12], [last + 1])
+
+
 def test_messages_of_a_wrapper_whose_offsets_go_back_are_damaged() -> None:
     inside = plain(10, 11, 5, 13)
     assert decoded(encode_wrapper(inside, "gzip", 0, 13), 10, 1000) == ([10, 11, 13], [12])
