@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.errors import BrokenFraming, DamagedOffset
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.offset_order import begins_below, end_in_order, is_sole_trusted, trusted_end
+from simpleconsumer.offset_order import begins_below, end_in_order, is_sole_trusted, most_in, trusted_end
 from simpleconsumer.shallow import walk_entries
 
 HUGE = 2**63 - 1
@@ -127,8 +127,9 @@ def test_an_entry_at_the_end_of_the_log_hides_none_behind_it(magic: int, key: by
     assert decoded(data, 10, 20) == ([10, 13, 14], [11, 12])
 
 
-def test_the_offset_that_was_asked_for_is_believed_whatever_stands_behind_it() -> None:
-    assert decoded(plain(10, 8, 9, 11, 12), 10, 1000)[0] == [10, 11, 12]
+def test_the_offset_that_was_asked_for_is_believed_unless_two_behind_it_say_that_it_is_one_of_before() -> None:
+    assert decoded(plain(10, 9, 11, 12), 10, 1000)[0] == [10, 11, 12]
+    assert decoded(plain(10, 8, 9, 11, 12), 10, 1000)[0] == [11, 12]
 
 
 def test_one_behind_the_first_tells_of_it_from_the_offset_on_that_was_asked_for_and_below_it_two_do() -> None:
@@ -299,13 +300,17 @@ def test_the_end_of_a_set_whose_last_entries_follow_one_on_the_other_below_the_h
 
 
 @pytest.mark.parametrize(
-    ("offset", "high_watermark", "is_trusted"),
-    [(10, 1000, True), (9, 1000, True), (11, 1000, False), (11, 13, False), (11, 12, True), (11, -1, True)],
-)
+    ("offset", "high_watermark", "is_trusted", "is_trusted_where_more_may_follow"),
+    [
+        (10, 1000, True, True), (9, 1000, True, True), (11, 1000, False, False), (11, 13, False, False),
+        (11, 12, True, False), (11, -1, True, False),
+    ],
+)  # fmt: skip
 def test_a_plain_entry_alone_is_trusted_at_the_offset_asked_for_and_at_the_end_of_the_log(
-    offset: int, high_watermark: int, is_trusted: bool
+    offset: int, high_watermark: int, is_trusted: bool, is_trusted_where_more_may_follow: bool
 ) -> None:
-    assert is_sole_trusted(plain(offset), ENTRY, 10, high_watermark) is is_trusted
+    assert is_sole_trusted(plain(offset), ENTRY, 10, high_watermark, is_cut=False) is is_trusted
+    assert is_sole_trusted(plain(offset), ENTRY, 10, high_watermark, is_cut=True) is is_trusted_where_more_may_follow
 
 
 @pytest.mark.parametrize(
@@ -314,12 +319,15 @@ def test_a_plain_entry_alone_is_trusted_at_the_offset_asked_for_and_at_the_end_o
      (plain(10)[:12], False)],
 )  # fmt: skip
 def test_the_head_of_a_later_entry_behind_one_alone_is_proof(behind: bytes, is_trusted: bool) -> None:
-    assert is_sole_trusted(plain(11) + behind, ENTRY, 10, 1000) is is_trusted
+    assert is_sole_trusted(plain(11) + behind, ENTRY, 10, 1000, is_cut=True) is is_trusted
 
 
-def test_a_wrapper_alone_needs_no_proof() -> None:
+def test_a_wrapper_alone_is_trusted_at_the_end_of_a_segment_as_far_as_what_it_holds_may_explain_the_hole() -> None:
     data = wrapper(20, 29)
-    assert is_sole_trusted(data, len(data), 10, 1000)
+    most = most_in(data, 0, len(data) - 12)
+    assert is_sole_trusted(data, len(data), 29 - most, 10_000, is_cut=False)
+    assert not is_sole_trusted(data, len(data), 28 - most, 10_000, is_cut=False)
+    assert not is_sole_trusted(data, len(data), 10, 10_000, is_cut=True)
 
 
 @pytest.mark.parametrize("found", [-3, HUGE, 2**33, 10, 2])

@@ -311,7 +311,7 @@ def test_a_last_offset_behind_a_hole_is_fetched_again() -> None:
 def test_a_message_that_comes_alone_behind_a_hole_is_fetched_with_the_one_behind_it() -> None:
     alone = judged(70, position=7, asked_bytes=1000)
     assert (alone.outcome, alone.size_bytes) == (Outcome.GROW, 2000)
-    assert alone.reason.startswith("one message came, behind a hole from offset 7 on;")
+    assert alone.reason.startswith("what came first says that it is not the message at 7;")
     assert judged(70, position=70, asked_bytes=1000).next_offset == 71
     assert judged(99, position=7, asked_bytes=1000).next_offset == 100  # the log ends with it
     cut_off = entries_at(70) + entries_at(71)[:12]
