@@ -194,3 +194,9 @@ def test_a_set_of_one_size_is_walked_by_runs_again_and_again_behind_what_interru
 def test_a_negative_size_ends_the_walk(size: int) -> None:
     data = words(20, 20) + struct.pack(">qi", 0, size) + words(*[20] * 50)
     assert entry_positions(data).tolist() == [0, 32, 64]
+
+
+def test_lanes_are_not_worth_it_for_few_entries(walked_by_lanes: list[int]) -> None:
+    data = message_set(VALUES["text"], count=column_lanes.WORTH_LANES // 2)
+    assert entry_positions(data).tolist() == one_by_one(data)
+    assert walked_by_lanes == []

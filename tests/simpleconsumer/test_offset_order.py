@@ -215,6 +215,14 @@ def test_a_wrapper_of_magic_0_whose_offset_may_be_right_costs_nothing(says: int)
     """What is inside stands under its checksum, and has offsets of its own."""
     data = wrapper(0, 9) + wrapper(10, 19, says) + wrapper(20, 29)
     assert decoded(data, 0, 1000) == ([*range(30)], [])
+    compacted = encode_wrapper(plain(10, 12, 14, 16), "gzip", 0, says)
+    assert decoded(compacted, 0, 1000) == ([10, 12, 14, 16], [])
+    assert decoded(compacted + plain(40, 41), 0, 1000) == ([10, 12, 14, 16, 40, 41], [])
+
+
+def test_messages_of_a_wrapper_of_magic_0_above_those_behind_it_are_damaged() -> None:
+    data = encode_wrapper(plain(10, 12, 25), "gzip", 0, 13) + plain(20, 21)
+    assert decoded(data, 10, 1000) == ([10, 12, 20, 21], [13])
 
 
 def test_the_first_of_a_wrapper_takes_the_place_behind_the_entry_before_it() -> None:
