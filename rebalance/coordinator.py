@@ -63,7 +63,9 @@ class Coordinator:
     ) -> None:
         self.member = member
         self.error: Exception | None = None
-        self.machine = m.RebalanceMachine(member.consumer_id, member.subscription, member.strategy, member.times, rng)
+        self.machine = m.RebalanceMachine(
+            member.consumer_id, member.subscription, member.strategy, member.times, rng, loop.clock()
+        )
         self._port = port
         self._loop = loop
         self._delivery = delivery

@@ -100,6 +100,7 @@ class RebalanceMachine:
         strategy: how the group deals partitions.
         times: the waits.
         rng: source of jitter.
+        now: when the member begins.
     """
 
     def __init__(
@@ -109,12 +110,13 @@ class RebalanceMachine:
         strategy: Strategy,
         times: RebalanceTimes,
         rng: random.Random,
+        now: float,
     ) -> None:
         self.consumer_id = consumer_id
         self.subscription = subscription
         self.strategy = strategy
         self.state = GroupState.DISCONNECTED
-        self.since = 0.0
+        self.since = now
         self.assignment: Assignment | None = None
         self.snapshot: GroupSnapshot | None = None
         self.attempt = 0
@@ -125,7 +127,7 @@ class RebalanceMachine:
         self._registered = False
         self._dirty = False
         self._timer: float | None = None
-        self._now = 0.0
+        self._now = now
 
     # -- the face ------------------------------------------------------------------------------------------------------
 
@@ -186,7 +188,6 @@ class RebalanceMachine:
     def _expire(self, event: SessionExpired) -> list[Action]:
         if self._session_id is not None:
             self._waits.session_lost(self._now)
-        self._registered = False
         self._session_id = None
         return [*self._suspend(event), DropClaims()]
 
@@ -249,7 +250,6 @@ class RebalanceMachine:
         self._waits.read_done()
         if self._dirty and not self._waits.is_overdue(self._now):
             # The world moved while it was read. Acting on it could let go of what stays mine.
-            self._dirty = False
             return self._read_soon()
         if event.snapshot.lacks(self.consumer_id):
             return self._register_again(event)
@@ -261,7 +261,6 @@ class RebalanceMachine:
         self._turnover.seen(event.snapshot.born_ms, self._now)
         retarget = Retarget(assignment, event.snapshot)
         if self._dirty:
-            self._dirty = False
             return [retarget, *self._read_soon()]
         if not unchanged:
             self._waits.be_quiet(self._now, self._turnover.bursts(self._now))

@@ -128,8 +128,7 @@ def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription
         member, reason = next(iter(snapshot.untranslatable.items()))
         return Assignment({}, {}, f"the filter of member {member} cannot be applied here ({reason}): nothing is "
                                   f"claimed while it is in the group", tuple(warnings))
-    known = snapshot.known_topics if snapshot.known_topics is not None else frozenset(snapshot.topics)
-    topics = subscription.topics(known, strategy.exclude_internal_topics)
+    topics = subscription.topics(snapshot.topics, strategy.exclude_internal_topics)
     partitions = {topic: snapshot.topics[topic].partitions for topic in topics if topic in snapshot.topics}
     if strategy.name == "roundrobin":
         return _roundrobin(snapshot, consumer_id, partitions, strategy, warnings)

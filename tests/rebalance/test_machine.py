@@ -33,9 +33,9 @@ FROZEN = GroupSnapshot({"me": MINE}, {"t": TopicNode((0, 1, 2, 3))}, untranslata
 class Subject:
     """A machine with a clock, and what it last asked for."""
 
-    def __init__(self) -> None:
-        self.machine = m.RebalanceMachine("me", MINE, Strategy(), TIMES, random.Random(7))
+    def __init__(self, times: m.RebalanceTimes = TIMES) -> None:
         self.now = 100.0
+        self.machine = m.RebalanceMachine("me", MINE, Strategy(), times, random.Random(7), self.now)
 
     def tell(self, event: m.Event) -> list[type]:
         self.actions = self.machine.handle(event, self.now)
@@ -178,6 +178,12 @@ def test_each_row(state: S, kind: type) -> None:
     assert (subject.state, actions) == ROWS[state][kind]
 
 
+def test_a_member_that_begins_knows_nothing_and_waits_for_a_session() -> None:
+    machine = Subject().machine
+    assert (machine.state, machine.since) == (S.DISCONNECTED, 100.0)
+    assert (machine.assignment, machine.snapshot, machine.next_timer()) == (None, None, None)
+
+
 def test_a_read_that_changes_my_share_lets_go_at_once_and_claims_after_the_quiet_time() -> None:
     subject = Subject().at(S.READING)
     assert subject.read(TWO) == [m.Retarget]
@@ -213,6 +219,38 @@ def test_reading_the_same_again_does_not_cut_the_quiet_time_short() -> None:
     assert subject.state is S.SETTLING
     assert subject.machine.next_timer() == quiet_until
     assert subject.wait_for_timer() == [m.AllowClaims]
+
+
+def test_reading_the_same_again_at_the_end_of_the_quiet_time_is_settled() -> None:
+    subject = Subject().at(S.STABLE)
+    subject.tell(m.Changed("ids"))
+    subject.read(TWO)
+    quiet_until = subject.machine.next_timer()
+    assert quiet_until is not None
+    subject.tell(m.Changed("owner of t-0"))
+    subject.wait_for_timer()
+    subject.now = quiet_until
+    assert subject.read(TWO) == [m.Retarget, m.AllowClaims]
+
+
+def test_a_change_is_read_at_once_when_the_last_read_is_a_gap_ago() -> None:
+    for later_s, actions in ((TIMES.gap_s, [m.ReadGroup]), (TIMES.gap_s / 2, [])):
+        subject = Subject().at(S.SETTLING)
+        subject.now += later_s
+        assert subject.tell(m.Changed("ids")) == actions
+
+
+def test_the_cap_counts_from_a_change_that_must_wait_for_its_read() -> None:
+    subject = Subject().at(S.STABLE)
+    subject.tell(m.Changed("ids"))
+    assert subject.read(ALONE) == [m.Retarget, m.AllowClaims]
+    subject.now += TIMES.gap_s / 2
+    changed_at = subject.now
+    subject.tell(m.Changed("ids"))
+    assert subject.wait_for_timer() == [m.ReadGroup]
+    subject.tell(m.Changed("ids"))
+    subject.now = changed_at + TIMES.quiet_max_s + TIMES.gap_s / 4
+    assert subject.read(TWO) == [m.Retarget, m.ReadGroup], "overdue"
 
 
 def test_changes_that_never_end_put_the_claims_off_to_the_cap_and_no_further() -> None:
@@ -285,6 +323,13 @@ def test_another_session_drops_all_claims_even_when_nobody_said_that_the_old_one
     assert subject.tell(m.SessionOpened(2)) == [m.DropClaims, m.Register]
     assert subject.tell(m.Registered(1)) == [], "the answer for the old session"
     assert subject.tell(m.Registered(2)) == [m.ReadGroup]
+
+
+def test_what_an_expired_session_had_is_dropped_when_it_expires_and_not_once_more() -> None:
+    subject = Subject().at(S.STABLE)
+    subject.tell(m.SessionSuspended())
+    assert subject.tell(m.SessionExpired()) == [m.DropClaims]
+    assert subject.tell(m.SessionOpened(2)) == [m.Register]
 
 
 def test_a_registration_that_stood_before_the_connection_went_away_is_not_made_again() -> None:
@@ -367,6 +412,23 @@ def test_claims_are_put_off_ever_longer_while_members_come_one_after_the_other()
     due = subject.machine.next_timer()
     assert due is not None
     assert due - subject.now <= TIMES.quiet_s, "after a calm it begins anew"
+
+
+@pytest.mark.parametrize(("age", "is_doubled"), [(3.9, True), (4.1, False)])
+def test_changes_put_claims_off_for_four_times_the_cap(age: float, is_doubled: bool) -> None:
+    times = replace(TIMES, quiet_max_s=2.0)
+    subject = Subject(times).at(S.STABLE)
+    began = subject.now
+    for number, later_s in enumerate((0.0, times.quiet_max_s, age * times.quiet_max_s), 1):
+        subject.now = began + later_s
+        subject.tell(m.Changed("ids"))
+        born_ms = dict.fromkeys(["me", *(f"you{each}" for each in range(number))], 0)
+        subject.read(GroupSnapshot(dict.fromkeys(born_ms, MINE), {"t": TopicNode(tuple(range(12)))}, born_ms=born_ms))
+        due = subject.machine.next_timer()
+        assert due is not None
+        wait_s = due - subject.now
+        subject.wait_for_timer()
+    assert (wait_s > times.quiet_s) == is_doubled
 
 
 def test_a_member_that_is_out_registers_anew_when_the_application_goes_on_and_takes_its_share_again() -> None:

@@ -238,6 +238,13 @@ def test_roundrobin_warns_of_partitions_whose_order_members_may_see_differently(
     assert "('Aa', 0) and ('BB', 0)" in warning
 
 
+@pytest.mark.parametrize(("order", "count"), [("0.8", 0), ("1.0", 1)])
+def test_which_partitions_have_the_same_hash_goes_by_the_order_of_the_groups_version(order: str, count: int) -> None:
+    group = {"g_a": Subscription.static({"ads.refunds": 1, "pages.returns": 1})}
+    snapshot = GroupSnapshot(group, {"ads.refunds": TopicNode((670,)), "pages.returns": TopicNode((3,))})
+    assert len(assign(snapshot, "g_a", group["g_a"], Strategy("roundrobin", order)).warnings) == count
+
+
 def test_roundrobin_deals_by_the_hash_of_java() -> None:
     # Java sorts topic1's partitions 10 and 11 before 0; see the vectors of test_assignment.py.
     snapshot = GroupSnapshot(
