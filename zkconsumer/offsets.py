@@ -351,7 +351,8 @@ class _Batch:
                 case Verdict.CREATE:
                     write: Create | SetData = Create(path, data)
                 case Verdict.WRITE:
-                    write = SetData(path, data, record.version if record.version is not None else -1)
+                    assert record.version is not None  # or it would have been a create
+                    write = SetData(path, data, record.version)
             size += len(path) + len(data)
             if len(writes) + 1 >= MAX_OPERATIONS or (writes and size > MAX_BYTES):
                 break
@@ -378,7 +379,7 @@ class _Batch:
             elif reply.fault.is_unknown:
                 self._later()
             else:
-                self.fail_rest(refusal_of("create", reply.path or paths[-1], reply.fault, reply.reason))
+                self.fail_rest(refusal_of("create", reply.path, reply.fault, reply.reason))
 
         create_parents(self._store._ask, paths, made)
 

@@ -50,6 +50,6 @@ TESTS: Final[dict[str, list[str]]] = {
     "zkconsumer/flow.py": [f"{_MEMBER}{name}.py" for name in ("flow", "stream", "stream_batches", "delivery_pauses")],
     "zkconsumer/leave_times.py": [f"{_MEMBER}leaving.py"],
     "zkconsumer/offset_records.py": [f"{_MEMBER}offset_records.py"],
-    "zkconsumer/offsets.py": [f"{_MEMBER}offsets.py"],
+    "zkconsumer/offsets.py": [f"{_MEMBER}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults")],
     "zkconsumer/start_offsets.py": [f"{_MEMBER}start_offsets.py"],
 }
