@@ -23,6 +23,11 @@ def test_a_partition_of_kafka_07_and_a_file_of_another_system_are_read() -> None
     assert parse_lines(text) == ([OffsetLine("g", "t", "1-0", 7), OffsetLine("g:x", "t", "0", 8)], [])
 
 
+def test_the_highest_offset_is_one() -> None:
+    highest = OffsetLine("g", "t", "0", 2**63 - 1)
+    assert parse_lines(format_line(highest)) == ([highest], [])
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -44,13 +49,13 @@ def test_a_partition_of_kafka_07_and_a_file_of_another_system_are_read() -> None
     ],
 )
 def test_a_bad_line_is_named_by_its_number(bad: str) -> None:
-    lines, problems = parse_lines(f"/consumers/g/offsets/t/0:1\n\n{bad}\n")
-    assert lines == [OffsetLine("g", "t", "0", 1)]
+    lines, problems = parse_lines(f"/consumers/g/offsets/t/0:1\n\n{bad}\n/consumers/g/offsets/t/1:2\n")
+    assert lines == [OffsetLine("g", "t", "0", 1), OffsetLine("g", "t", "1", 2)]
     assert problems == [f"line 3: {bad!r}"]
 
 
 def test_a_partition_that_comes_twice_is_named_with_both_lines() -> None:
     root = "/consumers/g/offsets/t"
-    lines, problems = parse_lines(f"{root}/0:1\n{root}/1:1\n{root}/0:2\n")
-    assert [line.offset for line in lines] == [1, 1]
+    lines, problems = parse_lines(f"{root}/0:1\n{root}/1:1\n{root}/0:2\n{root}/2:3\n")
+    assert [line.offset for line in lines] == [1, 1, 3]
     assert problems == ["line 3: the same partition as line 1"]

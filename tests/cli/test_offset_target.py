@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from simpleconsumer.consumer import EARLIEST, LATEST
@@ -17,17 +19,39 @@ from zkconsumer.cli.offset_target import parse_target
         ("2014-03-01T12:00:00", 1393675200000),
         ("2014-03-01T13:00:00.250+01:00", 1393675200250),
         ("2014-03-01", 1393632000000),
+        ("1970-01-01", 0),
     ],
 )
 def test_a_time_is_utc_unless_it_names_a_zone(text: str, time_ms: int) -> None:
-    assert parse_target(text).time_ms == time_ms
-    assert parse_target(text).offset is None
+    assert parse_target(text) == (text, None, time_ms)
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-1", "1.5", "9223372036854775808", "9" * 5000, "1969-12-31"])
+def test_a_time_is_utc_wherever_the_command_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert parse_target("2014-03-01").time_ms == 1393632000000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "-1", "1.5", "9223372036854775808", "9" * 5000, "0" * 20 + "9" * 20, "1969-12-31"],
+)
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not earliest, latest|larger than any offset|before 1970"):
         parse_target(text)
+
+
+def test_the_highest_offset_can_be_named() -> None:
+    assert parse_target(str(2**63 - 1)) == (str(2**63 - 1), 2**63 - 1, None)
+
+
+@pytest.mark.parametrize(("text", "offset"), [("0", 0), ("007", 7), ("0" * 5000, 0)])
+def test_an_offset_may_have_zeros_before_it(text: str, offset: int) -> None:
+    assert parse_target(text) == (text, offset, None)
 
 
 @pytest.mark.parametrize(("offset", "allowed"), [(4, False), (5, True), (9, True), (10, False)])
@@ -49,7 +73,16 @@ def test_a_time_before_the_oldest_segment_is_the_begin_of_the_log() -> None:
 
 
 @pytest.mark.parametrize("text", ["earliest", "2014-03-01", "7"])
-@pytest.mark.parametrize("found", ["NotLeaderForPartition", (None, None, None)])
-def test_nothing_is_guessed_about_a_log_that_is_not_known(text: str, found: str | tuple[None, ...]) -> None:
-    with pytest.raises(ValueError, match="its log is not known"):
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        ("NotLeaderForPartition", "NotLeaderForPartition"),
+        ((None, 9, None), "the leader names no offsets"),
+        ((5, None, None), "the leader names no offsets"),
+    ],
+)
+def test_nothing_is_guessed_about_a_log_that_is_not_known(
+    text: str, found: str | tuple[int | None, ...], why: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"^its log is not known \({why}\)$"):
         parse_target(text).resolve(found, force=False)

@@ -326,18 +326,31 @@ def test_offsets_inside_the_log_are_fine(data: bytes) -> None:
     assert offsets(clicks_0=data) == []
 
 
+SET_IT = "zkconsumer offsets set g --topic clicks --partition 0 --to earliest --force"
+AS_CONFIGURED = f"{SET_IT}, or whoever claims it next begins where auto.offset.reset says"
+
+
 @pytest.mark.parametrize(
-    ("data", "kind"),
+    ("data", "kind", "what", "passing"),
     [
-        (b"10", "offset-beyond-log"),
-        (b"2", "offset-before-log"),
-        *((data, "unreadable-offset") for data in (b"-1", b"", b"12\n", None, b"9" * 20)),
+        (b"10", "offset-beyond-log", "10 is 1 beyond the end of its log", False),
+        (b"2", "offset-before-log", "2 is 1 before the begin of its log: that was deleted unread", True),
+        *(
+            (data, "unreadable-offset", f"{data or b''!r} is none", False)
+            for data in (b"-1", b"", b"12\n", None, b"9" * 20)
+        ),
     ],
 )
-def test_offsets_that_nobody_can_go_on_from(data: bytes | None, kind: str) -> None:
+def test_offsets_that_nobody_can_go_on_from(data: bytes | None, kind: str, what: str, passing: bool) -> None:
     [finding] = offsets(clicks_0=data)
-    assert (finding.kind, finding.path, finding.fault) == (kind, "/consumers/g/offsets/clicks/0", True)
-    assert "zkconsumer offsets set g --topic clicks --partition 0 --to earliest --force" in finding.remedy
+    java = "; Java members fail their rebalance at it" if kind == "unreadable-offset" else ""
+    path = "/consumers/g/offsets/clicks/0"
+    assert finding == Finding(kind, path, f"clicks-0: its stored offset {what}", f"{AS_CONFIGURED}{java}", passing)
+
+
+def test_an_offset_that_cannot_be_read_hides_no_other() -> None:
+    logs: dict[tuple[str, str], LogRange] = {("clicks", "1"): (3, 9)}
+    assert [finding.path.rpartition("/")[2] for finding in offsets(logs, clicks_0=b"?", clicks_1=b"2")] == ["0", "1"]
 
 
 def test_a_log_that_is_not_known_is_named_and_one_that_was_not_asked_about_is_not() -> None:
@@ -347,8 +360,12 @@ def test_a_log_that_is_not_known_is_named_and_one_that_was_not_asked_about_is_no
 
 
 def test_offsets_of_what_is_not_there_are_no_fault() -> None:
-    found = offsets(clicks_9=b"5", old_0=b"5")
-    assert [(finding.kind, finding.fault) for finding in found] == [("stale-offset", False)] * 2
+    remedy = "nothing, unless it comes back: then it is read from that offset"
+    assert offsets(clicks_9=b"5", old_0=b"5") == [
+        Finding("stale-offset", f"/consumers/g/offsets/{topic}/{number}",
+                f"{topic}-{number}: an offset is stored, and there is no such partition", remedy, fault=False)
+        for topic, number in (("clicks", 9), ("old", 0))
+    ]  # fmt: skip
 
 
 # ---- nodes that may not be read

@@ -74,7 +74,10 @@ def test_what_java_refuses_is_refused() -> None:
         (r"\u12", 0, "number"),
         (r"\ud800", 0, "U+D800"),
         (r"\x{110000}", 0, "U+110000"),
+        (r"(?i)[\p{Lower}]", 5, r"\p{Lower}"),
+        (r"(?i:\p{Lower})", 4, r"\p{Lower}"),
         (r"(a)\12", 3, "two digits"),
+        (r"(a)\12b", 3, "two digits"),
         (r"\1(a)", 0, "group 1"),
         (r"(a\1)", 2, "group 1"),
         (r"\k<n>(?<n>a)", 0, r"\k"),
@@ -85,12 +88,17 @@ def test_what_java_refuses_is_refused() -> None:
         ("(?u)a", 0, "'u'"),
         ("(?d)a", 0, "'d'"),
         ("(?U:a)", 0, "'U'"),
+        ("(?X)a", 0, "'X'"),
         ("a(b", 1, "not closed"),
+        ("a(b(c", 3, "not closed"),
         ("a)b", 1, "')'"),
         ("*a", 0, "repetition"),
         ("a**", 2, "repetition"),
         ("a{2}{3}", 4, "repetition"),
         ("^*", 1, "repetition"),
+        ("a|*", 2, "repetition"),
+        ("(*a)", 1, "repetition"),
+        (r"\Q\E*", 4, "repetition"),
         (r"\b+", 2, "repetition"),
         ("(?=a)*", 5, "repetition"),
         ("(?i)*", 4, "repetition"),
@@ -99,6 +107,7 @@ def test_what_java_refuses_is_refused() -> None:
         ("a{3,2}", 1, "out of range"),
         ("a{2147483648}", 1, "out of range"),
         ("(?<=a+)b", 5, "look-behind"),
+        ("(?<!a+)b", 5, "look-behind"),
         ("a\\", 1, "backslash"),
         ("(" * 200, 100, "groups inside each other"),
     ],
@@ -109,6 +118,55 @@ def test_a_refusal_names_the_construct_and_its_position(filter_text: str, positi
     assert refused.value.position == position
     assert named in refused.value.reason
     assert filter_text in str(refused.value).replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize(
+    ("filter_text", "reason"),
+    [
+        ("(a", "this group is not closed"),
+        ("a)", "')' without '('"),
+        (r"(a)\12", "a back-reference of two digits depends on the number of groups"),
+        (r"\k<n>", r"\k needs the name of a group that is closed here"),
+        ("(?P<n>a)", "'(?P' opens no group that Java knows"),
+        ("{a", r"'{' begins no repetition; write \{ for the character"),
+        ("*", "a repetition of nothing, of an assertion, or of another repetition"),
+        ("(?<=a+)b", "a repetition inside a look-behind is not translated"),
+        ("a{3,2}", "the repetition {3,2} is out of range"),
+    ],
+)
+def test_a_refusal_is_one_clause(filter_text: str, reason: str) -> None:
+    with pytest.raises(UnsupportedFilter) as refused:
+        java_regex(filter_text)
+    assert refused.value.reason == reason
+
+
+def test_what_python_cannot_compile_is_refused_in_its_words_and_without_a_position() -> None:
+    with pytest.raises(UnsupportedFilter) as refused:
+        java_regex("(?<=a|bb)c")
+    assert (refused.value.text, refused.value.position) == ("(?<=a|bb)c", None)
+    assert refused.value.reason == "Python cannot compile it: look-behind requires fixed-width pattern"
+
+
+@pytest.mark.parametrize(
+    ("filter_text", "name"),
+    [
+        ("X", "X"),
+        ("aX+", "aXX"),
+        (r"[\p{Lower}]", "a"),
+        ("(a<n>b)", "a<n>b"),
+        (r"x(?<n>a)\k<n>b", "xaab"),
+        ("(?>a)+", "aa"),
+        (r"(x)(y)\2\1", "xyyx"),
+        (r"(?<a>x)(y)\2\1", "xyyx"),
+        (r"(x)(?<b>y)\2\1", "xyyx"),
+        ("a{0,2147483647}", "aa"),
+        ("(?i)(?s)a|b", "B"),
+        ("(?is)a", "A"),
+        ("(?i)(?-ms)a", "A"),
+    ],
+)
+def test_what_lies_beside_a_refusal_is_taken_as_in_java(filter_text: str, name: str) -> None:
+    assert java_regex(filter_text).fullmatch(name)
 
 
 def test_classes_are_ascii_as_in_java() -> None:

@@ -163,14 +163,20 @@ def test_legal_names(check, name: str) -> None:  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(
     ("check", "kind"), [(check_group, "group"), (check_topic, "topic"), (check_client_id, "client id")]
 )
-@pytest.mark.parametrize("name", ["a/b", "x" * 256, 7])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a/b", "is not made of [a-zA-Z0-9._-], or is '.' or '..'"),
+        ("x" * 256, "has 256 characters, not 1 to 255"),
+        (7, "is not text"),
+    ],
+)
 def test_an_illegal_name_is_refused_with_what_it_is_the_name_of_and_why(
-    check: Callable[[object], str], kind: str, name: object
+    check: Callable[[object], str], kind: str, name: object, reason: str
 ) -> None:
     with pytest.raises(InvalidName) as refused:
         check(name)
-    assert (refused.value.kind, refused.value.name) == (kind, name)
-    assert isinstance(refused.value.reason, str)
+    assert (refused.value.kind, refused.value.name, refused.value.reason) == (kind, name, reason)
 
 
 @pytest.mark.parametrize("check", [check_group, check_topic, check_client_id])

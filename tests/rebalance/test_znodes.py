@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -350,6 +352,36 @@ def test_a_java_member_reads_what_we_write(subscription: dict[str, int], timesta
 def test_a_registration_with_a_count_that_is_no_number_of_streams_is_refused_by_name_and_count(count: int) -> None:
     with pytest.raises(UnreadableNode, match=f"{count} streams for 't.1'"):
         parse(b'{"subscription":{"t.1":%d},"pattern":"static"}' % count)
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "reason"),
+    [
+        (parse, b'{ "t": 1 }', "a registration of Kafka 0.7"),
+        (parse, b'{"subscription":{}}', "no pattern, or none that is text"),
+        (parse, b'{"pattern":"static"}', "no subscription, or none that is an object"),
+        (parse, b"", "nothing to read (Kafka 0.8 writes JSON here)"),
+        (parse, None, "nothing to read (Kafka 0.8 writes JSON here)"),
+        (parse, b"[]", "not a JSON object"),
+        (parse, b'{"\xff"}', "not UTF-8"),
+        (lambda data: znodes.parse_offset(PATH, data), b"-1", "not an offset from 0 to 2^63-1 in decimal digits"),
+        (lambda data: znodes.parse_broker(1, data), b"host-1:host:9092", "a broker of Kafka 0.7"),
+        (lambda data: znodes.parse_broker(1, data), b"{}", "no host and port"),
+        (lambda data: znodes.parse_topic("t", data), b"{}", "no partitions"),
+        (lambda data: znodes.parse_partition_state(PATH, data), b"{}", "no leader, leader_epoch and isr"),
+    ],
+)
+def test_what_is_wrong_with_a_node_is_said_in_one_clause(
+    read: Callable[[bytes | None], object], data: bytes | None, reason: str
+) -> None:
+    with pytest.raises(UnreadableNode) as unreadable:
+        read(data)
+    assert unreadable.value.reason == reason
+
+
+def test_the_most_streams_can_be_written_and_read() -> None:
+    written = Registration("static", (("t", MAX_STREAMS),), 1)
+    assert parse(znodes.format_registration(written)) == written
 
 
 def test_a_node_that_is_not_utf_8_and_one_that_is_no_json_are_told_apart() -> None:

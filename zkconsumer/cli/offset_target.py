@@ -70,9 +70,10 @@ def parse_target(text: str) -> OffsetTarget:
     if text in ("earliest", "latest"):
         return OffsetTarget(text, None, EARLIEST if text == "earliest" else LATEST)
     if text.isascii() and text.isdigit():
-        if int(text[:20]) > znodes.MAX_OFFSET:
+        digits = text.lstrip("0") or "0"
+        if int(digits[:20]) > znodes.MAX_OFFSET:
             raise ValueError(f"{text} is larger than any offset, 2^63-1")
-        return OffsetTarget(text, int(text), None)
+        return OffsetTarget(text, int(digits), None)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
