@@ -31,7 +31,7 @@ def parse_lenient(data: bytes) -> object:
     Raises:
         ValueError: The text is not UTF-8, not JSON, nested too deep, or holds a number of absurd length.
     """
-    return _load(data.decode("utf-8"), parse_int=int, parse_float=float)
+    return _load(data.decode("utf-8"))
 
 
 def java_refusal(data: bytes) -> str | None:
@@ -62,7 +62,11 @@ def escape_as_java(text: str) -> str:
     return text.translate(_JAVA_ESCAPES)
 
 
-def _load(text: str, parse_int: Callable[[str], int], parse_float: Callable[[str], float]) -> object:
+def _load(
+    text: str,
+    parse_int: Callable[[str], int] | None = None,
+    parse_float: Callable[[str], float] | None = None,
+) -> object:
     kept = _ESCAPE_OR_BACKSLASH.sub(lambda found: r"\\" if found[0] == "\\" else found[0], text)
     try:
         value: object = json.loads(

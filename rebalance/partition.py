@@ -376,7 +376,7 @@ class PartitionMachine:
 
     def _taken_away(self, _: OwnerGone) -> list[Action]:
         """Somebody deleted my owner node: anybody may have it by now, so stop first, then ask for it again."""
-        return self._go(PartitionState.FREE, Stop(), *([Recheck()] if self.wanted is not None else []))
+        return self._go(PartitionState.FREE, Stop(), Recheck())
 
     def _drained(self, _: Drained) -> list[Action]:
         held = self.held or ""

@@ -84,7 +84,6 @@ class Refusals:
     def clear(self) -> None:
         """Forget what was refused: whoever needs it asks for it himself."""
         self._questions.clear()
-        self._rounds = 0
         self._cancel()
 
     # -- rounds ------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from zkconsumer.fetch_state import FetchState, Need
 from zkconsumer.fetch_task import FetchTask
 from zkconsumer.fetcher import Fetcher
 from zkconsumer.flow import END_OF_OFFSETS, Chunk, Flow, Reader, Wakeup
-from zkconsumer.stream import KafkaStream, LeaseView
+from zkconsumer.stream import KafkaStream
 
 __all__ = ["Delivery", "PartitionStatus"]
 
@@ -78,7 +78,6 @@ class Delivery:
     Args:
         streams: All streams of the connector.
         stream_of: The stream of (topic, thread id).
-        lease: Unused here but by the streams; kept for the status.
         clock: Seconds; the clock of the lease.
         out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
         tally: Counts requests and errors.
@@ -95,7 +94,6 @@ class Delivery:
         streams: Collection[KafkaStream],
         stream_of: Callable[[str, str], KafkaStream],
         brokers: BrokerDirectory,
-        lease: LeaseView,
         clock: Callable[[], float],
         out_of_range: Callable[[TopicPartition], None] = lambda partition: None,
         tally: Tally | None = None,
@@ -106,7 +104,6 @@ class Delivery:
         self._out_of_range = out_of_range
         self._streams = tuple(streams)
         self._stream_of = stream_of
-        self._lease = lease
         self._clock = clock
         self._tally = tally or Tally()
         self._meters: dict[TopicPartition, FetchMeter] = {}
@@ -275,7 +272,7 @@ class Delivery:
         """Return how each started partition stands."""
         now = self._clock()
         return {
-            name: _status(task, task.flow, now, name in self._paused)
+            name: _status(task, task.flow, self._meters[name], now, name in self._paused)
             for name, task in list(self._tasks.items())
             if task.flow is not None and not task.flow.is_settled
         }
@@ -415,9 +412,8 @@ def _is_in_hand(flow: Flow, reader: int | None) -> bool:
     return flow.stream.reader != threading.get_ident() and flow.stream.reader in sys._current_frames()
 
 
-def _status(task: FetchTask, flow: Flow, now: float, is_paused: bool) -> PartitionStatus:
-    state, meter = task.state, task.meter
-    rates = (0.0, 0.0) if meter is None else meter.rates(now)
+def _status(task: FetchTask, flow: Flow, meter: FetchMeter, now: float, is_paused: bool) -> PartitionStatus:
+    state, rates = task.state, meter.rates(now)
     chunks = list(flow.chunks)
     return PartitionStatus(
         position=flow.done_position(),
@@ -429,8 +425,8 @@ def _status(task: FetchTask, flow: Flow, now: float, is_paused: bool) -> Partiti
         last_error=flow.failure or state.error,
         answer_age_s=None if state.answered_at is None else now - state.answered_at,
         is_paused=is_paused,
-        fetched_messages=0 if meter is None else meter.messages,
-        fetched_bytes=0 if meter is None else meter.size_bytes,
+        fetched_messages=meter.messages,
+        fetched_bytes=meter.size_bytes,
         messages_per_s=round(rates[0], 3),
         bytes_per_s=round(rates[1], 3),
     )

@@ -105,7 +105,7 @@ class Membership:
         self.coordinator: Coordinator
         self.offsets = ZooKeeperOffsets(self._ask, self.loop, config.group_id)
         self.delivery = Delivery(
-            config, list(streams.values()), stream_of, directory, lease, lease_clock,
+            config, list(streams.values()), stream_of, directory, lease_clock,
             lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.tally, self._thread_died,
         )
         self.listening = ListenerThread(listener)

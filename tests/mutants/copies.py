@@ -26,7 +26,7 @@ def make_copy(folder: Path, module: str, tests: Sequence[str]) -> Path:
     for path in (folder / "tests").rglob("*.py"):
         text = path.read_text()
         fewer = re.sub(r"max_examples=[0-9_]+", _EXAMPLES, text)
-        fewer = fewer.replace("deadline=None)", f"deadline=None, {_EXAMPLES})")
+        fewer = re.sub(r"^((?!.*max_examples).*deadline=None)\)", rf"\1, {_EXAMPLES})", fewer, flags=re.MULTILINE)
         if fewer != text:
             path.write_text(fewer)
     with (folder / "setup.cfg").open("a") as file:

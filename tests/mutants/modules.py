@@ -45,7 +45,7 @@ TESTS: Final[dict[str, list[str]]] = {
     "zkconsumer/cli/offset_findings.py": ["tests/cli/test_verify_findings.py"],
     "zkconsumer/cli/offset_lines.py": ["tests/cli/test_offset_lines.py"],
     "zkconsumer/cli/offset_target.py": ["tests/cli/test_offset_target.py"],
-    "zkconsumer/delivery.py": [f"{_MEMBER}delivery.py", f"{_MEMBER}delivery_pauses.py"],
+    "zkconsumer/delivery.py": [f"{_MEMBER}delivery{name}.py" for name in ("", "_pauses", "_threads", "_in_hand")],
     "zkconsumer/fetch_state.py": [f"{_MEMBER}fetch_state.py", f"{_WIRE}down_conversion.py"],
     "zkconsumer/flow.py": [f"{_MEMBER}{name}.py" for name in ("flow", "stream", "stream_batches", "delivery_pauses")],
     "zkconsumer/leave_times.py": [f"{_MEMBER}leaving.py"],

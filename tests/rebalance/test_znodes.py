@@ -11,7 +11,7 @@ from scala_json import ScalaJsonError, parse_full
 
 from rebalance import znodes
 from rebalance.errors import InvalidName, Kafka07Node, NoPlaintextListener, UnreadableNode
-from rebalance.lenient_json import escape_as_java, java_refusal
+from rebalance.lenient_json import escape_as_java, java_refusal, parse_lenient
 from rebalance.znodes import MAX_OFFSET, MAX_STREAMS, BrokerNode, PartitionState, Registration
 
 PATH = "/consumers/g/ids/g_c"
@@ -254,6 +254,24 @@ def test_raw_characters_that_end_a_text_for_java_members_are_read_here_and_told(
     assert f"U+{ord(character):04X}" in (java_refusal(data) or "")
     with pytest.raises(ScalaJsonError):
         parse_full(data)
+
+
+def test_of_a_text_that_java_members_fail_on_the_beginning_is_told() -> None:
+    refusal = java_refusal(b'{"' + b"t" * 100 + b'\n":1}')
+    assert refusal == f"the text {chr(34) + 't' * 49!r} holds U+000A without a backslash"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"[" * 100_000, "JSON nested too deep"),
+        (b'{"a":NaN}', "NaN is not JSON"),
+        (b"-Infinity", "-Infinity is not JSON"),
+    ],
+)
+def test_what_is_no_json_is_said_in_one_clause(data: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        parse_lenient(data)
 
 
 def test_newlines_between_texts_stop_no_java_member() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from feeding import HeldLease, ScriptedBroker, ScriptedLog, config_of
 
@@ -25,6 +26,8 @@ class Rig:
         clock: Callable[[], float],
     ) -> None:
         decoder = settings.pop("value_decoder", None)
+        out_of_range: Any = settings.pop("out_of_range", lambda partition: None)
+        died: Any = settings.pop("died", lambda name, error: None)
         settings = {
             "consumer_timeout_ms": int(DEADLINE_S * 1000),
             "fetch_message_max_bytes": 64 * 1024,
@@ -40,6 +43,11 @@ class Rig:
             for index in range(streams)
         ]
         by_thread = {stream.thread_id: stream for stream in self.streams}
+
+        def stream_of(topic: str, thread_id: str) -> KafkaStream:
+            assert topic == "t"
+            return by_thread[thread_id]
+
         broker.on_fetch, broker.on_offsets = log.fetch, log.offsets
         broker.on_metadata = lambda topics: broker.metadata(
             {name: dict.fromkeys(range(partitions), (0, broker.broker.id)) for name in topics}
@@ -47,9 +55,7 @@ class Rig:
         self.directory = BrokerDirectory(
             config, lambda: [broker.broker], set, lambda names: dict.fromkeys(names, broker.broker.id)
         )
-        self.delivery = Delivery(
-            config, self.streams, lambda _, thread_id: by_thread[thread_id], self.directory, self.lease, clock
-        )
+        self.delivery = Delivery(config, self.streams, stream_of, self.directory, clock, out_of_range, died=died)
 
 
 @contextmanager

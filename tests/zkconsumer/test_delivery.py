@@ -363,12 +363,71 @@ def test_status_says_how_far_each_partition_is() -> None:
         assert (status.leader, status.last_error) == (rig.broker.broker, None)
 
 
+def test_status_counts_what_was_fetched_in_all_ownerships_and_lately() -> None:
+    now, log = [100.0], ScriptedLog(20)
+    with rigged(log, clock=lambda: now[0]) as rig:
+        go_on, is_held = threading.Event(), threading.Event()
+        go_on.set()
+
+        def held_at_the_end(topic: str, partition: int, offset: int, max_bytes: int) -> tuple[int, int, bytes]:
+            if not go_on.is_set():
+                is_held.set()
+                go_on.wait(DEADLINE_S)
+            return log.fetch(topic, partition, offset, max_bytes)
+
+        rig.broker.on_fetch = held_at_the_end
+        for begin in (0, 10):
+            rig.delivery.start(P0, "thread-0", begin)
+            take(rig.streams[0], 20 - begin)
+            wait_until(lambda: rig.delivery.partition_status()[P0].fetch_offset == 20, DEADLINE_S, "the end")
+            if begin == 0:
+                rig.delivery.abandon(P0)
+        go_on.clear()
+        assert is_held.wait(DEADLINE_S)
+        now[0] = 107.0
+        status = rig.delivery.partition_status()[P0]
+        size_bytes = 30 * (12 + 14 + 20)
+        assert (status.fetched_messages, status.fetched_bytes) == (30, size_bytes)
+        assert (status.messages_per_s, status.bytes_per_s) == (round(30 / 7, 3), round(size_bytes / 7, 3))
+        assert status.answer_age_s == 7.0
+        rig.delivery.refuse(P1, "thread-0", 0, "no")
+        other = rig.delivery.partition_status()[P1]
+        assert (other.fetched_messages, other.messages_per_s) == (0, 0.0)
+        go_on.set()
+
+
+def test_status_says_nothing_of_a_log_that_nobody_has_answered_for() -> None:
+    with rigged(ScriptedLog(0)) as rig:
+        told = rig.broker.on_metadata
+        rig.broker.on_metadata = lambda topics: rig.broker.metadata({name: {0: (5, -1)} for name in topics})
+        rig.delivery.start(P0, "thread-0", 0)
+        status = rig.delivery.partition_status()[P0]
+        assert (status.high_watermark, status.leader, status.answer_age_s) == (None, None, None)
+        rig.broker.on_metadata = told
+        wait_until(lambda: rig.delivery.partition_status()[P0].answer_age_s is not None, DEADLINE_S, "an answer")
+        assert rig.delivery.partition_status()[P0].high_watermark == 0
+
+
+def test_status_says_what_is_queued_paused_and_refused() -> None:
+    with rigged(ScriptedLog(1000)) as rig:
+        rig.delivery.start(P0, "thread-0", 0)
+        take(rig.streams[0], 1)
+        wait_until(lambda: rig.delivery.partition_status()[P0].queued_chunks == 3, DEADLINE_S, "a full queue")
+        status = rig.delivery.partition_status()[P0]
+        assert status.queued_bytes == rig.delivery.queued_bytes() > 0
+        assert status.is_paused is False
+        rig.delivery.pause(P0)
+        assert rig.delivery.partition_status()[P0].is_paused is True
+        rig.delivery.refuse(P1, "thread-0", 0, "offset -1 was returned")
+        assert rig.delivery.partition_status()[P1].last_error == "offset -1 was returned"
+
+
 def test_a_stream_that_has_had_one_message_for_too_long_is_named() -> None:
     with rigged(ScriptedLog(1000), streams=2, max_processing_interval_ms=1000) as rig:
         rig.delivery.start(P0, "thread-0", 0)
         take(rig.streams[0], 1)
         assert rig.delivery.stuck_streams(100.0) == []
-        assert rig.delivery.stuck_streams(100.9) == []
+        assert rig.delivery.stuck_streams(101.0) == []
         assert rig.delivery.stuck_streams(101.1) == ["thread-0"]
         message: Message = next(rig.streams[0])
         assert message.offset == 1

@@ -42,7 +42,10 @@ def test_a_value_that_is_no_mapping_refuses_all(answer: object) -> None:
     starts = read_starts(answer, {A, B})
     assert starts.chosen == {}
     assert set(starts.refused) == {A, B}
-    assert f"returned {reprlib.repr(answer)}; it must return None, or a mapping" in starts.refused[A]
+    assert starts.refused[A] == starts.refused[B] == (
+        f"on_partitions_assigned returned {reprlib.repr(answer)}; it must return None, or a mapping of assigned "
+        "partitions to offsets, as {TopicPartition('clicks', 0): 42}"
+    )
 
 
 @pytest.mark.parametrize(

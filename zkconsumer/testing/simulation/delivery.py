@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-from rebalance.lease import Lease
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.errors import DamagedOffset
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
@@ -89,7 +88,7 @@ class SteppedDelivery(Delivery):
         process, rng: where it runs.
         brokers: where it fetches.
         record: hears of `reset`.
-        config, streams, stream_of, lease, out_of_range: as in `Delivery`.
+        config, streams, stream_of, out_of_range: as in `Delivery`.
     """
 
     def __init__(
@@ -101,11 +100,10 @@ class SteppedDelivery(Delivery):
         config: ConsumerConfig,
         streams: Sequence[SteppedStream],
         stream_of: Callable[[str, str], SteppedStream],
-        lease: Lease,
         out_of_range: Seeker,
     ) -> None:
         directory = cast(BrokerDirectory, None)  # asked by the leader finder alone
-        super().__init__(config, streams, stream_of, directory, lease, process.clock, out_of_range)
+        super().__init__(config, streams, stream_of, directory, process.clock, out_of_range)
         self._finder = cast(LeaderFinder, _Finder(process, rng, self._find_leader))
         self._process = process
         self._rng = rng

@@ -98,7 +98,7 @@ class OurMember:
         self.offsets = ZooKeeperOffsets(self._ask, self.loop, surroundings.group)
         self.delivery = SteppedDelivery(
             process, rng, surroundings.brokers, surroundings.record, self.config, list(self.streams.values()),
-            self._stream_of, self.lease, lambda partition: self.loop.post(self.offsets.out_of_range, partition),
+            self._stream_of, lambda partition: self.loop.post(self.offsets.out_of_range, partition),
         )
         self.listening = SteppedListener(
             process, rng, {"on_partitions_assigned": self._assigned, "on_partitions_revoked": self._revoked,
