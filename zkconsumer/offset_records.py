@@ -80,7 +80,6 @@ class OffsetRecord:
         """Take note of what was written."""
         # What the log does not have is written over, not set back.
         self.lowered = self.stored is not None and value < self.stored and self.version != self.void_version
-        self.void_version = None
         self.stored, self.version, self.mzxid = value, version, 0
         self.baseline, self.baseline_version = value, version
         self.held_at = None

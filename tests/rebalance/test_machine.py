@@ -310,6 +310,40 @@ def test_a_read_that_failed_is_tried_again_ever_later_up_to_a_limit() -> None:
     assert TIMES.retry_max_s / 2 <= waits[-1] <= TIMES.retry_max_s
 
 
+def test_after_a_read_that_went_well_the_next_failure_is_the_first() -> None:
+    subject = Subject().at(S.READING)
+    for _ in range(5):
+        subject.tell(m.SnapshotFailed(subject.machine.attempt, "no node"))
+        subject.wait_for_timer()
+    subject.read(ALONE)
+    subject.now += 1
+    subject.tell(m.Changed("ids"))
+    subject.tell(m.SnapshotFailed(subject.machine.attempt, "no node"))
+    due = subject.machine.next_timer()
+    assert due is not None
+    assert due - subject.now <= TIMES.retry_s
+
+
+@pytest.mark.parametrize(
+    "absence",
+    [
+        (m.SessionSuspended(), None, m.SessionOpened(1)),
+        (m.StepOut("stuck"), m.AllReleased(), m.Unregistered(), None, m.StepIn(), m.Registered(1)),
+    ],
+    ids=["disconnection", "step out"],
+)
+def test_the_cap_counts_anew_after_an_absence(absence: tuple[m.Event | None, ...]) -> None:
+    subject = Subject().at(S.READING)
+    for event in absence:
+        if event is None:
+            subject.now += TIMES.quiet_max_s + 0.1
+        else:
+            subject.tell(event)
+    assert subject.state is S.READING
+    subject.tell(m.Changed("ids"))
+    assert subject.read(TWO) == [], "not overdue"
+
+
 def test_a_short_disconnection_reads_again_and_touches_nothing_that_is_the_same() -> None:
     subject = Subject().at(S.STABLE)
     subject.tell(m.SessionSuspended())
@@ -353,11 +387,13 @@ def test_a_group_without_me_makes_me_register_again_and_let_go_of_nothing() -> N
     assert subject.state is S.REGISTERING
 
 
-def test_after_a_long_absence_the_others_are_waited_for_even_when_nothing_seems_to_differ() -> None:
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "not told"])
+def test_after_a_long_absence_the_others_are_waited_for_even_when_nothing_seems_to_differ(is_told: bool) -> None:
     subject = Subject().at(S.STABLE)
     subject.tell(m.SessionSuspended())
     subject.now += TIMES.quiet_max_s + 0.1
-    subject.tell(m.SessionExpired())
+    if is_told:
+        subject.tell(m.SessionExpired())
     subject.tell(m.SessionOpened(2))
     assert subject.tell(m.Registered(2)) == [m.ReadGroup]
     registered_at = subject.now

@@ -97,6 +97,14 @@ def test_a_start_that_the_application_chose_comes_before_what_is_stored_or_was_d
     assert steps.stored() == (b"21", 1)
 
 
+def test_work_behind_a_chosen_start_counts_although_the_offset_was_lowered_before(steps: SteppedOffsets) -> None:
+    assert steps.commit({P0: 50}) == {}
+    assert steps.commit({P0: 20}, explicit=True) == {}
+    steps.offsets.begin_at(P0, 30)
+    steps.offsets.remember(P0, 35)
+    assert steps.load() == 35
+
+
 def test_a_position_outside_the_log_may_be_written_over_with_less(steps: SteppedOffsets) -> None:
     steps.set(P0, b"50")
     steps.load()

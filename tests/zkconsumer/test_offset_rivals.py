@@ -35,6 +35,20 @@ def test_a_higher_offset_is_left_alone_and_named_once(steps: SteppedOffsets, cap
     assert steps.stored() == (b"60", 1)
 
 
+def test_an_offset_that_was_passed_and_is_set_again_is_named_again(
+    steps: SteppedOffsets, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps.know(p0=50)
+    for position in (60, 30):
+        steps.set(P0, b"100")
+        assert steps.commit({P0: position}) == {}
+        assert steps.commit({P0: 20}, explicit=True) == {}
+    assert caplog.messages == [
+        f"offset of t-0: 100 is stored, set by somebody else; {position} is not written over it"
+        for position in (60, 30)
+    ]
+
+
 def test_an_explicit_commit_lowers_what_it_knows_of(steps: SteppedOffsets) -> None:
     steps.know(p0=50)
     assert steps.commit({P0: 20}, explicit=True) == {}
