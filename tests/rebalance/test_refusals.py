@@ -104,6 +104,26 @@ def test_a_node_that_is_discarded_is_asked_for_no_more() -> None:
     assert {path for _, path in subject.asked} == {"/b"}
 
 
+def test_nothing_is_waited_for_when_the_last_node_is_discarded() -> None:
+    subject = Subject()
+    subject.refuse("/a")
+    subject.refusals.discard("/a")
+    subject.run(20.0)
+    assert subject.loop.next_due() is None
+
+
+def test_what_is_refused_after_all_was_forgotten_is_asked_for_soon() -> None:
+    for seed in range(10):
+        subject = Subject(seed)
+        subject.refuse("/a")
+        subject.run(60.0)
+        subject.refusals.clear()
+        subject.refuse("/b")
+        asked = len(subject.asked)
+        subject.run(TIMES.refused_s)
+        assert [path for _, path in subject.asked[asked:]] == ["/b"]
+
+
 def test_without_anything_refused_there_is_nothing_to_hurry_or_to_clear() -> None:
     subject = Subject()
     subject.refusals.hurry()

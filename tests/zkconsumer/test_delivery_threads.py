@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +12,7 @@ from feeding import Drained, ScriptedLog, offsets, take
 
 from rebalance.assignment import java_string_hash
 from rebalance.lease import lease_clock
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.testing.waiting import wait_until
 
 
@@ -195,6 +195,31 @@ def test_nobody_looks_for_the_leader_of_a_partition_that_is_not_wanted(end: str)
         }
         ends[end]()
         assert rig.delivery.lacks_leaders() is False
+
+
+def test_a_leader_that_denies_it_is_no_leader_and_is_named_when_another_one_is_looked_for() -> None:
+    log = ScriptedLog(1000)
+    with rigged(log) as rig:
+        rig.delivery.start(P0, "thread-0", 0)
+        take(rig.streams[0], 1)
+        broker = rig.broker.broker
+        assert rig.delivery.partition_status()[P0].leader == broker
+        wanted: list[dict[TopicPartition, int | None]] = []
+        leaders = rig.directory.leaders
+
+        def nobody(asked: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
+            wanted.append(dict(asked))
+            return {}
+
+        rig.directory.leaders = nobody  # type: ignore[method-assign]
+        rig.broker.on_fetch = lambda *_: (6, -1, b"")
+        taken = take(rig.streams[0], len(range(1, rig.delivery.partition_status()[P0].fetch_offset)))
+        wait_until(lambda: wanted, DEADLINE_S, "another leader to be looked for")
+        assert wanted[0] == {P0: broker.id}
+        assert rig.delivery.partition_status()[P0].leader is None
+        rig.broker.on_fetch, rig.directory.leaders = log.fetch, leaders  # type: ignore[method-assign]
+        begin = taken[-1].offset + 1
+        assert offsets(take(rig.streams[0], 20)) == list(range(begin, begin + 20))
 
 
 def test_a_new_partition_is_looked_for_at_once_however_long_the_backoff_is() -> None:
