@@ -273,3 +273,26 @@ def test_a_commit_that_comes_behind_a_failed_one_is_written_by_itself(steps: Ste
     steps.begin({P0: 3})
     steps.answer_all()
     assert [set(failed) for failed in steps.told[-3:]] == [{P1}, {P0, P2}, set()]
+
+
+# -- what counts as stored ---------------------------------------------------------------------------------------------
+
+
+def test_a_position_is_stored_when_it_or_a_higher_one_was_seen(steps: SteppedOffsets) -> None:
+    steps.know(p0=5)
+    assert [steps.offsets.is_stored(P0, position) for position in (4, 5, 6)] == [True, True, False]
+    assert not steps.offsets.is_stored(P1, 0)
+
+
+def test_a_position_that_was_named_to_lower_what_is_stored_is_not_stored_by_a_higher_one(steps: SteppedOffsets) -> None:
+    steps.know(p0=5)
+    assert [steps.offsets.is_stored(P0, position, explicit=True) for position in (4, 5, 6)] == [False, True, False]
+
+
+def test_an_offset_that_the_log_does_not_have_stores_nothing_below_it(steps: SteppedOffsets) -> None:
+    steps.know(p0=5)
+    steps.offsets.remember(P0, 4)
+    assert steps.offsets.behind() == {}
+    steps.offsets.out_of_range(P0)
+    assert [steps.offsets.is_stored(P0, position) for position in (4, 5)] == [False, True]
+    assert steps.offsets.behind() == {P0: 4}
