@@ -238,6 +238,7 @@ UP, ON = range(50), range(50, 100)
         wrapper(*UP) + wrapper(50),
         wrapper(*UP) + wrapper(*ON, 120),
         wrapper(*UP) + wrapper(*ON, 119),
+        wrapper(*UP) + wrapper(*ON, 120, says=119),
         wrapper(*UP, 49, *ON) + wrapper(100),
         wrapper(*UP) + wrapper(*ON, says=49),
         wrapper(*UP) + wrapper(*ON, says=48),
@@ -256,7 +257,7 @@ UP, ON = range(50), range(50, 100)
     ],
 )
 @pytest.mark.parametrize("worth", [1, 32])
-@pytest.mark.parametrize("high_watermark", [None, 90, 120, 1000])
+@pytest.mark.parametrize("high_watermark", [None, 90, 120])
 def test_what_is_wrong_with_one_of_many_is_found_in_the_same_place(
     data: bytes, worth: int, high_watermark: int | None
 ) -> None:
@@ -271,14 +272,14 @@ def test_what_is_wrong_with_one_of_many_is_found_in_the_same_place(
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("is_wrapped", [False, True])
 def test_a_damaged_offset_is_found_wherever_a_batch_ends(found: int, magic: int, is_wrapped: bool) -> None:
-    for index in range(10, 90):
-        offsets = [*range(10, index), found, *range(index + 1, 100)]
+    for index in range(10, 30):
+        offsets = [*range(10, index), found, *range(index + 1, 40)]
         data = plain(*offsets, magic=magic)
         if is_wrapped:
-            data = plain(5) + encode_wrapper(data, "gzip", magic, 99) + plain(*range(100, 150))
+            data = plain(5) + encode_wrapper(data, "gzip", magic, 39) + plain(*range(40, 50))
         expected = found_by_messages(data, 0, None, high_watermark=1000)
         with arrays_from(1):
-            for batch_bytes in (60, 500):
+            for batch_bytes in (80, 300):
                 assert found_by_columns(data, 0, None, batch_bytes, high_watermark=1000) == expected
 
 
