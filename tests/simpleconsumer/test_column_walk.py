@@ -200,3 +200,11 @@ def test_lanes_are_not_worth_it_for_few_entries(walked_by_lanes: list[int]) -> N
     data = message_set(VALUES["text"], count=column_lanes.WORTH_LANES // 2)
     assert entry_positions(data).tolist() == one_by_one(data)
     assert walked_by_lanes == []
+
+
+def test_lanes_walk_again_behind_what_they_cannot(walked_by_lanes: list[int]) -> None:
+    text = message_set(VALUES["text"])
+    data = text + encode_message(COUNT, None, b"word " * 3000) + text
+    assert entry_positions(data).tolist() == one_by_one(data)
+    assert len(walked_by_lanes) > 1
+    assert sum(walked_by_lanes) > 1.8 * COUNT
