@@ -61,7 +61,7 @@ def entry_positions(buffer: Buffer) -> NDArray[np.int64]:
     if found[-1] > len(buffer):  # where an entry would end that is cut off
         found.pop()
     runs.append(_array(found))
-    return np.concatenate(runs) if len(runs) > 1 else runs[0]
+    return np.concatenate(runs)
 
 
 def _is_worth_lanes(left_bytes: int, block_bytes: int) -> bool:
