@@ -125,6 +125,20 @@ def test_thousands_of_calls_that_have_nothing_to_write_are_done_one_after_the_ot
     assert len(steps.multis()) == 1
 
 
+def test_a_session_may_end_in_the_middle_of_an_answer_which_is_told_once(steps: SteppedOffsets) -> None:
+    steps.know(p0=5)
+    told: list[dict[Partition, str]] = []
+
+    def end(failed: Mapping[Partition, str]) -> None:
+        told.append(dict(failed))
+        steps.offsets.session_over()
+
+    steps.offsets.commit({P0: 6}, end)
+    steps.begin({P0: 7})
+    steps.answer()
+    assert (told, steps.told) == ([{}], [{P0: SESSION_OVER}])
+
+
 def test_a_topic_may_be_forgotten_in_the_middle_of_an_answer(steps: SteppedOffsets) -> None:
     steps.know(p0=5)
     told: list[dict[Partition, str]] = []
