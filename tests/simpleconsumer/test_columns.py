@@ -378,6 +378,7 @@ def test_batches_of_messages_that_are_read_one_by_one_are_as_large_as_asked_for_
 
     data = seven(0, 2) + seven(7, 1) + seven(14, 2) + seven(21, 1)
     assert [batch.num_rows for batch in decode_columns(data, "t", 0, max_batch_bytes=7 * 126)] == [7] * 4
+    assert [batch.num_rows for batch in decode_columns(data, "t", 0)] == [28]
 
 
 def test_a_message_larger_than_a_batch_is_one_by_itself() -> None:

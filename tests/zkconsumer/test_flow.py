@@ -118,6 +118,18 @@ def test_a_flow_that_was_cancelled_is_settled_at_once_and_tells_nobody() -> None
     assert (flow.is_live, flow.is_settled, done.positions) == (False, True, [])
 
 
+def test_a_chunk_that_is_taken_out_twice_costs_no_other_its_turn() -> None:
+    feed, room = Feed(), []
+    flow, first = feed.flow(), chunk(0, 2)
+    flow.on_room(lambda: room.append("more"))
+    flow.push(first)
+    flow.push(chunk(2, 4))
+    flow.take_out(first)
+    flow.take_out(first)
+    assert (len(flow.chunks), list(feed.stream.ready), room) == (1, [flow], ["more"])
+    assert next(feed.stream).offset == 2
+
+
 class SharedBudget(ByteBudget):
     """A budget at which another thread takes out the same chunk whenever one is given back."""
 
