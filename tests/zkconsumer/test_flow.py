@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from simpleconsumer.errors import DamagedOffset
 from simpleconsumer.message_encode import encode_message
 from simpleconsumer.types import TopicPartition
 from zkconsumer.byte_budget import ByteBudget, Charge
-from zkconsumer.flow import Chunk, Flow, Wakeup
+from zkconsumer.flow import Chunk, Flow, InHand, Wakeup
 
 DEADLINE_S = 10.0
 
@@ -128,6 +129,37 @@ def test_a_chunk_that_is_taken_out_twice_costs_no_other_its_turn() -> None:
     flow.take_out(first)
     assert (len(flow.chunks), list(feed.stream.ready), room) == (1, [flow], ["more"])
     assert next(feed.stream).offset == 2
+
+
+def test_a_flow_that_is_halted_gives_back_what_is_queued_and_keeps_its_position() -> None:
+    feed = Feed()
+    flow = feed.flow(position=7)
+    flow.push(chunk(7, 9))
+    flow.halt("broken framing")
+    assert (flow.failure, flow.is_live, flow.position) == ("broken framing", True, 7)
+    assert (list(flow.chunks), list(feed.stream.ready), feed.budget.charged_bytes()) == ([], [], 0)
+
+
+class WokenReader:
+    """A stream that counts how often it is woken."""
+
+    def __init__(self) -> None:
+        self.ready: deque[Flow] = deque()
+        self.reader: int | None = None
+        self.handed: InHand | None = None
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+def test_a_chunk_and_the_end_of_a_flow_each_wake_the_reader() -> None:
+    reader = WokenReader()
+    flow = Flow(TopicPartition("t", 0), 0, reader, ByteBudget(1000))
+    flow.push(chunk(0, 2))
+    assert reader.woken == 1
+    flow.end()
+    assert reader.woken == 2
 
 
 class SharedBudget(ByteBudget):
