@@ -131,6 +131,14 @@ def test_a_chunk_that_is_taken_out_twice_costs_no_other_its_turn() -> None:
     assert next(feed.stream).offset == 2
 
 
+def test_a_live_flow_that_is_cancelled_delivers_nothing_more_and_gives_back_what_is_queued() -> None:
+    feed = Feed()
+    flow = feed.flow(position=7)
+    flow.push(chunk(7, 9))
+    assert flow.cancel() == 7
+    assert (flow.is_live, flow.is_settled, list(flow.chunks), feed.budget.charged_bytes()) == (False, True, [], 0)
+
+
 def test_a_flow_that_is_halted_gives_back_what_is_queued_and_keeps_its_position() -> None:
     feed = Feed()
     flow = feed.flow(position=7)
