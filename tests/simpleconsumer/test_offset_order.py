@@ -262,7 +262,7 @@ def test_offsets_of_a_wrapper_in_a_wrapper_count_from_those_around_it(
 
 @pytest.mark.parametrize("key", [None, b"key"])
 def test_messages_above_the_offset_of_their_wrapper_are_damaged_though_they_follow_on_the_one_before(
-    key: bytes | None
+    key: bytes | None,
 ) -> None:
     assert decoded(relative(11, 0, 1, 2, 1, key=key), 10, 1000) == ([10, 11], [12, 13])
     assert decoded(relative(13, 0, 2, 2, 3, key=key), 10, 1000) == ([10, 12, 13], [11])
