@@ -398,12 +398,12 @@ def test_status_counts_what_was_fetched_in_all_ownerships_and_lately() -> None:
 
 def test_status_says_nothing_of_a_log_that_nobody_has_answered_for() -> None:
     with rigged(ScriptedLog(0)) as rig:
-        told = rig.broker.on_metadata
-        rig.broker.on_metadata = lambda topics: rig.broker.metadata({name: {0: (5, -1)} for name in topics})
+        leaders = rig.directory.leaders
+        rig.directory.leaders = lambda wanted: {}  # type: ignore[method-assign]
         rig.delivery.start(P0, "thread-0", 0)
         status = rig.delivery.partition_status()[P0]
         assert (status.high_watermark, status.leader, status.answer_age_s) == (None, None, None)
-        rig.broker.on_metadata = told
+        rig.directory.leaders = leaders  # type: ignore[method-assign]
         wait_until(lambda: rig.delivery.partition_status()[P0].answer_age_s is not None, DEADLINE_S, "an answer")
         assert rig.delivery.partition_status()[P0].high_watermark == 0
 
