@@ -79,6 +79,13 @@ def test_who_claims_just_before_the_topic_is_created_anew_begins_where_the_new_o
     assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 2}
 
 
+def test_who_comes_behind_a_deletion_goes_on_from_what_is_stored_of_the_earlier_life() -> None:
+    story = GroupStory().acked(0, 1).store("b", 1).wait(2).tell("claimed", "a").tell("assigned", "a", 1)
+    story.acked(0, 1, place=AGAIN).deliver("a", 1, place=AGAIN)
+    assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 1}
+    assert find_beginnings(story.events, {AGAIN: 3.0}) == {}
+
+
 def test_where_a_commit_of_a_topics_earlier_life_comes_late_a_new_member_begins_there() -> None:
     story = reborn(late=3).own("b", 3, place=AGAIN).acked(3, place=AGAIN).deliver("b", 3, place=AGAIN)
     assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 3}

@@ -29,6 +29,7 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
     taken_away: set[tuple[str, Place]] = set()
     there_since: dict[str, int] = {}
     reached: dict[tuple[str, Place], int] = {}
+    assigned: dict[tuple[str, Place], Event] = {}
     for event in history:
         key = (event.member, event.place)
         claim = (event.member, node_of(event.place))  # which stays when the topic is created anew under it
@@ -44,6 +45,11 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
         elif event.kind == "deliver":
             found_none.discard(claim)
             taken_away.discard(key)
+            told = assigned.get(claim)
+            is_first = told is not None and told.place != event.place and told.offset == event.offset
+            if is_first and there_since[event.member] > born_s.get(event.place, float("inf")) * NS:
+                # He came behind the deletion, and was told where to begin just before there was a log.
+                begins[event.place] = max(begins.get(event.place, 0), event.offset)
         elif event.kind == "owner_gone":
             if claim in found_none and event.id == HAND:
                 taken_away.add(key)
@@ -56,6 +62,7 @@ def find_beginnings(history: Iterable[Event], born_s: Mapping[Place, float]) -> 
             if (claim in found_none or is_late) and (event.place in spoilt or not was_here):
                 begins[event.place] = max(begins.get(event.place, 0), event.offset)
             if event.kind == "assigned":
+                assigned[claim] = event
                 there_since[event.member] = since_ns
                 if event.place not in stored or claim not in found_none:
                     continue

@@ -49,12 +49,14 @@ class Fetched(NamedTuple):
         place: whose messages they are, see `Brokers.place`.
         high_watermark: the end of the log.
         error: "", "no leader", "out of range" or "unknown topic or partition".
+        behind: the next entry of the log, of which a broker sends as much as there is room for; empty at the end.
     """
 
     place: Place
     messages: list[StoredMessage]
     error: str = ""
     high_watermark: int = -1
+    behind: bytes = b""
 
 
 class Ends(NamedTuple):
@@ -311,7 +313,9 @@ class Brokers:
                 waiter = _Waiter(lambda: answer(False))
                 log.waiters[waiter] = self._schedule.after(wait_s, time_out, log, waiter)
             else:
-                self._reply(process, done, Fetched(log.place, log.read(offset, most), high_watermark=log.end))
+                found = log.read(offset, most + 1)
+                behind = found[most].entry if len(found) > most else b""
+                self._reply(process, done, Fetched(log.place, found[:most], "", log.end, behind))
 
         def time_out(log: _Log, waiter: _Waiter) -> None:
             log.waiters.pop(waiter, None)

@@ -171,15 +171,19 @@ class SteppedDelivery(Delivery):
         """Do what the messages of an answer come to, as a fetcher does."""
         state = task.state
         data = b"".join(message.entry for message in answer.messages)
+        size_bytes = state.size_bytes
+        if answer.behind:  # the broker had no room for more: it cuts the next entry off somewhere, elsewhere each time
+            data += answer.behind[: asked % len(answer.behind)]
+            size_bytes = len(data)
         told = FetchedPartition(*_numbered(state.partition), 0, answer.high_watermark, data)
-        verdict = judge(told, asked, state.size_bytes, _LARGEST_BYTES)
+        verdict = judge(told, asked, size_bytes, _LARGEST_BYTES)
         match verdict.outcome:
             case Outcome.CHUNK:
                 flow.push(Chunk(data[: verdict.valid_bytes], verdict.next_offset, high_watermark=answer.high_watermark))
                 state.moved_on(verdict.next_offset)
                 state.broken = 0
             case Outcome.GROW:
-                state.grow(verdict.size_bytes)
+                state.grow(min(2 * state.size_bytes, _LARGEST_BYTES))
             case Outcome.DAMAGED if state.broken < BROKEN_TRIES:
                 state.broken += 1
             case Outcome.DAMAGED:
