@@ -48,6 +48,7 @@ KINDS = frozenset(
      "due", "occupied", "vacated", "leaving", "left", "said_stored"}
 )
 _OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
+_ENDS_OF_SESSIONS = frozenset({"ended", "expired"})
 Place = tuple[str, int]
 
 
@@ -155,8 +156,8 @@ class Ownership:
 def ownerships(events: Iterable[Event]) -> list[Ownership]:
     """All ownerships of a history, in the order in which they began.
 
-    An unannounced one begins with a delivery and ends when somebody else's begins, or when its own deliveries step
-    back.
+    An unannounced one begins with a delivery and ends when that of somebody with an owner node begins, or when its own
+    deliveries step back.
     """
     found: list[Ownership] = []
     current: dict[tuple[str, Place], Ownership] = {}
@@ -186,8 +187,13 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
             current[key] = Ownership(event.member, event.place, event.time_ns, event.offset)
             found.append(current[key])
             _end_if_gone(current[key], gone)
+        elif event.kind == "unregistered" and event.id in _ENDS_OF_SESSIONS:
+            # A Java member goes on with an owner node that an earlier process of its name has left.
+            for owned in current.values():
+                if owned.member == event.member and not owned.explicit and owned.gone_ns is None:
+                    owned.gone_ns, owned.gone_by = event.time_ns, event.id
         elif event.kind in _OF_A_MEMBER:
-            for owned in _member_event(current, event):
+            for owned in _member_event(current, event, gone):
                 _end_if_gone(owned, gone)
                 found.append(owned)
     return found
@@ -203,7 +209,9 @@ def _end_if_gone(owned: Ownership, gone: dict[tuple[str, Place], Event]) -> None
         owned.gone_ns, owned.gone_by = before.time_ns, before.id
 
 
-def _member_event(current: dict[tuple[str, Place], Ownership], event: Event) -> Iterator[Ownership]:
+def _member_event(
+    current: dict[tuple[str, Place], Ownership], event: Event, gone: dict[tuple[str, Place], Event]
+) -> Iterator[Ownership]:
     """Put an event into its ownership; yields the unannounced ownership that a delivery begins."""
     owned = current.get((event.member, event.place))
     if event.kind == "deliver":
@@ -211,7 +219,9 @@ def _member_event(current: dict[tuple[str, Place], Ownership], event: Event) -> 
         if owned is None or stepped_back:
             if owned:
                 _finish(current, owned, event)
-            _end_unannounced(current, event)
+            before = gone.get((event.member, event.place))
+            if before is None or not before.id:  # else a zombie, which takes nothing from the owner
+                _end_unannounced(current, event)
             owned = Ownership(event.member, event.place, event.time_ns, explicit=False)
             current[event.member, event.place] = owned
             yield owned

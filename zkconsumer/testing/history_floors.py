@@ -132,6 +132,7 @@ class PutBacks:
         self._stored = _Stored()
         self._java = _JavaBeginnings(limits)
         self._lowered: dict[Place, set[int]] = defaultdict(set)
+        self._highest: dict[Place, int] = {}
         self._begun: dict[Place, list[tuple[int, int]]] = defaultdict(list)
 
     def see(self, event: Event) -> None:
@@ -148,8 +149,11 @@ class PutBacks:
 
     def _written(self, event: Event) -> None:
         was_spoilt = self._is_spoilt(event.place)
-        before = self._stored.see(event)
-        is_java = event.member in self._unfenced and before is not None and event.offset < before.offset
+        self._stored.see(event)
+        # Who has put it back goes on from there, write by write.
+        is_java = event.member in self._unfenced and event.offset < self._highest.get(event.place, _NONE)
+        if event.id == HAND or event.offset > self._highest.get(event.place, _NONE):
+            self._highest[event.place] = event.offset
         # A first position is stored before it is told.
         if event.id == HAND or is_java or was_spoilt:
             self._lowered[event.place].add(event.offset)
