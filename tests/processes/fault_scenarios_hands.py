@@ -62,6 +62,7 @@ def offsets_at_rest(stage: Stage) -> None:
     _set(stage, spoilt, -1)
     _set(stage, lowered, _stored(stage, lowered) - MOVED)
     _set(stage, raised, _stored(stage, raised) + MOVED)
+    stage.load.grow(2 * MOVED * len(stage.places))  # until the log has what the raised offset names
     stage.mark()
     for number, player in enumerate(before):
         stage.launch(stage.prepare(f"new{number}", like=player))
