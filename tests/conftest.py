@@ -27,9 +27,13 @@ pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
 REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
 
 SPARK_FILES = {
+    "tests/spark/test_load_changes.py",
     "tests/spark/test_load_delta.py",
+    "tests/spark/test_load_event_time.py",
     "tests/spark/test_load_job.py",
+    "tests/spark/test_load_left_overs.py",
     "tests/spark/test_load_places.py",
+    "tests/spark/test_load_portions.py",
     "tests/spark/test_spark_batch.py",
     "tests/spark/test_spark_stream.py",
 }

@@ -10,14 +10,14 @@ from producing import Message
 from zkconsumer.spark.load.job import LoadReport
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.cluster import Cluster
 
 
 def numbered(first: int, count: int) -> list[Message]:
     return [(b"k%d" % n if n % 2 else None, b"v%d" % n if n % 5 else None) for n in range(first, first + count)]
 
 
-def settings_of(cluster: KafkaCluster, folder: Path, topic: str, **source: str) -> LoadSettings:
+def settings_of(cluster: Cluster, folder: Path, topic: str, **source: str) -> LoadSettings:
     return LoadSettings({"zookeeper.connect": cluster.zookeeper_connect, "subscribe": topic, **source}, str(folder))
 
 

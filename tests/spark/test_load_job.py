@@ -16,7 +16,7 @@ from producing import produce
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused, RequirementMissing, TopicMissing
 from zkconsumer.spark.group_offsets import GroupHasMembers
-from zkconsumer.spark.load import job
+from zkconsumer.spark.load import alive, job
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
@@ -82,6 +82,8 @@ def test_each_run_brings_what_is_new_and_nothing_twice(
 def test_a_run_that_dies_at_any_change_of_the_folder_costs_no_message_and_repeats_none(
     spark: SparkSession, kafka_0822: KafkaCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(alive, "BEAT_S", 0.05)
+    monkeypatch.setattr(alive, "DEAD_S", 0.3)
     settings = replace(settings_of(kafka_0822, tmp_path, topic), shape=Shape("parquet", "none"))
     run_load(spark, settings)
     have = 40
@@ -177,7 +179,7 @@ def test_a_filter_takes_topics_that_come_later_from_their_begin(
     later = f"{topic}-later"
     kafka_0822.create_topic(later, partitions=1)
     produce(kafka_0822, later, 0, numbered(0, 3))
-    report = run_load(spark, LoadSettings({**source, "startingOffsets": "earliest"}, str(tmp_path)))
+    report = run_load(spark, settings)
     assert {(each.topic, each.partition, each.start, each.end) for each in report.partitions} == {
         (topic, 0, 100, 105), (later, 0, 0, 3),
     }  # fmt: skip
@@ -192,11 +194,11 @@ def test_a_topic_that_was_created_anew_is_not_taken_for_the_old_one(
     wait_until(lambda: kafka_0822.client.exists(f"/brokers/topics/{topic}") is None, 30, "the topic to be gone")
     kafka_0822.create_topic(topic, partitions=2)
     produce(kafka_0822, topic, 0, numbered(0, 300))
-    with pytest.raises(OffsetsLost, match=rf"{topic}/0: from 100 on \(the topic was deleted and created anew\)"):
+    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 100 on: its topic was deleted and created anew"):
         run_load(spark, settings)
     report = run_load(spark, replace(settings, allow_loss=True))
     assert counts(report) == {0: (0, 300, 300)}
-    assert {lost.place for lost in report.lost} == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    assert {loss.partition for loss in report.lost} == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
 
 
 def test_what_cannot_be_is_refused_by_name(

@@ -6,8 +6,12 @@ import json
 
 import pytest
 
+from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile, run_name, run_number
+from zkconsumer.spark.load.standing import Standing, Tail
+from zkconsumer.spark.log_changes import Loss
+from zkconsumer.spark.stream_offsets import StreamOffsets
 
 MANIFEST = Manifest(
     run=3,
@@ -16,22 +20,29 @@ MANIFEST = Manifest(
     zookeeper="zk1:2181/kafka",
     format="parquet",
     partition_by="hour",
-    ends={"clicks": {0: 12, 10: 4, 2: 0}, "später": {0: 1}},
-    births={"clicks": 77, "später": 78},
+    standing=Standing(
+        StreamOffsets(
+            {TopicPartition("clicks", 0): 12, TopicPartition("clicks", 10): 4, TopicPartition("später", 0): 1},
+            {"clicks": 77, "später": 78}, 1_400_000_000_000,
+        ),
+        {TopicPartition("clicks", 0): Tail(11, None, 2**32 - 1), TopicPartition("clicks", 10): Tail(3, 0, None)},
+        frozenset({TopicPartition("später", 1)}), 80,
+    ),
     partitions=(LoadedPartition("clicks", 0, 3, 12, 8, 901, bad=1), LoadedPartition("clicks", 10, 0, 4, 4, 5)),
     files=(StagedFile("_zkconsumer/staging/x/a.parquet", "topic=clicks/a.parquet"),),
+    lost=(Loss(TopicPartition("clicks", 0), 3, 5, "deleted"), Loss(TopicPartition("gone", 1), 3, None, "gone")),
 )
 
 
-@pytest.mark.parametrize("manifest", [MANIFEST, Manifest(1, "", "", "", "json", "none", {}, {})])
+@pytest.mark.parametrize("manifest", [MANIFEST, Manifest(1, "", "", "", "json", "none", Standing())])
 def test_what_is_written_is_read(manifest: Manifest) -> None:
     assert Manifest.from_json("p", manifest.to_json()) == manifest
 
 
-def test_each_partition_and_file_has_a_line() -> None:
+def test_each_partition_file_loss_and_last_message_has_a_line() -> None:
     lines = MANIFEST.to_json().splitlines()
     assert sum("staging" in line for line in lines) == 1
-    assert sum(line.startswith('  ["clicks"') for line in lines) == 2
+    assert sum(line.startswith('  ["clicks"') for line in lines) == 2 + 1 + 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', MANIFEST.to_json()[:200]])
@@ -41,9 +52,20 @@ def test_what_is_none_is_refused_by_its_path(text: str) -> None:
 
 
 def test_a_later_format_is_refused() -> None:
-    fields = {**json.loads(MANIFEST.to_json()), "version": 2}
-    with pytest.raises(LoadRefused, match="version 2; this release knows 1"):
+    fields = {**json.loads(MANIFEST.to_json()), "version": 3}
+    with pytest.raises(LoadRefused, match="version 3; this release knows 1, 2"):
         Manifest.from_json("p", json.dumps(fields))
+
+
+def test_one_of_an_earlier_release_is_read() -> None:
+    """As the first format was."""
+    text = """{
+ "version": 1, "run": 3, "run_id": "ab12", "began_at": "2014-03-01T10:00:00Z", "zookeeper": "zk1:2181/kafka",
+ "format": "parquet", "partition_by": "hour", "ends": {"clicks": {"0": 12, "2": 0}}, "births": {"clicks": 77},
+ "text": false, "partitions": [["clicks", 0, 3, 12, 8, 901, 1, 0]], "files": [["a", "b"]]
+}"""
+    ends = {TopicPartition("clicks", 0): 12, TopicPartition("clicks", 2): 0}
+    assert Manifest.from_json("p", text).standing == Standing(StreamOffsets(ends, {"clicks": 77}))
 
 
 def test_names_of_runs_sort_as_their_numbers() -> None:

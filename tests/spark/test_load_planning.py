@@ -2,77 +2,196 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.spark.bounds import LogEnds
+from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import OffsetSpan
 from zkconsumer.spark.load.errors import OffsetsLost
-from zkconsumer.spark.load.planning import plan_run
+from zkconsumer.spark.load.planning import RunPlan, Seen, plan_run
+from zkconsumer.spark.load.standing import Standing, Tail
+from zkconsumer.spark.log_changes import Logs
+from zkconsumer.spark.stream_offsets import StreamOffsets
 
-T0 = TopicPartition("t", 0)
-T1 = TopicPartition("t", 1)
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+U0 = TopicPartition("u", 0)
 BORN = {"t": 7}
+TAIL = Tail(8, None, 1)
 
 
-def log_of(earliest: int, latest: int) -> LogEnds:
-    return LogEnds(earliest, latest, Broker(0, "broker", 9092))
+def seen(spans: dict[TopicPartition, tuple[int, int]], births: dict[str, int] = BORN, **more: object) -> Seen:
+    """A cluster with these logs, each with its begin and its end; (-1, -1) has no leader."""
+    ends = {name: end for name, (_, end) in spans.items() if end >= 0}
+    begins = {name: begin for name, (begin, _) in spans.items() if begin >= 0}
+    return Seen(Logs(frozenset(spans), ends, births), begins, topics_seen=100, **more)  # type: ignore[arg-type]
+
+
+def standing(ends: dict[TopicPartition, int], births: dict[str, int] = BORN, **more: object) -> Standing:
+    return replace(Standing(StreamOffsets(ends, births), topics_seen=50), **more)  # type: ignore[arg-type]
+
+
+def plan(before: Standing, now: Seen, allow_loss: bool = False) -> RunPlan:
+    return plan_run(before, now, allow_loss=allow_loss)
+
+
+def ends_of(plan: RunPlan) -> dict[TopicPartition, int]:
+    return dict(plan.standing.offsets.offsets)
+
+
+# -- beginning and going on --------------------------------------------------------------------------------------------
 
 
 def test_the_first_run_reads_whole_logs() -> None:
-    plan = plan_run({T0: log_of(5, 9), T1: log_of(0, 0)}, BORN, {}, {}, {}, allow_loss=False)
-    assert plan.asked == {T0: OffsetSpan(5, 9)}
-    assert plan.ends == {"t": {0: 9, 1: 0}}
-    assert not plan.lost
+    first = plan(Standing(), seen({T0: (5, 9), T1: (0, 0)}))
+    assert first.asked == {T0: OffsetSpan(5, 9)}
+    assert ends_of(first) == {T0: 9, T1: 0}
+    assert (first.standing.offsets.births, first.standing.topics_seen, first.lost) == (BORN, 100, ())
 
 
 def test_the_first_run_may_begin_elsewhere_but_not_outside_of_the_log() -> None:
-    logs = {T0: log_of(5, 9), T1: log_of(5, 9), TopicPartition("t", 2): log_of(5, 9)}
-    plan = plan_run(logs, BORN, {}, {}, {T0: 7, T1: 0, TopicPartition("t", 2): 99}, allow_loss=False)
-    assert plan.asked == {T0: OffsetSpan(7, 9), T1: OffsetSpan(5, 9)}
-    assert plan.ends == {"t": {0: 9, 1: 9, 2: 9}}
+    logs = {T0: (5, 9), T1: (5, 9), T2: (5, 9)}
+    first = plan(Standing(), seen(logs, starts={T0: 7, T1: 0, T2: 99}))
+    assert first.asked == {T0: OffsetSpan(7, 9), T1: OffsetSpan(5, 9)}
+    assert ends_of(first) == {T0: 9, T1: 9, T2: 9}
 
 
 def test_a_later_run_goes_on_where_the_last_one_ended_whatever_the_start_is() -> None:
-    plan = plan_run({T0: log_of(0, 20), T1: log_of(0, 4)}, BORN, {"t": {0: 9}}, BORN, {T0: 3}, allow_loss=False)
-    assert plan.asked == {T0: OffsetSpan(9, 20), T1: OffsetSpan(0, 4)}
+    later = plan(standing({T0: 9}), seen({T0: (0, 20), T1: (0, 4)}, starts={T0: 3}))
+    assert later.asked == {T0: OffsetSpan(9, 20), T1: OffsetSpan(0, 4)}
 
 
 def test_what_is_not_wanted_any_more_keeps_its_place() -> None:
-    plan = plan_run({T0: log_of(0, 2)}, BORN, {"gone": {0: 5}}, {"gone": 1}, {}, allow_loss=False)
-    assert plan.ends == {"gone": {0: 5}, "t": {0: 2}}
+    before = standing({U0: 5}, {"u": 1}, tails={U0: TAIL._replace(offset=4)})
+    later = plan_run(before, seen({T0: (0, 2)}), allow_loss=False, reads=lambda name: name.topic == "t")
+    assert ends_of(later) == {U0: 5, T0: 2}
+    assert later.standing.offsets.births == {"t": 7, "u": 1}
+    assert later.standing.tails == before.tails
 
 
 @pytest.mark.parametrize(
-    ("log", "births", "span", "sentence"),
-    [
-        (log_of(12, 20), BORN, OffsetSpan(12, 20), "t/0: 9 to 11 .*retention"),
-        (log_of(0, 6), BORN, OffsetSpan(0, 6), "t/0: 6 to 8 .*cut or lost"),
-        (log_of(0, 50), {"t": 8}, OffsetSpan(0, 50), "t/0: from 9 on .*created anew"),
-    ],
+    ("known", "birth", "is_latest"),
+    [({}, 50, True), ({}, 51, False), ({T1: 0}, 7, False)],
+    ids=["older than the last run", "created since", "another partition of a loaded topic"],
 )
-def test_what_is_lost_is_named_and_passed_over_only_when_asked_for(
-    log: LogEnds, births: dict[str, int], span: OffsetSpan, sentence: str
+def test_latest_is_for_what_was_there_when_it_was_asked_for(
+    known: dict[TopicPartition, int], birth: int, is_latest: bool
 ) -> None:
-    with pytest.raises(OffsetsLost, match=sentence):
-        plan_run({T0: log}, births, {"t": {0: 9}}, BORN, {}, allow_loss=False)
-    plan = plan_run({T0: log}, births, {"t": {0: 9}}, BORN, {}, allow_loss=True)
-    assert plan.asked == {T0: span}
-    assert [lost.place for lost in plan.lost] == [T0]
+    births = {"t": birth} if known else {}
+    assert standing(known, births).begins_at_latest(T0, birth) is is_latest
 
 
 @given(st.lists(st.integers(0, 5), max_size=8))
 def test_runs_one_after_the_other_read_each_offset_once_while_the_log_grows(steps: list[int]) -> None:
-    ends: dict[str, dict[int, int]] = {}
-    births: dict[str, int] = {}
+    before = Standing()
     read: list[int] = []
     latest = 0
     for grown in steps:
         latest += grown
-        plan = plan_run({T0: log_of(0, latest)}, BORN, ends, births, {}, allow_loss=False)
-        for span in plan.asked.values():
+        next_run = plan(before, seen({T0: (0, latest)}))
+        for span in next_run.asked.values():
             read += range(*span)
-        ends, births = plan.ends, BORN
+        before = next_run.standing
     assert read == list(range(latest))
+
+
+def test_a_run_takes_no_more_than_it_may_and_the_next_one_goes_on() -> None:
+    now = seen({T0: (0, 90), T1: (0, 10), T2: (5, 5)})
+    first = plan_run(Standing(), now, allow_loss=False, most=10)
+    assert (first.asked, first.left) == ({T0: OffsetSpan(0, 9), T1: OffsetSpan(0, 1)}, 90)
+    assert ends_of(first) == {T0: 9, T1: 1, T2: 5}
+    second = plan_run(first.standing, now, allow_loss=False, most=1000)
+    assert (second.asked, second.left) == ({T0: OffsetSpan(9, 90), T1: OffsetSpan(1, 10)}, 0)
+
+
+# -- what is lost ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("log", "births", "agreed", "asked", "end", "sentence"),
+    [
+        ((12, 20), BORN, {}, OffsetSpan(12, 20), 20, "t-0 from offset 9 to 12: deleted before it was read"),
+        ((0, 6), BORN, {}, None, 6, "t-0 from offset 6 to 9: its log was cut and ends there now"),
+        ((0, 6), BORN, {T0: 4}, None, 6, "t-0 from offset 4 to 9: its log was cut and ends at 6 now"),
+        ((0, 20), BORN, {T0: 4}, OffsetSpan(9, 20), 20, "t-0 from offset 4 to 9: .*has grown past the end since"),
+        ((0, 50), {"t": 8}, {}, OffsetSpan(0, 50), 50, "t-0 from offset 9 on: .*created anew"),
+    ],
+    ids=["retention", "cut", "cut, and some of it stayed", "cut and grown", "created anew"],
+)
+def test_what_is_lost_is_named_and_passed_over_only_when_asked_for(
+    log: tuple[int, int], births: dict[str, int], agreed: dict[TopicPartition, int], asked: OffsetSpan | None, end: int,
+    sentence: str,
+) -> None:
+    now = seen({T0: log}, births, agreed=agreed)
+    with pytest.raises(OffsetsLost, match=sentence):
+        plan(standing({T0: 9}), now)
+    allowed = plan(standing({T0: 9}), now, allow_loss=True)
+    assert allowed.asked == ({} if asked is None else {T0: asked})
+    assert ends_of(allowed) == {T0: end}
+    assert [loss.partition for loss in allowed.lost] == [T0]
+    assert plan(allowed.standing, replace(now, agreed={})).lost == ()
+
+
+def test_old_ends_go_with_the_old_topic() -> None:
+    anew = plan(standing({T0: 50, T1: 50}), seen({T0: (0, 3)}, {"t": 8}), allow_loss=True)
+    assert ends_of(anew) == {T0: 3}
+    grown = plan(anew.standing, seen({T0: (0, 3), T1: (0, 60)}, {"t": 8}))
+    assert grown.asked == {T1: OffsetSpan(0, 60)}
+
+
+def test_a_topic_that_vanishes_is_a_loss_once_and_new_when_it_comes_again() -> None:
+    before = standing({T0: 9, U0: 5}, {"t": 7, "u": 8}, tails={U0: TAIL._replace(offset=4)})
+    with pytest.raises(OffsetsLost, match="u-0 from offset 5 on: it does not exist any more"):
+        plan(before, seen({T0: (0, 9)}))
+    without = plan(before, seen({T0: (0, 9)}), allow_loss=True)
+    assert (ends_of(without), without.standing.offsets.births, without.standing.tails) == ({T0: 9}, BORN, {})
+    assert plan(without.standing, seen({T0: (0, 9)})).lost == ()
+    again = plan(without.standing, seen({T0: (0, 9), U0: (0, 2)}, {"t": 7, "u": 99}))
+    assert again.asked == {U0: OffsetSpan(0, 2)}
+
+
+# -- leaders that do not answer ----------------------------------------------------------------------------------------
+
+
+def test_a_partition_without_a_leader_stays_where_it_is() -> None:
+    now = plan(standing({T0: 4, T1: 5}), seen({T0: (0, 9), T1: (-1, -1)}))
+    assert now.asked == {T0: OffsetSpan(4, 9)}
+    assert ends_of(now) == {T0: 9, T1: 5}
+    assert plan(now.standing, seen({T0: (0, 9), T1: (0, 7)})).asked == {T1: OffsetSpan(5, 7)}
+
+
+def test_one_that_was_never_read_waits_and_what_its_log_has_lost_before_is_no_loss() -> None:
+    first = plan(Standing(), seen({T0: (0, 9), T1: (-1, -1)}))
+    assert (ends_of(first), first.standing.waiting) == ({T0: 9}, {T1})
+    second = plan(first.standing, seen({T0: (0, 9), T1: (-1, -1)}))
+    assert second.standing.is_as(first.standing)
+    third = plan(second.standing, seen({T0: (0, 9), T1: (3, 7)}))
+    assert (third.asked, third.lost, third.standing.waiting) == ({T1: OffsetSpan(3, 7)}, (), frozenset())
+
+
+def test_a_partition_that_is_new_and_has_lost_its_first_messages_is_a_loss() -> None:
+    with pytest.raises(OffsetsLost, match="t-1 from offset 0 to 3"):
+        plan(standing({T0: 9}), seen({T0: (0, 9), T1: (3, 7)}))
+
+
+# -- last messages -----------------------------------------------------------------------------------------------------
+
+
+def test_the_last_message_is_kept_while_the_log_is_the_one_that_was_read() -> None:
+    before = standing({T0: 9, T1: 9}, tails={T0: TAIL, T1: TAIL})
+    now = plan(before, seen({T0: (0, 9), T1: (-1, -1)}))
+    assert now.standing.tails == before.tails
+
+
+@pytest.mark.parametrize(
+    "now",
+    [seen({T0: (0, 20)}, agreed={T0: 4}), seen({T0: (0, 20)}, {"t": 8}), seen({T0: (0, 6)}, agreed={T0: 4})],
+    ids=["cut and grown", "created anew", "cut"],
+)
+def test_the_last_message_of_another_log_is_forgotten(now: Seen) -> None:
+    before = standing({T0: 9}, tails={T0: TAIL})
+    assert plan(before, now, allow_loss=True).standing.tails == {}
+    stays = Tail(5, 1, 2)
+    assert plan(before, replace(now, tails={T0: stays}), allow_loss=True).standing.tails == {T0: stays}

@@ -59,7 +59,7 @@ def test_options_travel_to_the_executors() -> None:
         ("startingoffset", "did you mean startingOffsets?"),
         ("zookeper.connect", "did you mean zookeeper.connect?"),
         ("kafka.bootstrap.servers", "give zookeeper.connect"),
-        ("includeHeaders", "no headers"),
+        ("minOffsetPerTrigger", "did you mean minOffsetsPerTrigger?"),
         ("path", "option subscribe"),
         ("option.subscribe", "use `create temporary view`"),
         ("auto.offset.reset", "give startingOffsets"),
@@ -98,7 +98,10 @@ def test_an_unknown_option_is_refused_by_name(given: str, means: str) -> None:
         ({"subscribe": "a", "failOnDataLoss": "maybe"}, "neither true nor false"),
         ({"subscribe": "a", "onMessageError": "stop"}, "none of raise, skip, row"),
         ({"subscribe": "a", "maxMessageBytes": "2g"}, "the largest answer taken"),
-        ({"subscribe": "a", "maxMessageBytes": "1k"}, "option fetch.message.max.bytes"),
+        ({"subscribe": "a", "maxMessageBytes": "1k"}, "option maxMessageBytes: 1024 is less than 1048576"),
+        ({"subscribe": "a", "maxMessageBytes": "1k", "fetch.message.max.bytes": "2000"},
+         "option fetch.message.max.bytes: 2000 is more than maxMessageBytes, 1024"),
+        ({"subscribe": "a", "includeHeaders": "true"}, "option includeHeaders: messages of this age have no headers"),
         ({"subscribe": "a", "socket.timeout.ms": "soon"}, "option socket.timeout.ms: is 'soon'"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "it is for a stream only"),
         ({"subscribe": "a", "zookeeper.connect": "zk1:port"}, "option zookeeper.connect"),
@@ -123,6 +126,39 @@ def test_a_white_list_without_what_a_black_list_matches() -> None:
     known = ["clicks-eu", "clicks-test", "views", "orders", "__consumer_offsets"]
     assert choice.topics_of(known, exclude_internal_topics=True) == ["clicks-eu", "views"]
     assert options(blacklist="clicks.*").choice.topics_of(known, exclude_internal_topics=True) == ["orders", "views"]
+
+
+def test_a_small_fetch_goes_with_a_small_largest_message() -> None:
+    given = options(subscribe="a", maxMessageBytes="1k", **{"fetch.message.max.bytes": "1024"})
+    assert (given.max_message_bytes, given.config.fetch_message_max_bytes) == (1024, 1024)
+
+
+def test_what_is_written_for_sparks_own_source_is_taken_where_it_is_harmless() -> None:
+    assert options(subscribe="a", includeHeaders="false") == options(subscribe="a")
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("1500", 1500), ("90s", 90_000), ("15m", 900_000), ("2 min", 120_000), ("1H", 3_600_000), ("1d", 86_400_000),
+     ("5ms", 5)],
+)
+def test_a_delay_has_a_unit_or_is_in_milliseconds(text: str, milliseconds: int) -> None:
+    given = stream_options({**PLACE, "subscribe": "a", "minOffsetsPerTrigger": "7", "maxTriggerDelay": text})
+    assert (given.min_offsets_per_trigger, given.max_trigger_delay_ms) == (7, milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a time like 90s"),
+        ({"maxTriggerDelay": "1.5h"}, "is not a time like"),
+        ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger: '0' is not a whole number from 1"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "9 is more than maxOffsetsPerTrigger, which is 8"),
+    ],
+)
+def test_what_a_trigger_waits_for_is_checked(given: dict[str, str], means: str) -> None:
+    with pytest.raises(OptionRefused, match=means):
+        stream_options({**PLACE, "subscribe": "a", **given})
 
 
 def test_sizes_may_have_units() -> None:

@@ -16,7 +16,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark import connections
 from zkconsumer.spark.ahead import Ahead
 from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.errors import DataLoss, PartitionUnreadable, PlanningFailed, TopicMissing
+from zkconsumer.spark.errors import DataLoss, GroupHasNoOffsets, PartitionUnreadable, PlanningFailed, TopicMissing
 from zkconsumer.spark.fetching import RangeFetcher
 from zkconsumer.spark.leaders import FoundLeader
 from zkconsumer.spark.options import SourceOptions, batch_options
@@ -172,6 +172,15 @@ def test_a_group_says_where_to_begin_and_where_to_end(
     end = options(embedded_cluster, topic, endingOffsets="group", **group)
     assert offsets(rows(begin)) == list(range(40, 100))
     assert offsets(rows(end)) == list(range(40))
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_a_group_without_any_offset_is_refused(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], fresh_group: str, option: str
+) -> None:
+    topic = filled(embedded_cluster, fresh_topic(), 10)
+    with pytest.raises(GroupHasNoOffsets, match=rf"group '{fresh_group}' has no offset of {topic}/0, nor of any other"):
+        plan_batch(options(embedded_cluster, topic, **{option: "group", "group.id": fresh_group}))
 
 
 def test_connections_are_used_again_only_after_a_read_to_the_end(

@@ -16,7 +16,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from rebalance import znodes
-from zkconsumer.spark import commit_offsets, follow
+from zkconsumer.spark import commit_offsets, follow, source_metrics
 from zkconsumer.spark.checkpoint import newest_finished
 from zkconsumer.spark.stream_offsets import parse_stream_offsets
 from zkconsumer.testing import KafkaCluster, load
@@ -158,6 +158,9 @@ def test_the_progress_tells_the_lag_and_a_running_query_picks_up_new_partitions(
 
     wait_until(lambda: lags()[-1:] == [0], DONE_S, "all to be read", state=lags)
     assert {200, 50} <= set(lags())
+    figures = [source_metrics(progress)[0] for progress in query.recentProgress]
+    assert {"100", "25", "0"} <= {each["maxOffsetsBehindLatest"] for each in figures}
+    assert source_metrics(query)[0]["avgOffsetsBehindLatest"] == "0.0"
     kafka_0822.add_partitions(topic, 3)
     load(kafka_0822, topic, 30, partitions=[2])
     wait_until(lambda: job.finished().get((topic, 2)) == 30, DONE_S, "the new partition", state=job.finished)

@@ -1,4 +1,4 @@
-"""maxOffsetsPerTrigger: what a micro-batch may take of each partition."""
+"""What a micro-batch may take of each partition, and when there is enough for one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.admission import admit
+from zkconsumer.spark.admission import TriggerDelay, admit
 
 
 def clicks(*numbers: int) -> dict[TopicPartition, int]:
@@ -56,3 +56,14 @@ def test_everything_is_read_in_the_end(lags: list[int], limit: int):
     for _ in range(sum(lags) // limit + 1):
         at = admit(at, ends, limit)
     assert at == ends
+
+
+def test_a_batch_waits_for_enough_offsets_and_no_longer_than_it_may():
+    delay = TriggerDelay(10, 60.0)
+    assert [delay.holds_back(news, now) for news, now in [
+        (1, 100.0),  # nobody knows when the last one was
+        (9, 101.0), (10, 102.0),
+        (9, 161.9), (9, 162.0),
+        (0, 500.0),  # nothing is no batch
+        (1, 501.0), (1, 502.0),
+    ]] == [False, True, False, True, False, False, False, True]  # fmt: skip

@@ -12,8 +12,8 @@ import pytest
 from rebalance import znodes
 from simpleconsumer.types import TopicPartition
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.spark import stream_driver, stream_logs
-from zkconsumer.spark.errors import DataLoss, TopicMissing
+from zkconsumer.spark import stream_logs
+from zkconsumer.spark.errors import DataLoss, GroupHasNoOffsets, TopicMissing
 from zkconsumer.spark.group_offsets import GroupHasMembers
 from zkconsumer.spark.options import stream_options
 from zkconsumer.spark.stream_driver import AnotherCluster, MessagesLost, StreamDriver
@@ -210,7 +210,7 @@ def test_what_retention_took_is_passed_over_counted_and_told_if_that_is_wanted(
 def test_a_log_that_was_cut_is_a_loss_and_is_read_on_from_its_new_end(
     drive: Drive, embedded_cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stream_driver, "SHRUNK_S", 0.5)
+    monkeypatch.setattr(stream_logs, "SHRUNK_S", 0.5)
     driver = drive(embedded_cluster, topic)
     end = driver.next_offsets(begin(driver), None)
     embedded_cluster.log(topic, 0).truncate(6)
@@ -405,6 +405,46 @@ def test_offsets_of_a_group_from_the_topics_earlier_life_are_none(
     anew.next_offsets(start, None)
     path = znodes.offset_path(fresh_group, topic, 0)
     assert embedded_cluster.client.get(path)[0] == b"0"  # what monitors see is of the new topic, too
+
+
+def test_few_offsets_wait_for_more_and_what_else_has_changed_does_not(
+    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str
+):
+    driver = drive(embedded_cluster, topic, minOffsetsPerTrigger=15)
+
+    def looked_at(end: StreamOffsets) -> StreamOffsets:
+        return driver.next_offsets(end, None, may_wait=True)
+
+    start = begin(driver)
+    end = wait_until(lambda: _other(start, looked_at(start)), 30, "all that is there")
+    assert offsets(end) == [10, 10]
+    load(embedded_cluster, topic, 7, first=10)
+    driver.newest_offsets()
+    assert looked_at(end) == end
+    embedded_cluster.add_partitions(topic, 3)
+    embedded_cluster.wait_leaders(topic, [2])
+    wider = wait_until(lambda: _other(end, looked_at(end)), 30, "the new partition")
+    assert offsets(wider) == [10, 10, 0]
+    load(embedded_cluster, topic, 1, first=17)
+    more = wait_until(lambda: _other(wider, looked_at(wider)), 30, "enough")
+    assert offsets(more) == [18, 18, 1]
+
+
+def test_a_target_is_reached_with_fewer_offsets_too(
+    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str
+):
+    driver = drive(embedded_cluster, topic, minOffsetsPerTrigger=1000)
+    driver.fix_target()
+    start = begin(driver)
+    end = wait_until(lambda: _other(start, driver.next_offsets(start, None, may_wait=True)), 30, "all")
+    assert offsets(end) == [10, 10]
+
+
+def test_a_group_without_any_offset_is_refused(
+    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+):
+    with pytest.raises(GroupHasNoOffsets, match=f"group '{fresh_group}' has no offset of {topic}/0, nor of any other"):
+        drive(embedded_cluster, topic, group_id=fresh_group, startingOffsets="group").initial_offsets()
 
 
 def test_the_start_of_a_first_batch_is_not_stored_before_it_is_in_the_checkpoint(

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["load"]
 
+_SOME_SILENT = 3
+"""The status when partitions were left out that have no leader."""
+_SOME_BAD = 4
+"""The status when messages could not be decoded, and nothing else was wrong."""
 _EPILOG = """\
 \b
 Files lie under topic=NAME/date=2014-03-01/ (and hour=00/), by the time of each message, or of the run where messages
@@ -28,6 +32,10 @@ carry none. `_zkconsumer/runs` says what each run brought and where the next one
 moment is as if it had not been, or is finished by the next one. Messages that cannot be decoded lie under `_bad`, with
 place and reason. With `--format delta` the folder is one Delta table, partitioned by topic, date (and hour), and each
 run is one transaction in it.
+
+\b
+Status 3: what was loaded is published, and partitions without a leader were left to the next run. Status 4: what was
+loaded is published, and messages that cannot be decoded were put aside.
 
 \b
 Examples:
@@ -48,6 +56,8 @@ Examples:
               show_default=True, help="Of the files; delta: one Delta table of all topics (needs delta-spark).")
 @click.option("--partition-by", type=click.Choice(["none", "date", "hour"]), default="date", show_default=True,
               help="Directories below the topic's, in UTC.")
+@click.option("--time-field", metavar="FIELD",
+              help="Field of JSON values (ts, head.ts) with the time of messages that carry none, for the directories.")
 @click.option("--text", is_flag=True, help="Keys and values are UTF-8 text; others count as undecodable.")
 @click.option("--compression", metavar="NAME", help="Of the files, such as zstd; the format's default if left out.")
 @click.option("--start", type=click.Choice(["earliest", "latest", "group"]), default="earliest", show_default=True,
@@ -55,15 +65,22 @@ Examples:
 @click.option("--group", metavar="GROUP", help="Store the offsets in this group, too, for those who watch it.")
 @click.option("--on-data-loss", type=click.Choice(["fail", "skip"]), default="fail", show_default=True,
               help="When what was left to be read is not in the logs any more.")
+@click.option("--on-missing-leader", type=click.Choice(["skip", "fail"]), default="skip", show_default=True,
+              help="When a partition has no leader; skip: load the others, and end with status 3.")
+@click.option("--max-messages", type=click.IntRange(1), metavar="N",
+              help="Most messages of a run; further runs follow until what was there is loaded.")
+@click.option("--max-time", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+              help="Begin no further run after so long; runs of a million messages, unless --max-messages says more.")
 @click.option("--gaps", type=click.Choice(["compacted", "allow"]), default="compacted", show_default=True,
               help="Which topics may miss offsets: compacted ones alone, or any.")
 @click.option("--option", "more", metavar="NAME=VALUE", multiple=True, help="Any option of format(\"zkconsumer\").")
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
 @click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run.")
 def load(
     zookeeper: str, topics: Sequence[str], whitelist: str | None, blacklist: str | None, folder: str, file_format: str,
-    partition_by: str, text: bool, compression: str | None, start: str, group: str | None, on_data_loss: str, gaps: str,
+    partition_by: str, time_field: str | None, text: bool, compression: str | None, start: str, group: str | None,
+    on_data_loss: str, on_missing_leader: str, max_messages: int | None, max_time: float | None, gaps: str,
     more: Sequence[str], master: str, spark_settings: Sequence[str], as_json: bool,
 ) -> None:
     """Load topics into files, each message once, from where the last run ended."""
@@ -71,7 +88,7 @@ def load(
 
     check_requirements()
     from zkconsumer.spark.load.failures import failures_in_a_sentence
-    from zkconsumer.spark.load.job import run_load
+    from zkconsumer.spark.load.portions import run_portions
     from zkconsumer.spark.load.session import spark_session
     from zkconsumer.spark.load.settings import LoadSettings
     from zkconsumer.spark.load.writing import Shape
@@ -85,19 +102,31 @@ def load(
     if start == "group" and group is None:
         raise click.UsageError("--start group needs --group")
     source |= _pairs("--option", more)
-    shape = Shape(file_format, partition_by, text, compression)
-    settings = LoadSettings(source, folder, shape, on_data_loss == "skip", gaps == "allow")
+    shape = Shape(file_format, partition_by, text, compression, time_field)
+    settings = LoadSettings(
+        source, folder, shape, on_data_loss == "skip", gaps == "allow", on_missing_leader == "skip", max_messages
+    )
     with (
         _told_when_interrupted(),
         failures_in_a_sentence(),
         spark_session(master, _pairs("--conf", spark_settings), shape.is_table) as spark,
         _progress(as_json) as tell,
     ):
-        report = run_load(spark, settings, tell)
+        reports = run_portions(spark, settings, tell, max_time)
+        statuses = [_told(report, as_json, shape.is_table) for report in reports]
+    if any(statuses):
+        raise click.exceptions.Exit(min(filter(None, statuses)))
+
+
+def _told(report: LoadReport, as_json: bool, is_table: bool) -> int:
+    """Print what a run came to, and return the status that it deserves."""
     if as_json:
         click.echo(json.dumps(_as_json(report), ensure_ascii=False))
     else:
-        _print(report, shape.is_table)
+        _print(report, is_table)
+    if report.silent:
+        return _SOME_SILENT
+    return _SOME_BAD if any(each.bad for each in report.partitions) else 0
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -143,6 +172,7 @@ def _as_json(report: LoadReport) -> dict[str, Any]:
     fields = asdict(report)
     fields["partitions"] = [asdict(each) for each in report.partitions]
     fields["lost"] = [str(each) for each in report.lost]
+    fields["silent"] = [[*name, reason] for name, reason in sorted(report.silent.items())]
     fields["lag"] = [[topic, partition, lag] for (topic, partition), lag in sorted(report.lag.items())]
     return fields
 
@@ -150,6 +180,8 @@ def _as_json(report: LoadReport) -> dict[str, Any]:
 def _print(report: LoadReport, is_table: bool) -> None:
     for lost in report.lost:
         click.echo(f"! passed over {lost}", err=True)
+    for name, reason in sorted(report.silent.items()):
+        click.echo(f"! left to the next run {name.topic}-{name.partition}: {reason}", err=True)
     if report.run is None:
         click.echo(f"Nothing new in {count_of(report.known, 'partition')}.")
         return

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from zkconsumer.spark.errors import (
         ColumnsRefused,
         DataLoss,
+        GroupHasNoOffsets,
         OptionRefused,
         PartitionUnreadable,
         PlanningFailed,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         TopicMissing,
     )
     from zkconsumer.spark.group_offsets import GroupHasMembers, OffsetsNotStored
+    from zkconsumer.spark.metrics import source_metrics
     from zkconsumer.spark.progress import commit_offsets, follow
     from zkconsumer.spark.source import ZkConsumerSource
     from zkconsumer.spark.stream_driver import MessagesLost
@@ -29,6 +31,7 @@ __all__ = [
     "ColumnsRefused",
     "DataLoss",
     "GroupHasMembers",
+    "GroupHasNoOffsets",
     "MessagesLost",
     "OffsetsNotStored",
     "OptionRefused",
@@ -40,6 +43,7 @@ __all__ = [
     "ZkConsumerSource",
     "commit_offsets",
     "follow",
+    "source_metrics",
 ]
 
 _MODULES = dict.fromkeys(__all__, "zkconsumer.spark.errors") | {
@@ -49,6 +53,7 @@ _MODULES = dict.fromkeys(__all__, "zkconsumer.spark.errors") | {
     "ZkConsumerSource": "zkconsumer.spark.source",
     "commit_offsets": "zkconsumer.spark.progress",
     "follow": "zkconsumer.spark.progress",
+    "source_metrics": "zkconsumer.spark.metrics",
 }
 
 

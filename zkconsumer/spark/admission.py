@@ -1,4 +1,4 @@
-"""How much of what is there a micro-batch may take: `maxOffsetsPerTrigger`, dealt out by lag. Pure."""
+"""How much of what is there a micro-batch may take, dealt out by lag, and whether that is enough for one. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from simpleconsumer.types import TopicPartition
 
-__all__ = ["admit"]
+__all__ = ["TriggerDelay", "admit"]
 
 
 def admit(
@@ -47,3 +47,29 @@ def _shares(lags: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartit
     for name in by_lag[: budget - sum(shares.values())]:
         shares[name] += 1
     return shares
+
+
+class TriggerDelay:
+    """When there is enough for a batch.
+
+    The first batch of a run waits for nothing: nobody knows how long ago the last one was.
+
+    Args:
+        min_offsets: least number of offsets that a batch is made of.
+        max_delay_s: a smaller one is made when the last one was so long ago.
+    """
+
+    def __init__(self, min_offsets: int, max_delay_s: float) -> None:
+        self._min_offsets = min_offsets
+        self._max_delay_s = max_delay_s
+        self._last: float | None = None
+
+    def holds_back(self, new_offsets: int, now: float) -> bool:
+        """Whether what is there has to wait for more."""
+        if not new_offsets:
+            return False
+        is_due = self._last is None or now - self._last >= self._max_delay_s
+        if new_offsets < self._min_offsets and not is_due:
+            return True
+        self._last = now
+        return False

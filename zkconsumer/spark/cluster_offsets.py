@@ -29,7 +29,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import LEADER_CODES
 from zkconsumer.spark import connections
 from zkconsumer.spark.bounds import LogEnds
-from zkconsumer.spark.errors import PlanningFailed, TopicMissing, shown_broker
+from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing, shown_broker
 from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["ClusterOffsets", "bytes_an_offset"]
@@ -101,12 +101,18 @@ class ClusterOffsets:
                     raise PlanningFailed(str(error)) from error
         return found
 
-    def group_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def group_offsets(
+        self, group: str, partitions: Collection[TopicPartition], *, may_have_none: bool = False
+    ) -> dict[TopicPartition, int]:
         """Return the offsets that a group has stored in ZooKeeper, where it has any.
 
         An offset that was stored before its topic was created anew says nothing about the new one, and is none.
 
+        Args:
+            may_have_none: Do not mind a group that has not stored any: otherwise its name is taken for misspelt.
+
         Raises:
+            GroupHasNoOffsets: It has none for any of these partitions.
             PlanningFailed: An offset node holds something else.
             ZooKeeperSilent: No answer in time.
         """
@@ -116,6 +122,12 @@ class ClusterOffsets:
         wanted: list[Exists | GetData] = [Exists(znodes.topic_path(topic)) for topic in topics]
         wanted += [GetData(path) for path in paths]
         values = read_all(self._port, wanted, READ_TIMEOUT_S)
+        if names and not may_have_none and not any(values[len(topics) :]):
+            raise GroupHasNoOffsets(
+                f"group {group!r} has no offset of {names[0].topic}/{names[0].partition}, nor of any other of the "
+                f"{len(names)} partitions, in ZooKeeper at {self._config.zookeeper_connect} ({paths[0]}); is its name "
+                "right, and does it keep its offsets in ZooKeeper? To begin without it: `earliest`, `latest`, or JSON"
+            )
         births = {topic: stat.czxid for topic, stat in zip(topics, values, strict=False) if stat is not None}
         found: dict[TopicPartition, int] = {}
         for name, path, value in zip(names, paths, values[len(topics) :], strict=True):

@@ -5,6 +5,7 @@
     ├── ColumnsRefused       `.schema(...)` names columns that there are not, or with other types
     ├── RequirementMissing   Java, pyspark, pyarrow or numpy is missing or too old
     ├── TopicMissing         a topic or partition that was named is not there
+    ├── GroupHasNoOffsets    a group that was named to begin at has none
     ├── PlanningFailed       the driver could not learn leaders or offsets in time
     ├── DataLoss             offsets that were wanted are not in the log (any more)
     ├── MessagesLost         a stream lost messages (`stream_driver`)
@@ -50,6 +51,10 @@ class RequirementMissing(SparkSourceError):
 
 class TopicMissing(SparkSourceError):
     """A topic, or a partition of one, that was named and is not in ZooKeeper."""
+
+
+class GroupHasNoOffsets(SparkSourceError):
+    """A query is to begin, or to end, at the offsets of a group, and there are none: its name may be misspelt."""
 
 
 class PlanningFailed(SparkSourceError):

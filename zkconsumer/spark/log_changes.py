@@ -1,10 +1,12 @@
-"""What became of the logs since the last micro-batch, and where the next one may go. Pure.
+"""What became of the logs since the last micro-batch or the last load, and where the next one may go. Pure.
 
 Rules, and what each prevents:
 - A partition that is new takes one step that only writes down its beginning: what is read afterwards has both of its
   ends in the checkpoint, so that a batch that is done again reads the same, whatever was deleted meanwhile.
 - A log that ends before the position goes on at its end, one that begins behind it at its begin, and the topic that was
   created anew at its beginning; each of them is a loss, which the caller refuses or counts.
+- A log that is found to be another one below the position, though it ends behind it, was cut and has grown since: what
+  lies behind the position is new, and is read; of what lies before it nobody knows.
 - A partition that is gone keeps its position: a topic that comes back is noticed by its birth.
 """
 
@@ -110,6 +112,7 @@ def next_step(
     begins: Mapping[TopicPartition, int],
     target: Mapping[TopicPartition, int] | None = None,
     reads: Callable[[TopicPartition], bool] = lambda name: True,
+    agreed: Mapping[TopicPartition, int] | None = None,
 ) -> Step:
     """What may be read next.
 
@@ -119,8 +122,11 @@ def next_step(
         target: the ends that must not be passed; other partitions are left alone.
         reads: whether the query would read a partition if it existed: a topic that was taken from the subscription is
             no loss.
+        agreed: of logs that were cut, the ends of what is known to have stayed. Those that do not end before the
+            position now have grown since.
     """
     step = Step()
+    agreed = agreed or {}
     for name in sorted(start.offsets.keys() | logs.partitions):
         at = start.offsets.get(name)
         if at is None:
@@ -130,7 +136,7 @@ def next_step(
             if name in logs.partitions:
                 step._stay(name, begins.get(name, 0))
         elif name in logs.partitions:
-            _go_on(step, name, at, logs.ends.get(name), begins.get(name), target)
+            _go_on(step, name, at, logs.ends.get(name), begins.get(name), target, agreed.get(name))
         else:
             if reads(name):
                 step.losses.append(Loss(name, at, None, "it does not exist any more"))
@@ -154,12 +160,16 @@ def _begin(
 
 def _go_on(
     step: Step, name: TopicPartition, at: int, end: int | None, begin: int | None,
-    target: Mapping[TopicPartition, int] | None,
+    target: Mapping[TopicPartition, int] | None, agreed: int | None,
 ) -> None:
     if end is not None and end < at:
-        step.losses.append(Loss(name, end, at, "its log was cut and ends there now"))
+        where = "there" if agreed is None or agreed >= end else f"at {end}"
+        begun = end if agreed is None else min(agreed, end)
+        step.losses.append(Loss(name, begun, at, f"its log was cut and ends {where} now"))
         step._stay(name, end)
         return
+    if agreed is not None:
+        step.losses.append(Loss(name, agreed, at, "its log was cut, and has grown past the end since"))
     if target is not None:
         # A leader that does not answer now may do so when it is read: what is fixed is read, or it is an error.
         goal = target.get(name, at)

@@ -39,6 +39,8 @@ _GROUP: Final = "zkconsumer-spark"
 """Stands for a group where none is named; nothing is ever stored under it."""
 _UNITS: Final = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _BYTES = re.compile(r"([0-9]{1,15})([bkmg]?)b?", re.IGNORECASE)
+_DURATION: Final = re.compile(r"([0-9]{1,12}) *(ms|s|m|min|h|d|)", re.IGNORECASE)
+_DURATIONS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _LARGEST_FETCH: Final = MAX_FRAME_BYTES - 1024 * 1024
@@ -97,7 +99,8 @@ class SourceOptions:
         on_message_error: `raise`, `skip` or `row`.
         max_message_bytes: Largest fetch.
         patience_ms: How long nothing may come forward before the query fails.
-        max_offsets_per_trigger, commit_offsets, commit_to_live_group: Of a stream only.
+        max_offsets_per_trigger, min_offsets_per_trigger, max_trigger_delay_ms, commit_offsets, commit_to_live_group: Of
+            a stream only.
     """
 
     config: ConsumerConfig
@@ -115,6 +118,8 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     commit_offsets: bool
     commit_to_live_group: bool
+    min_offsets_per_trigger: int = 1
+    max_trigger_delay_ms: int = 900_000
 
 
 def check_names(options: Mapping[str, str]) -> None:
@@ -183,11 +188,16 @@ def _options(
                 raise OptionRefused(spec.option, f"{name.topic}/{name.partition} is not among the assigned partitions")
             if choice.topics and name.topic not in choice.topics:
                 raise OptionRefused(spec.option, f"topic {name.topic!r} is not subscribed to")
+    if _get(given, "includeHeaders", _boolean, False):
+        raise OptionRefused("includeHeaders", "messages of this age have no headers")
     patience_ms = _get(given, "kafkaConsumer.pollTimeoutMs", _count(_INT32_MAX), 120_000)
     largest = _get(given, "maxMessageBytes", _bytes, DEFAULT_MAX_MESSAGE_BYTES)
     config = _config(given, patience_ms, largest)
     if largest > _LARGEST_FETCH:
         raise OptionRefused("maxMessageBytes", f"{largest} is more than {_LARGEST_FETCH}, the largest answer taken")
+    if config.fetch_message_max_bytes > largest and "fetch.message.max.bytes" not in given:
+        reason = f"{largest} is less than {_LEAST_FETCH_BYTES}, the size of a fetch: give fetch.message.max.bytes, too"
+        raise OptionRefused("maxMessageBytes", reason)
     if config.fetch_message_max_bytes > largest:
         reason = f"{config.fetch_message_max_bytes} is more than maxMessageBytes, {largest}"
         raise OptionRefused("fetch.message.max.bytes", reason)
@@ -207,7 +217,17 @@ def _options(
         max_offsets_per_trigger=_get(given, "maxOffsetsPerTrigger", _count(_INT64_MAX), None),
         commit_to_live_group=_get(given, "commitToLiveGroup", _boolean, False),
         commit_offsets=ending is None and _commits_offsets(given, has_group),
+        min_offsets_per_trigger=_least_offsets(given),
+        max_trigger_delay_ms=_get(given, "maxTriggerDelay", _milliseconds, 900_000),
     )
+
+
+def _least_offsets(given: Mapping[str, str]) -> int:
+    least = _get(given, "minOffsetsPerTrigger", _count(_INT64_MAX), 1)
+    most = _get(given, "maxOffsetsPerTrigger", _count(_INT64_MAX), None)
+    if most is not None and least > most:
+        raise OptionRefused("minOffsetsPerTrigger", f"{least} is more than maxOffsetsPerTrigger, which is {most}")
+    return least
 
 
 def _commits_offsets(given: Mapping[str, str], has_group: bool) -> bool:
@@ -292,6 +312,13 @@ def _bytes(text: str) -> int:
     if found is None or not int(found[1]):
         raise ValueError(f"{text[:40]!r} is not a number of bytes like 1048576 or 512m")
     return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def _milliseconds(text: str) -> int:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a time like 90s, 15m or 1h, nor a number of milliseconds")
+    return int(found[1]) * _DURATIONS_MS[found[2].lower()]
 
 
 def _bytes_or_off(text: str) -> int | None:

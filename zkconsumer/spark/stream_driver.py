@@ -24,7 +24,7 @@ from typing import Final
 
 from rebalance import znodes
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.admission import admit
+from zkconsumer.spark.admission import TriggerDelay, admit
 from zkconsumer.spark.batch_planning import chosen_partitions, split_ranges
 from zkconsumer.spark.bounds import resolve_bounds
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
@@ -38,13 +38,10 @@ from zkconsumer.spark.stream_offsets import StreamOffsets
 from zkconsumer.zookeeper_options import zookeeper_options
 from zkconsumer.zookeeper_visit import visit_zookeeper
 
-__all__ = ["SHRUNK_S", "AnotherCluster", "MessagesLost", "StreamDriver"]
+__all__ = ["AnotherCluster", "MessagesLost", "StreamDriver"]
 
 log = logging.getLogger(__name__)
 
-SHRUNK_S: Final = 5.0
-"""How long a log must seem to end before the position until that is believed."""
-_PAUSE_S: Final = 0.2
 _RETRY_S: Final = 5.0
 """Between two tries to store the same offsets."""
 _SHOWN: Final = 5
@@ -106,6 +103,7 @@ class StreamDriver:
         self._retry_at = 0.0
         self._idle: StreamOffsets | None = None
         self._idle_until = 0.0
+        self._delay = TriggerDelay(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
 
     def open(self) -> ClusterOffsets:
         """Connect, unless that is done; all other calls do it first.
@@ -162,8 +160,13 @@ class StreamDriver:
         self._is_pinning = True
         return self._initial
 
-    def next_offsets(self, start: StreamOffsets, max_offsets: int | None) -> StreamOffsets:
+    def next_offsets(
+        self, start: StreamOffsets, max_offsets: int | None, *, may_wait: bool = False
+    ) -> StreamOffsets:
         """Where the batch that begins at `start` ends: there if there is nothing to read.
+
+        Args:
+            may_wait: for `minOffsetsPerTrigger`; not up to a target.
 
         Raises:
             AnotherCluster: `start` is not of this one.
@@ -185,7 +188,10 @@ class StreamDriver:
         self._account_for(step.losses)
         for name in step.begun:
             log.info("%s-%s is new and is read from offset %d on", *name, step.positions[name])
-        end = StreamOffsets(admit(step.positions, step.ends, max_offsets), births, cluster_ms)
+        news = sum(step.ends.values()) - sum(step.positions.values())
+        is_held = may_wait and self._target is None and self._delay.holds_back(news, time.monotonic())
+        ends = step.positions if is_held else admit(step.positions, step.ends, max_offsets)
+        end = StreamOffsets(ends, births, cluster_ms)
         if end == start:
             self._idle, self._idle_until = start, time.monotonic() + ENDS_S
         return end
@@ -279,13 +285,9 @@ class StreamDriver:
         return step, named, logs.cluster_ms or start.cluster_ms
 
     def _settled(self, offsets: StreamOffsets) -> Logs:
-        """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long."""
-        deadline = time.monotonic() + SHRUNK_S
-        logs = self._logs.look(new_topics=True)
+        """What is there, when no log seems to be cut, or it has seemed so for long."""
+        logs = self._logs.settled(offsets)
         self._refuse_another_cluster(logs, offsets)
-        while shrunk(offsets, logs) and time.monotonic() < deadline:
-            time.sleep(_PAUSE_S)
-            logs = self._logs.look(new_ends=True, new_topics=True)
         return logs
 
     def _account_for(self, losses: Sequence[Loss]) -> None:

@@ -28,8 +28,9 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.brokers import BrokerDirectory
 from zkconsumer.cluster import ClusterReader, ZooKeeperSilent, read_all
 from zkconsumer.spark.errors import shown_broker
-from zkconsumer.spark.log_changes import Logs
+from zkconsumer.spark.log_changes import Logs, shrunk
 from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.stream_offsets import StreamOffsets
 from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["StreamLogs"]
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 ENDS_S: Final = 0.2
 """How long the ends of the logs are taken to be what they were."""
+SHRUNK_S: Final = 5.0
+"""How long a log must seem to end before the position until that is believed."""
+_PAUSE_S: Final = 0.2
 TOPICS_S: Final = 5.0
 """How long the topics are taken to be what they were, while there is nothing to read."""
 _BROKER_S: Final = 5.0
@@ -103,6 +107,20 @@ class StreamLogs:
             self._ends_at = time.monotonic()
         ends = {name: self._ends[name] for name in self._answered & self._partitions}
         return Logs(self._partitions, ends, dict(self._births), self._cluster_ms)
+
+    def settled(self, offsets: StreamOffsets) -> Logs:
+        """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long."""
+        deadline = time.monotonic() + SHRUNK_S
+        logs = self.look(new_topics=True)
+        while shrunk(offsets, logs) and not logs.is_of_another_cluster(offsets) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+            logs = self.look(new_ends=True, new_topics=True)
+        return logs
+
+    def trouble(self, name: TopicPartition) -> str:
+        """Why a partition does not answer, a clause."""
+        trouble = self._troubles.get(name)
+        return "no broker leads it" if trouble is None else trouble.reason
 
     def last_ends(self) -> dict[TopicPartition, int]:
         """The ends as last seen, also of partitions that have no leader now."""
@@ -225,12 +243,13 @@ class StreamLogs:
             return {}
         found: dict[TopicPartition, int] = {}
         for name, (code, offsets) in zip(names, answers, strict=True):
-            if code == 0 and offsets:
+            if code == 0 and offsets and offsets[0] >= 0:
                 found[name] = offsets[0]
             elif code:
                 self._lose(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
             else:
-                self._lose(name, f"{shown_broker(broker)} names no offset")
+                named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
+                self._lose(name, f"{shown_broker(broker)} names {named}")
         return found
 
     def _lose(self, name: TopicPartition, reason: str) -> None:

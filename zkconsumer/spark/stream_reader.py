@@ -67,8 +67,9 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the batch that begins at `start` ends."""
+        is_limited = isinstance(limit, ReadMaxRows)  # it is not for `Trigger.Once`
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._driver.next_offsets(parse_stream_offsets(start), most).to_json()
+        return self._driver.next_offsets(parse_stream_offsets(start), most, may_wait=is_limited).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return where the logs end now."""

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.manifest import LoadedPartition
+from zkconsumer.spark.load.standing import Tail
 
-__all__ = ["Found", "OffsetSpan", "OffsetSums", "audit"]
+__all__ = ["Found", "OffsetSpan", "OffsetSums", "audit", "short_of"]
 
 _SHOWN = 5
 
@@ -56,6 +57,7 @@ class Found(NamedTuple):
         distinct: how many different offsets they have.
         first, last: the lowest and the highest offset.
         messages, bytes: of the rows outside of the side output, and of their keys and values.
+        tail: the last message outside of the side output; `None` without any.
     """
 
     rows: int
@@ -64,12 +66,22 @@ class Found(NamedTuple):
     last: int
     messages: int
     bytes: int
+    tail: Tail | None = None
+
+
+def short_of(
+    asked: Mapping[TopicPartition, OffsetSpan], found: Mapping[TopicPartition, Found], may_miss: Collection[str]
+) -> list[TopicPartition]:
+    """The partitions of which offsets are missing, and may not be."""
+    return [place for place, span in sorted(asked.items()) if place.topic not in may_miss
+            and (place not in found or found[place].distinct < span.end - span.start)]
 
 
 def audit(
     asked: Mapping[TopicPartition, OffsetSpan],
     found: Mapping[TopicPartition, Found],
     may_miss: Collection[str],
+    deleted: Collection[TopicPartition] = (),
 ) -> tuple[LoadedPartition, ...]:
     """What was brought of each partition, in their order.
 
@@ -77,6 +89,7 @@ def audit(
         asked: what was to be read.
         found: what the files hold, without the partitions of which they hold nothing.
         may_miss: topics whose logs have holes: compacted ones. So may partitions with messages in the side output.
+        deleted: partitions of which all is there that the log still had when it had been read.
 
     Raises:
         AuditFailed: rows that were not asked for, an offset twice, or one that is missing where none may be.
@@ -87,7 +100,7 @@ def audit(
     for place, span in sorted(asked.items()):
         rows = found.get(place, Found(0, 0, span.start, span.start, 0, 0))
         # A wrapper that cannot be read is one row, with the offset of the last message in it.
-        fault = _fault(span, rows, place.topic in may_miss or rows.rows > rows.messages)
+        fault = _fault(span, rows, place.topic in may_miss or place in deleted or rows.rows > rows.messages)
         if fault:
             wrong.append(f"{place.topic}/{place.partition}: {fault}")
         missing = span.end - span.start - rows.distinct

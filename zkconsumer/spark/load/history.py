@@ -2,7 +2,7 @@
 
     _zkconsumer/runs/000000012.json          a published run
     _zkconsumer/runs/000000012.appended      the rows of that run are in the Delta table
-    _zkconsumer/staging/000000013-ab12.../   what a run writes before it is published
+    _zkconsumer/staging/000000013-ab12.../   what a run writes before it is published, and notes of it (`alive`)
     topic=clicks/date=.../...parquet         data of published runs
     _bad/000000012-...json                   messages that could not be decoded
 
@@ -13,18 +13,25 @@ Source: docs/SPARK.md, "What a load leaves behind".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
 
-from zkconsumer.spark.load.errors import LoadOvertaken
+from zkconsumer.spark.load.alive import all_dead, make_room
+from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.manifest import Manifest, StagedFile, run_name, run_number
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import BAD_FOLDER, DATA_FOLDER
 
 __all__ = ["Append", "History", "staging_folder"]
 
+log = logging.getLogger(__name__)
+
 Append = Callable[[Manifest, Callable[[], bool]], None]
 """Appends the rows of a run; the function that it is given tells whether another load has done so meanwhile."""
 
+_EARLIER: Final = 100
 _RUNS = "_zkconsumer/runs"
 _STAGING = "_zkconsumer/staging"
 
@@ -72,6 +79,42 @@ class History:
         """
         path = _manifest_path(run)
         return Manifest.from_json(self._storage.url(path), self._storage.read_text(path))
+
+    def earlier(self) -> Iterator[Manifest]:
+        """The published runs before the last one, backwards; ends at one that cannot be read, and after a hundred."""
+        numbers = [number for name in self._storage.names(_RUNS) if (number := run_number(name)) is not None]
+        for number in sorted(numbers, reverse=True)[1 : _EARLIER + 1]:
+            try:
+                yield self.read(number)
+            except LoadRefused:
+                return
+
+    def replace_dead(self, empty: Manifest) -> Manifest | None:
+        """Remove what loads have left that died before they published a run; return the last run if there were any.
+
+        The run is published without anything in it: so a load that only seemed to be dead cannot publish it any more.
+        If it has done so in the last moment, its run is the last one. Nothing is done while another load works on it.
+
+        Args:
+            empty: a run that has read nothing, with the number that the next one would have.
+        """
+        folders = self._staged(empty.run)
+        if not folders or not all_dead(self._storage, folders):
+            return None
+        log.warning("%s was left by a load that died, and is removed; run %d is published as an empty one",
+                    ", ".join(map(self._storage.url, folders)), empty.run)
+        make_room(self._storage, folders)
+        with suppress(LoadOvertaken):
+            self._storage.create(_manifest_path(empty.run), empty.to_json())
+        last = self.last()
+        if last is not None:
+            self.finish(last)  # of a run that has files they are put in their places before anything is removed
+        return last
+
+    def _staged(self, run: int) -> list[str]:
+        """The staging folders of a run, those included of which only the notes are there."""
+        names = [name for name in self._storage.names(_STAGING) if name.startswith(f"{run_name(run)}-")]
+        return sorted({f"{_STAGING}/{name.partition('.')[0]}" for name in names})
 
     def publish(self, manifest: Manifest) -> None:
         """Make a run count, and put its files in their places.

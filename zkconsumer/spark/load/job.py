@@ -13,37 +13,37 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rebalance import znodes
-from rebalance.errors import RebalanceError, UnreadableNode
-from rebalance.requests import Exists, GetData, ZooKeeperPort
+from rebalance.errors import RebalanceError
+from rebalance.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster import read_all
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.spark.bounds import LogEnds
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
-from zkconsumer.spark.errors import TopicMissing
 from zkconsumer.spark.group_offsets import GroupOffsets
-from zkconsumer.spark.load.audit import Found, audit
+from zkconsumer.spark.load.alive import Alive
+from zkconsumer.spark.load.audit import Found, audit, short_of
 from zkconsumer.spark.load.delta import DeltaTable
 from zkconsumer.spark.load.delta_session import check_session
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
+from zkconsumer.spark.load.looking import ClusterLook
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
-from zkconsumer.spark.load.planning import LostSpan, RunPlan, plan_run
+from zkconsumer.spark.load.planning import RunPlan, Seen, plan_run
 from zkconsumer.spark.load.settings import LoadSettings
+from zkconsumer.spark.load.standing import Standing
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.writing import count_rows, write_rows
+from zkconsumer.spark.load.writing import count_from, count_rows, write_rows
+from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offsets_json import nested_offsets
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.zookeeper_options import zookeeper_options
-from zkconsumer.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
+from zkconsumer.zookeeper_visit import visit_zookeeper
 
 __all__ = ["LoadReport", "run_load"]
 
@@ -59,30 +59,24 @@ class LoadReport:
         known: partitions that were looked at.
         partitions: what was brought of those that had something.
         lost: what was passed over.
+        silent: partitions whose leaders did not answer, each with the reason; they are left to the next run.
         lag: what has come in meanwhile and is left for the next run, by topic and partition.
         files: how many were put in their places; rows in a Delta table are in none of these.
         stored: whether the offsets stand in the group, too; `None` without a group.
+        left: how many offsets were there at the begin and are left to the next run, as there were too many.
     """
 
     folder: str
     run: int | None
     known: int
     partitions: tuple[LoadedPartition, ...] = ()
-    lost: tuple[LostSpan, ...] = ()
+    lost: tuple[Loss, ...] = ()
+    silent: Mapping[TopicPartition, str] = field(default_factory=dict)
     lag: Mapping[tuple[str, int], int] = field(default_factory=dict)
     files: int = 0
     seconds: float = 0.0
     stored: bool | None = None
-
-
-@dataclass(frozen=True)
-class _Cluster:
-    """What the cluster has at the begin of a run."""
-
-    logs: Mapping[TopicPartition, LogEnds]
-    births: Mapping[str, int]
-    starts: Mapping[TopicPartition, int]
-    compacted: frozenset[str]
+    left: int = 0
 
 
 def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done, total: None) -> LoadReport:
@@ -112,24 +106,25 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
         table.refuse_unfit(last, had_rows)
     if last is not None:
         history.finish(last)
+    last = history.replace_dead(_unread(settings, last)) or last
     options = settings.options()
-    with _visit(options) as port:
-        if options.has_group:
-            GroupOffsets(port, options.config.group_id, options.commit_to_live_group).refuse_members()
-        cluster = _look(port, options, settings)
-    plan = _plan(cluster, last, settings)
-    if not plan.asked and last is not None and (plan.ends, cluster.births) == (last.ends, _of(last, cluster.births)):
+    before = Standing() if last is None else last.standing
+    seen, plan = _look(settings, options, history, before)
+    known = len(seen.logs.partitions)
+    if not plan.asked and last is not None and plan.standing.is_as(before):
         stored = _store(options, last)
-        return LoadReport(storage.folder, None, len(cluster.logs), lost=plan.lost, stored=stored,
+        return LoadReport(storage.folder, None, known, silent=seen.silent, stored=stored,
                           seconds=time.monotonic() - began_s)  # fmt: skip
     if table is not None:
         table.create()
-    manifest = _written(spark, settings, storage, history, cluster, plan, last, tell)
-    history.publish(manifest)
+    unread = _unread(settings, last)
+    with Alive(storage, staging_folder(unread.run, unread.run_id)):
+        manifest = _written(spark, settings, storage, history, seen, plan, unread, tell)
+        history.publish(manifest)
     stored = _store(options, manifest)
     return LoadReport(
-        storage.folder, manifest.run, len(cluster.logs), manifest.partitions, plan.lost, _lag(options, manifest),
-        sum(bool(file.final) for file in manifest.files), time.monotonic() - began_s, stored,
+        storage.folder, manifest.run, known, manifest.partitions, manifest.lost, seen.silent, _lag(options, manifest),
+        sum(bool(file.final) for file in manifest.files), time.monotonic() - began_s, stored, plan.left,
     )  # fmt: skip
 
 
@@ -170,53 +165,16 @@ def _visit(options: SourceOptions) -> Iterator[ZooKeeperPort]:
         yield port
 
 
-def _look(port: ZooKeeperPort, options: SourceOptions, settings: LoadSettings) -> _Cluster:
-    offsets = ClusterOffsets(port, options.config, options.patience_ms / 1000)
-    offsets.refuse_other_generations()
-    known = offsets.topics()
-    topics = options.choice.topics_of(known, options.config.exclude_internal_topics)
-    births, compacted = _born(port, topics)
-    missing = [topic for topic in topics if topic not in births]
-    if missing:
-        raise TopicMissing(f"topic {missing[0]!r} is not in ZooKeeper at {options.config.zookeeper_connect}")
-    names = [TopicPartition(topic, n) for topic, numbers in offsets.partitions(topics).items() for n in numbers]
-    logs = offsets.log_ends(names)
-    starts: Mapping[TopicPartition, int] = {}
-    if settings.begins_at_latest:
-        starts = {name: ends.latest for name, ends in logs.items()}
-    elif options.starting.kind == "group":
-        starts = offsets.group_offsets(options.config.group_id, names)
-    elif options.starting.kind == "each":
-        starts = {name: offset for name, offset in options.starting.each.items() if offset >= 0}
-    return _Cluster(logs, births, starts, compacted)
-
-
-def _born(port: ZooKeeperPort, topics: list[str]) -> tuple[dict[str, int], frozenset[str]]:
-    """The transaction that created each topic, and those of the topics that are compacted."""
-    paths = [znodes.topic_config_path(topic) for topic in topics]
-    stats = read_all(port, [Exists(znodes.topic_path(topic)) for topic in topics], READ_TIMEOUT_S)
-    configs = read_all(port, [GetData(path) for path in paths], READ_TIMEOUT_S)
-    births = {topic: int(stat.czxid) for topic, stat in zip(topics, stats, strict=True) if stat is not None}
-    compacted = set()
-    for topic, path, value in zip(topics, paths, configs, strict=True):
-        try:
-            policy = "" if value is None else znodes.parse_topic_config(path, value[0]).get("cleanup.policy", "")
-        except UnreadableNode as error:
-            log.warning("%s; taken for a topic that is not compacted", error)
-            continue
-        if "compact" in policy:
-            compacted.add(topic)
-    return births, frozenset(compacted)
-
-
-def _plan(cluster: _Cluster, last: Manifest | None, settings: LoadSettings) -> RunPlan:
-    ends, births = ({}, {}) if last is None else (last.ends, last.births)
-    return plan_run(cluster.logs, cluster.births, ends, births, cluster.starts, settings.allow_loss)
-
-
-def _of(last: Manifest, births: Mapping[str, int]) -> dict[str, int]:
-    """The births of these topics as the last run knew them."""
-    return {topic: last.births[topic] for topic in births if topic in last.births}
+def _look(settings: LoadSettings, options: SourceOptions, history: History, before: Standing) -> tuple[Seen, RunPlan]:
+    """What there is, and what of it to read."""
+    with _visit(options) as port:
+        if options.has_group:
+            GroupOffsets(port, options.config.group_id, options.commit_to_live_group).refuse_members()
+        with ClusterLook(port, options, before, lambda: (each.standing for each in history.earlier())) as look:
+            seen = look.look(at_latest=settings.begins_at_latest, may_be_silent=settings.allow_leaderless)
+            return seen, plan_run(
+                before, seen, allow_loss=settings.allow_loss, reads=look.reads, most=settings.max_messages
+            )
 
 
 def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int], int]:
@@ -228,20 +186,19 @@ def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int], in
     except (ZkConsumerError, RebalanceError) as error:
         log.warning("how much is left to be read is not known: %s", error)
         return {}
-    return {(topic, int(n)): max(0, end - manifest.ends[topic][int(n)]) for (topic, n), end in latest.items()}
+    ends = manifest.standing.offsets.offsets
+    return {(name.topic, int(name.partition)): max(0, end - ends[name]) for name, end in latest.items()}
 
 
 def _store(options: SourceOptions, manifest: Manifest) -> bool | None:
     """Store the offsets in the group: behind the data, and never a reason to lose it."""
     if not options.has_group:
         return None
-    offsets = {
-        TopicPartition(topic, number): end for topic, ends in manifest.ends.items() for number, end in ends.items()
-    }
+    offsets = manifest.standing.offsets
     try:
         with _visit(options) as port:
             group = GroupOffsets(port, options.config.group_id, options.commit_to_live_group)
-            group.commit(offsets, manifest.births)
+            group.commit(offsets.offsets, offsets.births)
     except (ZkConsumerError, RebalanceError) as error:
         log.warning("the data is published, the offsets of the group are left to the next run: %s", error)
         return False
@@ -251,15 +208,24 @@ def _store(options: SourceOptions, manifest: Manifest) -> bool | None:
 # -- the data ------------------------------------------------------------------------------------------------------
 
 
+def _unread(settings: LoadSettings, last: Manifest | None) -> Manifest:
+    """The next run, which has read nothing yet and changes nothing."""
+    shape = settings.shape
+    run = 1 if last is None else last.run + 1
+    return Manifest(
+        run, uuid.uuid4().hex[:12], datetime.now(UTC).isoformat(timespec="seconds"),
+        settings.options().config.zookeeper_connect, shape.format, shape.partition_by,
+        Standing() if last is None else last.standing, (), (), shape.text, _history_id(settings, last),
+    )  # fmt: skip
+
+
 def _written(
-    spark: Any, settings: LoadSettings, storage: Storage, history: History, cluster: _Cluster, plan: RunPlan,
-    last: Manifest | None, tell: Callable[[str, int, int], None],
+    spark: Any, settings: LoadSettings, storage: Storage, history: History, seen: Seen, plan: RunPlan,
+    unread: Manifest, tell: Callable[[str, int, int], None],
 ) -> Manifest:
     """Write a run aside, and return its manifest once the counts agree."""
-    began = datetime.now(UTC)
-    run, run_id = (last.run if last is not None else 0) + 1, uuid.uuid4().hex[:12]
-    folder = staging_folder(run, run_id)
-    options = settings.options()
+    folder = staging_folder(unread.run, unread.run_id)
+    began = datetime.fromisoformat(unread.began_at)
     try:
         found: Mapping[TopicPartition, Found] = {}
         # Without anything to read a run still notes where partitions begin that it has seen for the first time.
@@ -268,21 +234,43 @@ def _written(
                 write_rows(spark, _frame(spark, settings, plan), storage.url(folder), settings.shape, began)
             with watched_jobs(spark, "counting", tell):
                 found = count_rows(spark, storage.url(folder), settings.shape, plan.asked)
-        may_miss = {place.topic for place in plan.asked} if settings.allow_gaps else cluster.compacted
-        partitions = audit(plan.asked, found, may_miss)
-        births = {**(last.births if last is not None else {}), **cluster.births}
-        return Manifest(
-            run, run_id, began.isoformat(timespec="seconds"), options.config.zookeeper_connect, settings.shape.format,
-            settings.shape.partition_by, plan.ends, births, partitions,
-            history.staged_files(run, run_id, settings.shape.is_table), settings.shape.text,
-            _history_id(settings, last),
+        may_miss = {place.topic for place in plan.asked} if settings.allow_gaps else seen.compacted
+        deleted: dict[TopicPartition, int] = {}
+        if settings.allow_loss:
+            deleted = _deleted(spark, settings, storage.url(folder), plan, short_of(plan.asked, found, may_miss))
+        partitions = audit(plan.asked, found, may_miss, deleted)
+        tails = {name: each.tail for name, each in found.items() if each.tail is not None}
+        return replace(
+            unread, standing=replace(plan.standing, tails={**plan.standing.tails, **tails}), partitions=partitions,
+            lost=(*plan.lost, *_losses(plan, deleted)),
+            files=history.staged_files(unread.run, unread.run_id, settings.shape.is_table),
         )  # fmt: skip
     except BaseException as error:
         with suppress(Exception):  # what happened before is what counts; a later run removes the rest
             storage.delete(folder)
         if isinstance(error, Exception):
-            _refuse_overtaken(history, run, storage.folder)
+            _refuse_overtaken(history, unread.run, storage.folder)
         raise
+
+
+def _deleted(
+    spark: Any, settings: LoadSettings, url: str, plan: RunPlan, short: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where the logs begin now of which messages were deleted while they were read, if all others were written."""
+    if not short:
+        return {}
+    options = settings.options()
+    with _visit(options) as port:
+        logs = ClusterOffsets(port, options.config, options.patience_ms / 1000).log_ends(short)
+    begins = {name: ends.earliest for name, ends in logs.items() if ends.earliest > plan.asked[name].start}
+    counted = count_from(spark, url, settings.shape, begins)
+    return {name: begin for name, begin in begins.items()
+            if counted.get(name, 0) == max(0, plan.asked[name].end - begin)}
+
+
+def _losses(plan: RunPlan, deleted: Mapping[TopicPartition, int]) -> list[Loss]:
+    return [Loss(name, plan.asked[name].start, min(begin, plan.asked[name].end), "deleted while it was read, in part")
+            for name, begin in deleted.items()]
 
 
 def _history_id(settings: LoadSettings, last: Manifest | None) -> str:
@@ -320,5 +308,6 @@ def _frame(spark: Any, settings: LoadSettings, plan: RunPlan) -> Any:
         "startingOffsets": json.dumps(nested_offsets({name: span.start for name, span in plan.asked.items()})),
         "endingOffsets": json.dumps(nested_offsets({name: span.end for name, span in plan.asked.items()})),
         "onMessageError": "row",
+        "failOnDataLoss": str(not settings.allow_loss).lower(),
     }
     return spark.read.format("zkconsumer").options(**options).load()

@@ -12,15 +12,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
+from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.standing import Standing, Tail
+from zkconsumer.spark.log_changes import Loss
+from zkconsumer.spark.stream_offsets import StreamOffsets
 
 __all__ = ["VERSION", "LoadedPartition", "Manifest", "StagedFile", "run_name", "run_number"]
 
-VERSION: Final = 1
-"""Of the format; a reader refuses those it does not know."""
+VERSION: Final = 2
+"""Of the format; a reader refuses those it does not know. The first one had no tails, no waiting, and no cluster."""
+_KNOWN: Final = (1, VERSION)
+_STANDING: Final = ("ends", "births", "cluster_ms", "topics_seen", "tails", "waiting")
 _DIGITS: Final = 9
 _NAME = re.compile(rf"([0-9]{{{_DIGITS},}})\.json")
 
@@ -68,10 +74,11 @@ class Manifest:
         run: number, from 1.
         run_id: tells this run from another that tried for the same number.
         began_at: UTC, ISO 8601.
-        ends: by topic and partition, everything ever loaded into this folder.
-        births: by topic, the transaction in which ZooKeeper saw it created: tells a topic from a later one of its name.
+        standing: where the next run begins. `births` in it tells a topic from a later one of its name, by the
+            transaction in which ZooKeeper saw it created.
         partitions: what this run brought.
         files: what it brought it in.
+        lost: what it passed over.
         history_id: tells the runs of this folder from those of all others; of a Delta table alone.
     """
 
@@ -81,30 +88,32 @@ class Manifest:
     zookeeper: str
     format: str
     partition_by: str
-    ends: Mapping[str, Mapping[int, int]]
-    births: Mapping[str, int]
+    standing: Standing
     partitions: tuple[LoadedPartition, ...] = ()
     files: tuple[StagedFile, ...] = ()
     text: bool = field(default=False)
     history_id: str = ""
+    lost: tuple[Loss, ...] = ()
 
     def to_json(self) -> str:
-        """The content of the file; a line for each partition and file, so that it can be read and compared."""
-        fields = asdict(self)
-        if not self.history_id:
-            del fields["history_id"]
-        fields["ends"] = {
-            topic: {str(partition): end for partition, end in sorted(ends.items())}
-            for topic, ends in sorted(self.ends.items())
+        """The content of the file; a line for each row of a list, so that it can be read and compared."""
+        standing = self.standing
+        lists: dict[str, list[list[Any]]] = {
+            "tails": [[*name, *tail] for name, tail in sorted(standing.tails.items())],
+            "waiting": [[*name] for name in sorted(standing.waiting)],
+            "lost": [[*each.partition, each.begin, each.end, each.reason] for each in self.lost],
+            "partitions": [[*asdict(each).values()] for each in self.partitions],
+            "files": [[*file] for file in self.files],
         }
-        rows = {name: [list(row) for row in fields.pop(name)] for name in ("files",)}
-        rows["partitions"] = [list(row.values()) for row in fields.pop("partitions")]
-        head = json.dumps({"version": VERSION, **fields}, indent=1, ensure_ascii=False)[:-2]
-        lists = [
-            f' "{name}": [' + ",".join(f"\n  {json.dumps(row, ensure_ascii=False)}" for row in rows[name]) + "]"
-            for name in ("partitions", "files")
+        named = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in (*lists, "standing")}
+        if not self.history_id:
+            del named["history_id"]
+        head = {"version": VERSION, **named, **_standing_fields(standing)}
+        lines = [
+            f' "{name}": [' + ",".join(f"\n  {json.dumps(row, ensure_ascii=False)}" for row in rows) + "]"
+            for name, rows in lists.items()
         ]
-        return head + ",\n" + ",\n".join(lists) + "\n}\n"
+        return json.dumps(head, indent=1, ensure_ascii=False)[:-2] + ",\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
     def from_json(cls, path: str, text: str) -> Manifest:
@@ -114,25 +123,61 @@ class Manifest:
             LoadRefused: it is none, or of a version that is not known.
         """
         try:
-            fields = json.loads(text)
-            version = fields.pop("version")
-            if version != VERSION:
-                raise LoadRefused(f"{path} is of version {version!r}; this release knows {VERSION}")
-            return cls(**{**fields, **_parsed(fields)})
+            found = json.loads(text)
+            version = found.pop("version")
+            if version not in _KNOWN:
+                known = ", ".join(map(str, _KNOWN))
+                raise LoadRefused(f"{path} is of version {version!r}; this release knows {known}")
+            standing = _standing({name: found.pop(name) for name in _STANDING if name in found})
+            return cls(**{**found, **_parsed(found), "standing": standing})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LoadRefused(f"{path} is no manifest of a load ({type(error).__name__}: {error}); put a copy of it "
                               "back in its place, or load into another folder") from error
 
 
 def _parsed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    ends = {
-        topic: {int(partition): int(end) for partition, end in ends.items()} for topic, ends in fields["ends"].items()
-    }
     return {
-        "ends": ends,
-        "births": {topic: int(born) for topic, born in fields["births"].items()},
         "partitions": tuple(LoadedPartition(*row) for row in fields["partitions"]),
         "files": tuple(StagedFile(*row) for row in fields["files"]),
+        "lost": tuple(
+            Loss(TopicPartition(topic, partition), *loss) for topic, partition, *loss in fields.get("lost", ())
+        ),
+    }
+
+
+def _standing_fields(standing: Standing) -> dict[str, Any]:
+    offsets = standing.offsets
+    return {
+        "ends": _nested(offsets.offsets),
+        "births": dict(sorted(offsets.births.items())),
+        "cluster_ms": offsets.cluster_ms,
+        "topics_seen": standing.topics_seen,
+    }
+
+
+def _standing(fields: Mapping[str, Any]) -> Standing:
+    births = {topic: int(born) for topic, born in fields["births"].items()}
+    offsets = {name: int(end) for name, end in _flat(fields["ends"]).items()}
+    return Standing(
+        StreamOffsets(offsets, births, fields.get("cluster_ms")),
+        {TopicPartition(topic, number): Tail(*tail) for topic, number, *tail in fields.get("tails", ())},
+        frozenset(TopicPartition(*name) for name in fields.get("waiting", ())),
+        fields.get("topics_seen"),
+    )
+
+
+def _nested(values: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in sorted(values.items()):
+        found.setdefault(name.topic, {})[str(name.partition)] = value
+    return found
+
+
+def _flat(topics: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, Any]:
+    return {
+        TopicPartition(topic, int(number)): value
+        for topic, values in topics.items()
+        for number, value in values.items()
     }
 
 

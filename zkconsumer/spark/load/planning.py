@@ -1,31 +1,50 @@
-"""What a run has to read: from where the last one ended to where the logs end now."""
+"""What a run has to read: from where the last one ended to where the logs end now, by the rules of streams. Pure.
+
+Source: `zkconsumer.spark.log_changes`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.bounds import LogEnds
+from zkconsumer.spark.admission import admit
 from zkconsumer.spark.load.audit import OffsetSpan
 from zkconsumer.spark.load.errors import OffsetsLost
+from zkconsumer.spark.load.standing import Standing, Tail
+from zkconsumer.spark.log_changes import Logs, Loss, next_step
+from zkconsumer.spark.stream_offsets import StreamOffsets
 
-__all__ = ["LostSpan", "RunPlan", "plan_run"]
+__all__ = ["RunPlan", "Seen", "plan_run"]
 
 _SHOWN = 5
 
 
-class LostSpan(NamedTuple):
-    """Offsets that nobody can read any more; how many is not known when `end` is `start`."""
+@dataclass(frozen=True)
+class Seen:
+    """What a run sees of the cluster before it plans.
 
-    place: TopicPartition
-    start: int
-    end: int
-    reason: str
+    Attributes:
+        logs: of the partitions that are wanted; those without a leader have no end.
+        begins: of the logs, as `next_step` needs them.
+        starts: where to begin with partitions that were never loaded; those that are not named begin at their start.
+        agreed: of logs that were cut since, the ends of what is known to have stayed.
+        tails: last messages of the logs that end before where the last run did.
+        topics_seen: see `Standing`.
+        compacted: topics whose logs have holes.
+        silent: why partitions have no end, a clause for each.
+    """
 
-    def __str__(self) -> str:
-        span = f"{self.start} to {self.end - 1}" if self.end > self.start else f"from {self.start} on"
-        return f"{self.place.topic}/{self.place.partition}: {span} ({self.reason})"
+    logs: Logs
+    begins: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    agreed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    tails: Mapping[TopicPartition, Tail] = field(default_factory=dict)
+    topics_seen: int | None = None
+    compacted: frozenset[str] = frozenset()
+    silent: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 
 class RunPlan(NamedTuple):
@@ -33,58 +52,77 @@ class RunPlan(NamedTuple):
 
     Attributes:
         asked: by partition, those with nothing new left out.
-        ends: where each known partition stands behind this run, those of topics that are not wanted any more included.
+        standing: behind this run, without the last messages that it will have read.
         lost: what is passed over.
+        left: how many offsets are left to the next run.
     """
 
     asked: dict[TopicPartition, OffsetSpan]
-    ends: dict[str, dict[int, int]]
-    lost: tuple[LostSpan, ...]
+    standing: Standing
+    lost: tuple[Loss, ...]
+    left: int = 0
 
 
 def plan_run(
-    logs: Mapping[TopicPartition, LogEnds],
-    births: Mapping[str, int],
-    before: Mapping[str, Mapping[int, int]],
-    births_before: Mapping[str, int],
-    starts: Mapping[TopicPartition, int],
+    before: Standing,
+    seen: Seen,
+    *,
     allow_loss: bool,
+    reads: Callable[[TopicPartition], bool] = lambda name: True,
+    most: int | None = None,
 ) -> RunPlan:
     """The next run.
 
     Args:
-        logs: of the partitions that are wanted.
-        births: of their topics; see Manifest.
-        before: where the last run ended, empty for the first.
-        births_before: of the topics then.
-        starts: where to begin with partitions that were never loaded; those that are not named begin at their start.
+        before: where the last one ended.
         allow_loss: pass over what is not in the logs any more, instead of raising.
+        reads: whether a partition would be loaded if it existed. What is not wanted any more keeps its place.
+        most: how many offsets to read at most, dealt out as `maxOffsetsPerTrigger` is.
 
     Raises:
         OffsetsLost: what was left to be read is not there any more; names each partition.
     """
-    asked: dict[TopicPartition, OffsetSpan] = {}
-    ends = {topic: dict(of_topic) for topic, of_topic in before.items()}
-    lost: list[LostSpan] = []
-    for place, log in sorted(logs.items()):
-        topic, number = place.topic, int(place.partition)
-        start = before.get(topic, {}).get(number)
-        if start is None:
-            start = min(max(starts.get(place, log.earliest), log.earliest), log.latest)
-        elif births_before.get(topic, births[topic]) != births[topic]:
-            lost.append(LostSpan(place, start, start, "the topic was deleted and created anew"))
-            start = log.earliest
-        elif log.latest < start:
-            lost.append(LostSpan(place, log.latest, start, "the log ends before it: it was cut or lost"))
-            start = log.earliest
-        elif log.earliest > start:
-            lost.append(LostSpan(place, start, log.earliest, "the brokers have deleted them: retention"))
-            start = log.earliest
-        if log.latest > start:
-            asked[place] = OffsetSpan(start, log.latest)
-        ends.setdefault(topic, {})[number] = max(log.latest, start)
+    start, logs = before.offsets, seen.logs
+    step = next_step(start, logs, seen.begins, None, reads, seen.agreed)
+    # What had no leader was there before: what its log has lost since then was never in reach.
+    lost = tuple(loss for loss in step.losses if loss.partition not in before.waiting)
     if lost and not allow_loss:
         more = f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
         raise OffsetsLost(f"what the last run left to be read is gone: {'; '.join(map(str, lost[:_SHOWN]))}{more}; "
                           "`--on-data-loss skip` goes on with what there is")
-    return RunPlan(asked, ends, tuple(lost))
+    positions: dict[TopicPartition, int] = {}
+    for name, position in step.positions.items():
+        if name not in logs.partitions and reads(name):
+            continue  # it is named as lost, and a topic that takes its name is a new one
+        at = position
+        if name not in start.offsets:
+            at = min(max(seen.starts.get(name, at), at), logs.ends.get(name, at))
+        positions[name] = at
+    ends = admit(positions, logs.ends, most)
+    asked = {name: OffsetSpan(at, ends[name]) for name, at in positions.items() if ends[name] > at}
+    left = sum(max(0, logs.ends.get(name, at) - at) for name, at in ends.items())
+    waiting = (before.waiting | logs.partitions) - ends.keys()
+    standing = Standing(
+        StreamOffsets(ends, _births(start, logs, ends, waiting), logs.cluster_ms or start.cluster_ms),
+        _tails(before, seen, ends),
+        frozenset(name for name in waiting if name in logs.partitions or not reads(name)),
+        seen.topics_seen,
+    )  # fmt: skip
+    return RunPlan(asked, standing, lost, left)
+
+
+def _births(
+    start: StreamOffsets, logs: Logs, ends: Mapping[TopicPartition, int], waiting: frozenset[TopicPartition]
+) -> dict[str, int]:
+    """Those of the topics that have a place."""
+    births = {**start.births, **logs.births}
+    topics = {name.topic for name in [*ends, *waiting]} | logs.births.keys()
+    return {topic: births[topic] for topic in sorted(topics) if topic in births}
+
+
+def _tails(before: Standing, seen: Seen, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Tail]:
+    """The last messages that are still those of the log."""
+    kept = {name: tail for name, tail in before.tails.items()
+            if name in ends and name not in seen.agreed and not seen.logs.is_reborn(name.topic, before.offsets)
+            and tail.offset < ends[name]}
+    return kept | dict(seen.tails)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.event_time import check_event_time
 from zkconsumer.spark.load.writing import FORMATS, PARTITIONINGS, Shape
 from zkconsumer.spark.options import SourceOptions, batch_options
 
@@ -32,6 +33,8 @@ class LoadSettings:
         folder: Path or URL of the folder; any file system that Spark knows.
         shape: Of the files.
         allow_loss: Go on when what was left to be read is not in the logs any more.
+        allow_leaderless: Load the others when partitions have no leader, and name them.
+        max_messages: Most messages of a run; `None` for all there are.
         allow_gaps: Offsets may be missing in any topic, not in compacted ones alone.
 
     Raises:
@@ -44,10 +47,16 @@ class LoadSettings:
     shape: Shape = field(default_factory=lambda: Shape("parquet", "date"))
     allow_loss: bool = False
     allow_gaps: bool = False
+    allow_leaderless: bool = True
+    max_messages: int | None = None
 
     def __post_init__(self) -> None:
         _one_of("format", self.shape.format, FORMATS)
         _one_of("partitioning", self.shape.partition_by, PARTITIONINGS)
+        if self.shape.event_time is not None:
+            check_event_time(self.shape.event_time)
+        if self.max_messages is not None and self.max_messages < 1:
+            raise LoadRefused(f"max_messages is {self.max_messages}: at least 1 is needed")
         for name in self.source:
             if name.lower() in _DECIDED_HERE:
                 raise OptionRefused(name, f"not for a load: {_DECIDED_HERE[name.lower()]}")

@@ -157,9 +157,13 @@ class Storage:
                 file.flush()
                 os.fsync(file.fileno())
             return
-        stream = self._system.create(self._path(path), False)
+        stream = self._system.create(self._path(path), True)
         stream.write(bytearray(text.encode("utf-8")))
         stream.close()
+
+    def overwrite(self, path: str, text: str) -> None:
+        """Write a file, whatever stands there; who reads it meanwhile may find half of it."""
+        self._write(path, text)
 
     def _name_it(self, draft: str, path: str) -> bool:
         """Give the draft its name; False if another file has it. Renaming on a local disk would replace that one."""

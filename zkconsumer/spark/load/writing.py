@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import Found, OffsetSpan, OffsetSums
+from zkconsumer.spark.load.event_time import EventTime, event_time
+from zkconsumer.spark.load.standing import Tail
 
 __all__ = [
-    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "PARTITIONINGS", "Shape", "count_rows", "settings_of_writing",
-    "write_rows",
+    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "PARTITIONINGS", "Shape", "count_from", "count_rows",
+    "settings_of_writing", "write_rows",
 ]  # fmt: skip
 
 DELTA: Final = "delta"
@@ -41,15 +45,18 @@ class Shape(NamedTuple):
 
     Attributes:
         format: one of FORMATS.
-        partition_by: one of PARTITIONINGS, by the time of a message, or of the run if it has none.
+        partition_by: one of PARTITIONINGS, by the time of a message, or `event_time`, or the time of the run.
         text: keys and values are text in UTF-8; others are bad.
         compression: a name that Spark knows for the format, or None for its default.
+        event_time: where to find the time of messages that carry none: a field of a value in JSON (`ts`, `head.ts`), or
+            a function of the rows' columns that gives a column of timestamps; see `zkconsumer.spark.load.event_time`.
     """
 
     format: str
     partition_by: str
     text: bool = False
     compression: str | None = None
+    event_time: EventTime | None = None
 
     @property
     def is_table(self) -> bool:
@@ -104,7 +111,8 @@ def _shaped(frame: Any, shape: Shape, began: datetime) -> Any:
         for name in ("value", "key"):
             wrong = f.col(name).isNotNull() & ~f.is_valid_utf8(f.col(name))
             error = f.coalesce(error, f.when(wrong, f.lit(f"the {name} is not text in UTF-8")))
-    moment = f.coalesce(f.col("timestamp"), f.lit(began.isoformat()).cast("timestamp"))
+    own = [] if shape.event_time is None else [event_time(frame, shape.event_time)]
+    moment = f.coalesce(f.col("timestamp"), *own, f.lit(began.isoformat()).cast("timestamp"))
     whole = f.to_json(f.struct(f.col("reason"), f.base64("key").alias("key"), f.base64("value").alias("value")))
     kind = "string" if shape.text else "binary"
     rows = frame.withColumn("reason", error)
@@ -163,6 +171,7 @@ def count_rows(
         if rows is None:
             return {}
         is_message = f.col("kind") == "data"
+        place = f.when(is_message, f.col("offset"))
         length = f.coalesce(f.octet_length("key"), f.lit(0)) + f.coalesce(f.octet_length("value"), f.lit(0))
         grouped = rows.groupBy("topic", "partition").agg(
             f.count(f.lit(1)).alias("rows"),
@@ -172,15 +181,38 @@ def count_rows(
             f.bit_xor("offset").alias("xor"),
             f.sum(f.when(is_message, 1).otherwise(0)).alias("messages"),
             f.sum(f.when(is_message, length).otherwise(0)).alias("bytes"),
+            f.max(place).alias("tail"),
+            f.max_by(f.crc32("key"), place).alias("key_crc"),
+            f.max_by(f.crc32("value"), place).alias("value_crc"),
         )
         counted = {TopicPartition(row["topic"], row["partition"]): row for row in grouped.collect()}
         doubtful = [place for place, row in counted.items() if place not in asked or not _is_whole(asked[place], row)]
         distinct = _count_distinct(rows, {place.topic for place in doubtful})
     return {
         place: Found(row["rows"], distinct.get(place, row["rows"]), row["first"], row["last"], row["messages"],
-                     row["bytes"])
+                     row["bytes"], None if row["tail"] is None else Tail(row["tail"], row["key_crc"], row["value_crc"]))
         for place, row in counted.items()
     }  # fmt: skip
+
+
+def count_from(
+    spark: Any, url: str, shape: Shape, begins: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """How many different offsets from its begin on the files below `url` hold of each partition."""
+    from pyspark.sql import functions as f
+
+    if not begins:
+        return {}
+    with settings_of_writing(spark):
+        rows = _written(spark, url, shape)
+        if rows is None:
+            return {}
+        places = [f.lit(False)]
+        places += [(f.col("topic") == name.topic) & (f.col("partition") == int(name.partition))
+                   & (f.col("offset") >= begin) for name, begin in begins.items()]  # fmt: skip
+        counted = rows.where(reduce(or_, places)).groupBy("topic", "partition")
+        found = counted.agg(f.count_distinct("offset").alias("distinct")).collect()
+    return {TopicPartition(row["topic"], row["partition"]): row["distinct"] for row in found}
 
 
 def _is_whole(span: OffsetSpan, row: Any) -> bool:

@@ -1,0 +1,112 @@
+"""Whether the last message that was read of a log still stands there, and which one stands at an offset now.
+
+A log that was cut, and has grown past the old end since, has the same offsets and other messages. Its last message that
+was read tells, unless the new one at its offset has the same key and value, or compaction has taken it.
+
+Threads: several fetch at once; results are put together by the caller.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import zlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Final
+
+from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.message_set import decode_messages
+from simpleconsumer.types import Broker, Message, TopicPartition
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.spark.errors import SparkSourceError
+from zkconsumer.spark.fetching import FetchedSet, RangeFetcher
+from zkconsumer.spark.leaders import search_in_zookeeper
+from zkconsumer.spark.load.standing import Tail
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.planning import PlannedRange
+
+__all__ = ["LastMessages", "Now"]
+
+log = logging.getLogger(__name__)
+
+_SAMPLE_BYTES: Final = 16 * 1024
+_AT_ONCE: Final = 8
+
+
+class Now(enum.Enum):
+    """What stands where the last message was."""
+
+    SAME = "the message that was read"
+    ANOTHER = "another message, or none"
+    UNKNOWN = "nobody can tell"
+
+
+class LastMessages:
+    """Fetches single messages.
+
+    Args:
+        leaders: leader of each partition.
+        compacted: topics whose logs have holes: a message that is not there says nothing.
+    """
+
+    def __init__(
+        self, options: SourceOptions, leaders: Mapping[TopicPartition, Broker], compacted: frozenset[str]
+    ) -> None:
+        small = min(options.config.fetch_message_max_bytes, _SAMPLE_BYTES)
+        self._config = ConsumerConfig.from_properties(options.config.to_properties(), fetch_message_max_bytes=small)
+        self._patience_s = options.patience_ms / 1000
+        self._max_bytes = options.max_message_bytes
+        self._leaders = leaders
+        self._compacted = compacted
+
+    def compare(self, tails: Mapping[TopicPartition, Tail]) -> dict[TopicPartition, Now]:
+        """What stands in the logs in place of these messages."""
+        found = self._all({name: tail.offset for name, tail in tails.items()})
+        return {name: self._judged(name, tail, found[name]) for name, tail in tails.items()}
+
+    def _judged(self, name: TopicPartition, was: Tail, found: Tail | Now) -> Now:
+        if isinstance(found, Tail):
+            return Now.SAME if found == was else Now.ANOTHER
+        return Now.UNKNOWN if found is Now.ANOTHER and name.topic in self._compacted else found
+
+    def at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Tail]:
+        """The messages at these offsets, without those that are not there or cannot be read."""
+        return {name: found for name, found in self._all(offsets).items() if isinstance(found, Tail)}
+
+    def _all(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Tail | Now]:
+        names = sorted(offsets)
+        if not names:
+            return {}
+        with ThreadPoolExecutor(_AT_ONCE, "last-messages") as threads:
+            return dict(zip(names, threads.map(lambda name: self._one(name, offsets[name]), names), strict=True))
+
+    def _one(self, name: TopicPartition, offset: int) -> Tail | Now:
+        """The message at an offset; ANOTHER when the log has none there."""
+        wanted = PlannedRange(name.topic, int(name.partition), offset, offset + 1, self._leaders.get(name))
+        fetcher = RangeFetcher(
+            wanted, self._config, search_in_zookeeper(self._config), patience_s=self._patience_s,
+            max_bytes=self._max_bytes, fail_on_data_loss=True,
+        )  # fmt: skip
+        try:
+            with closing(fetcher.fetch()) as answers:
+                for answer in answers:
+                    if not isinstance(answer, FetchedSet):
+                        return Now.UNKNOWN
+                    message = next(decode_messages(answer.message_set, *name, offset), None)
+                    if message is not None:
+                        return _tail(message) if message.offset == offset else Now.ANOTHER
+        except (SparkSourceError, SimpleConsumerError) as error:
+            log.warning("%s-%s: whether the message at %d is the one that was read is not known: %s", *name, offset,
+                        error)
+            return Now.UNKNOWN
+        return Now.ANOTHER
+
+
+def _tail(message: Message) -> Tail:
+    return Tail(message.offset, _crc(message.key), _crc(message.value))
+
+
+def _crc(content: bytes | None) -> int | None:
+    return None if content is None else zlib.crc32(content)

@@ -1,0 +1,201 @@
+"""What a run sees of the cluster before it plans: topics, ends of logs, and whether they are the logs that were read.
+
+Rules, and what each prevents:
+- A partition without a leader is asked about until patience is over, and then left to the next run: one broker that is
+  down does not stop the others.
+- A log that ends before where the last run did is asked about for some seconds more: a leader that was just chosen may
+  not know better.
+- The last message that was read is fetched again before anything is read behind it: a log that was cut, and has grown
+  past its old end, would be read on in its middle.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from rebalance import znodes
+from rebalance.errors import UnreadableNode
+from rebalance.requests import Exists, GetData, ZooKeeperPort
+from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster import read_all
+from zkconsumer.spark.cluster_offsets import ClusterOffsets
+from zkconsumer.spark.errors import PlanningFailed, TopicMissing
+from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.last_messages import LastMessages, Now
+from zkconsumer.spark.load.planning import Seen
+from zkconsumer.spark.load.standing import Standing, Tail
+from zkconsumer.spark.log_changes import Logs, shrunk, worth_asking
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.stream_logs import StreamLogs
+from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
+
+__all__ = ["ClusterLook"]
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.2
+_SHOWN: Final = 5
+
+
+class ClusterLook:
+    """Asks ZooKeeper and the brokers; use it as a context manager.
+
+    Args:
+        port: A connected port; stays the caller's.
+        before: Where the last run ended.
+        earlier: The runs before that, the latest first.
+    """
+
+    def __init__(
+        self, port: ZooKeeperPort, options: SourceOptions, before: Standing, earlier: Callable[[], Iterable[Standing]]
+    ) -> None:
+        self._port = port
+        self._options = options
+        self._before = before
+        self._earlier = earlier
+        self._logs = StreamLogs(options)
+        self._logs.use(port)
+
+    def __enter__(self) -> ClusterLook:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._logs.close()
+
+    def reads(self, name: TopicPartition) -> bool:
+        """Whether a partition would be loaded if it existed."""
+        return self._logs.reads(name)
+
+    def look(self, *, at_latest: bool, may_be_silent: bool) -> Seen:
+        """What is there.
+
+        Args:
+            at_latest: Partitions that were never loaded begin at their end, if they are older than the last run.
+            may_be_silent: Leave out partitions whose leaders do not answer.
+
+        Raises:
+            TopicMissing: A topic that was asked for by name is not there, and never was.
+            LoadRefused: The last run was on another cluster.
+            PlanningFailed: A leader does not answer, and must; or the brokers are such as are not spoken to.
+            ZooKeeperSilent: No answer in time.
+        """
+        ClusterOffsets(self._port, self._options.config, 0.0).refuse_other_generations()
+        [parent] = read_all(self._port, [Exists(znodes.TOPICS)], READ_TIMEOUT_S)
+        logs, begins = self._ask()
+        silent = {name: self._logs.trouble(name) for name in sorted(logs.partitions - logs.ends.keys())}
+        if silent and not may_be_silent:
+            more = f"; and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
+            shown = [f"{name.topic}/{name.partition} ({reason})" for name, reason in list(silent.items())[:_SHOWN]]
+            raise PlanningFailed(f"nothing is known after {self._options.patience_ms / 1000:g} s of "
+                                 f"{'; '.join(shown)}{more}")
+        compacted = self._compacted(logs)
+        agreed, tails = self._compared(logs, begins, compacted)
+        return Seen(
+            logs, begins, self._starts(logs, at_latest), agreed, tails, None if parent is None else parent.pzxid,
+            compacted, silent,
+        )  # fmt: skip
+
+    def _ask(self) -> tuple[Logs, dict[TopicPartition, int]]:
+        """Ends and begins, without the ends of the partitions of which not all is known."""
+        start = self._before.offsets
+        deadline = time.monotonic() + self._options.patience_ms / 1000
+        while True:
+            logs = self._logs.settled(start)
+            self._refuse(logs)
+            asked = worth_asking(start, logs)
+            begins = self._logs.begins(asked)
+            unknown = {name for name in asked if name not in begins}
+            if (logs.partitions <= logs.ends.keys() and not unknown) or time.monotonic() + _PAUSE_S > deadline:
+                ends = {name: end for name, end in logs.ends.items() if name not in unknown}
+                return replace(logs, ends=ends), begins
+            time.sleep(_PAUSE_S)
+
+    def _refuse(self, logs: Logs) -> None:
+        connect = self._options.config.zookeeper_connect
+        if logs.is_of_another_cluster(self._before.offsets):
+            raise LoadRefused(f"ZooKeeper at {connect} is not that of the last run: its {znodes.TOPICS} came up at "
+                              "another moment; take another folder for another cluster")
+        named = self._options.choice.topics_of([], self._options.config.exclude_internal_topics)
+        known = self._before.offsets.births
+        missing = [topic for topic in named if topic not in logs.births and topic not in known]
+        if missing:
+            raise TopicMissing(f"topic {missing[0]!r} is not in ZooKeeper at {connect}")
+
+    # -- where to begin ------------------------------------------------------------------------------------------------
+
+    def _starts(self, logs: Logs, at_latest: bool) -> dict[TopicPartition, int]:
+        names = [name for name in logs.ends if name not in self._before.offsets.offsets]
+        if at_latest:
+            return {name: logs.ends[name] for name in names
+                    if self._before.begins_at_latest(name, logs.births[name.topic])}
+        starting = self._options.starting
+        if starting.kind == "group":
+            return ClusterOffsets(self._port, self._options.config, 0.0).group_offsets(
+                self._options.config.group_id, names,
+                may_have_none=bool(self._before.offsets.births),  # what comes later may be new to the group, too
+            )  # fmt: skip
+        if starting.kind == "each":
+            return {name: offset for name, offset in starting.each.items() if offset >= 0}
+        return {}
+
+    def _compacted(self, logs: Logs) -> frozenset[str]:
+        """The topics that are compacted."""
+        topics = sorted(logs.births)
+        paths = [znodes.topic_config_path(topic) for topic in topics]
+        found = set()
+        for topic, path, value in zip(
+            topics, paths, read_all(self._port, [GetData(path) for path in paths], READ_TIMEOUT_S), strict=True
+        ):
+            try:
+                policy = "" if value is None else znodes.parse_topic_config(path, value[0]).get("cleanup.policy", "")
+            except UnreadableNode as error:
+                log.warning("%s; taken for a topic that is not compacted", error)
+                continue
+            if "compact" in policy:
+                found.add(topic)
+        return frozenset(found)
+
+    # -- whether they are the same logs --------------------------------------------------------------------------------
+
+    def _compared(
+        self, logs: Logs, begins: Mapping[TopicPartition, int], compacted: frozenset[str]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Tail]]:
+        """How much has stayed of the logs that were cut, and the last messages of those that end early now."""
+        start = self._before.offsets
+        messages = LastMessages(self._options, self._logs.leaders, compacted)
+        grown = {name: tail for name, tail in self._before.tails.items()
+                 if name in start.offsets and logs.ends.get(name, 0) > start.offsets[name]
+                 and not logs.is_reborn(name.topic, start) and begins[name] <= tail.offset}
+        now = messages.compare(grown)
+        doubtful = {name: grown[name].offset for name, found in now.items() if found is Now.ANOTHER}
+        cut = shrunk(start, logs)
+        doubtful |= {name: logs.ends[name] for name in cut}
+        if not doubtful:
+            return {}, {}
+        begins = {**self._logs.begins(cut), **begins}
+        agreed = self._agreed(messages, doubtful, logs, begins)
+        return agreed, messages.at({name: logs.ends[name] - 1 for name in cut if logs.ends[name] > begins.get(name, 0)})
+
+    def _agreed(
+        self, messages: LastMessages, below: Mapping[TopicPartition, int], logs: Logs,
+        begins: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Up to where the logs are what earlier runs have read; else where they begin."""
+        bounds, found = dict(below), {}
+        for standing in self._earlier():
+            tails = {name: tail for name, tail in standing.tails.items()
+                     if begins.get(name, 0) <= tail.offset < bounds.get(name, 0)
+                     and not logs.is_reborn(name.topic, standing.offsets)}
+            for name, now in messages.compare(tails).items():
+                bounds[name] = tails[name].offset
+                if now is Now.SAME:
+                    found[name] = bounds.pop(name) + 1
+            if not bounds:
+                break
+        return {name: begins.get(name, 0) for name in bounds} | found

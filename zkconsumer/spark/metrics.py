@@ -1,0 +1,48 @@
+"""How far a stream is behind its logs, under the names that Spark's own Kafka source gives these figures.
+
+Spark has no place for figures of Python sources: `metrics` of `lastProgress.sources[]` stays empty. What they are made
+of is there.
+
+Source: Spark 4.3, org.apache.spark.sql.kafka010.KafkaMicroBatchStream (metrics).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from zkconsumer.spark.stream_offsets import parse_stream_offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["source_metrics"]
+
+_Progress: TypeAlias = Union["StreamingQuery", "StreamingQueryProgress", None]
+
+
+def source_metrics(of: _Progress) -> list[dict[str, str]]:
+    """The lag of each source behind a batch, as `{"minOffsetsBehindLatest": "0", ...}`; `max` and `avg` beside `min`.
+
+    Each is over the partitions that the batch knew, against the ends of their logs as the batch saw them. A source that
+    is not of Kafka has none, nor has a query before its first progress.
+
+    Args:
+        of: a query, which stands for its last progress, or a progress: of `recentProgress`, or a listener's.
+    """
+    progress: Any = of if of is None or hasattr(of, "sources") else of.lastProgress
+    return [] if progress is None else [_behind(each.endOffset, each.latestOffset) for each in progress.sources]
+
+
+def _behind(end: str | None, latest: str | None) -> dict[str, str]:
+    if end is None or latest is None:
+        return {}
+    try:
+        reached, ends = parse_stream_offsets(end).offsets, parse_stream_offsets(latest).offsets
+    except ValueError:
+        return {}
+    lags = [max(0, ends[name] - at) for name, at in reached.items() if name in ends]
+    if not lags:
+        return {}
+    figures = {"min": min(lags), "max": max(lags), "avg": sum(lags) / len(lags)}
+    return {f"{name}OffsetsBehindLatest": str(figure) for name, figure in figures.items()}
