@@ -28,7 +28,7 @@ class RebalanceTimes:
     """
 
     quiet_s: float = 0.1
-    quiet_max_s: float = 1.0
+    quiet_max_s: float = 1.5
     retry_s: float = 0.1
     retry_max_s: float = 2.0
     gap_s: float = 0.02

@@ -145,7 +145,7 @@ _OWN = (
         "Longest wait for the message in hand when a partition is revoked.", section="own"),
     Key("rebalance.quiet.ms", Integer(0), 100,
         "Time that a change in the group may settle, jittered, before partitions are claimed.", section="own"),
-    Key("rebalance.quiet.max.ms", Integer(0), 1000, "Longest such time while changes keep coming.",
+    Key("rebalance.quiet.max.ms", Integer(0), 1500, "Longest such time while changes keep coming.",
         section="own"),
     Key("queued.max.bytes", Integer(1, _INT64_MAX), 64 * _MIB,
         "Most fetched bytes that wait in all streams of a connector together; half of it in equal shares for each.",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.errors import BrokenFraming, DamagedOffset
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.offset_order import begins_below, end_in_order, is_sole_trusted, most_in, trusted_end
+from simpleconsumer.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, most_in, trusted_end
 from simpleconsumer.shallow import walk_entries
 
 HUGE = 2**63 - 1
@@ -391,3 +391,67 @@ def test_a_set_that_may_go_on_or_holds_offsets_of_its_own_does_not_begin_below()
     assert not begins_below(plain(8, 9)[:-1], 10)
     assert not begins_below(wrapper(10, 19, says=8) + wrapper(20, 29), 10)
     assert begins_below(wrapper(10, 19, says=8, magic=1) + wrapper(20, 29, magic=1), 10)
+
+
+# -- an entry that says too much, and is one of before -----------------------------------------------------------------
+
+HEAD = 12
+
+
+@pytest.mark.parametrize(
+    ("data", "does"),
+    [
+        (plain(100), False),
+        (plain(100, 101), False),
+        (plain(100, 100), True),
+        (plain(100, 7), True),
+        (plain(100, 0), True),
+        (plain(100, -1), False),
+        (plain(100) + plain(7)[:HEAD], True),
+        (plain(100) + plain(7)[: HEAD - 1], False),
+    ],
+    ids=["alone", "in order", "the same", "before", "the first of all", "negative", "a head", "less than a head"],
+)
+def test_the_second_entry_of_a_set_may_say_to_be_no_later_than_the_first(data: bytes, does: bool) -> None:
+    assert begins_again(data) is does
+
+
+@pytest.mark.parametrize("before", [3, 100])
+@pytest.mark.parametrize("behind", [b"", plain(0)[:HEAD], plain(99)[:HEAD], plain(105)[:HEAD], plain(106)[: HEAD - 1]])
+def test_a_last_entry_behind_a_hole_of_a_set_that_goes_on_is_fetched_again(behind: bytes, before: int) -> None:
+    data = plain(*range(101 - before, 101), 105) + behind
+    end = len(plain(105)) * (before + 1)
+    assert trusted_end(data, 0, 0, end, 101 - before, 1000, is_cut=True) == (ENTRY * before, 101)
+
+
+def test_the_head_of_a_later_entry_behind_it_is_proof() -> None:
+    data = plain(100, 105) + plain(106)[:HEAD]
+    assert trusted_end(data, 0, 0, 2 * ENTRY, 100, 1000, is_cut=True) == (2 * ENTRY, 106)
+
+
+def test_a_hole_that_damaged_entries_fill_needs_no_proof_and_a_larger_one_does() -> None:
+    def end(*offsets: int) -> tuple[int, int]:
+        return trusted_end(plain(*offsets), 0, 0, ENTRY * len(offsets), 0, 1000, is_cut=True)
+
+    assert end(0, 1, HUGE, 3) == (4 * ENTRY, 4)
+    assert end(0, 1, HUGE, 4) == (2 * ENTRY, 2)
+    assert end(0, 1, 3) == (2 * ENTRY, 2)
+
+
+@pytest.mark.parametrize("last", [0, 1, 5])
+def test_of_a_set_whose_last_two_entries_contradict_each_other_both_are_fetched_again(last: int) -> None:
+    assert trusted(plain(0, 1, 5, last)) == (2 * ENTRY, 2)
+
+
+def test_a_last_entry_that_fits_behind_the_one_before_the_last_tells_which_is_damaged() -> None:
+    assert trusted(plain(0, 1, 5, 3)) == (4 * ENTRY, 4)
+    assert trusted(plain(5, 3)) == (2 * ENTRY, 4)
+
+
+@pytest.mark.parametrize("last", [-1, HUGE])
+def test_a_last_entry_that_says_nothing_of_the_one_before_it_counts_for_one_place(last: int) -> None:
+    assert trusted(plain(0, 1, 5, last)) == (4 * ENTRY, 7)
+
+
+def test_a_last_entry_that_goes_back_behind_entries_in_order_counts_for_one_place() -> None:
+    assert trusted(plain(0, 1, 5, 6, 3)) == (5 * ENTRY, 8)

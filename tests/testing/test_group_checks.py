@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from histories import GroupStory, group_findings
 
+from zkconsumer.testing.history import Event
 from zkconsumer.testing.history_limits import HAND, NS, Limits, Trouble
 
 JAVA = Limits(unfenced=frozenset({"j"}))
@@ -141,6 +142,21 @@ def test_a_second_with_too_many_requests() -> None:
     limits = Limits(requests_a_second=50)
     assert group_findings(asking(50, 50), limits) == []
     assert group_findings(asking(51), limits) == ["too many requests"]
+
+
+def a_second(connections: int, reads: int) -> GroupStory:
+    """A second in which a member was connected so often, and asked for so much."""
+    story = GroupStory()
+    story.events.append(Event(NS, "connected", "a", offset=connections))
+    story.events.append(Event(NS, "requests", "a", offset=reads, id="reads"))
+    return story
+
+
+def test_each_more_connection_within_a_second_reads_everything_again() -> None:
+    limits = Limits(requests_a_second=50, requests_a_connection=10)
+    assert group_findings(a_second(connections=3, reads=70), limits) == []
+    assert group_findings(a_second(connections=3, reads=71), limits) == ["too many requests"]
+    assert group_findings(a_second(connections=1, reads=51), limits) == ["too many requests"]
 
 
 def test_many_seconds_each_of_which_would_pass() -> None:

@@ -109,6 +109,20 @@ def test_an_offset_that_a_java_zombie_put_back_brings_messages_again_once() -> N
     assert history_findings(story.hand_over("c", 10).own("b", 8).deliver("b", 8, 9), JAVA) == ["repeated"]
 
 
+def test_a_java_zombie_that_put_an_offset_back_goes_on_from_there_write_by_write() -> None:
+    def story(*writes: int) -> GroupStory:
+        story = half_read().store("j", 1).deliver("a", 4, 5).wait(3.0)
+        for offset in writes:
+            story.store("j", offset)
+        story.tell("revoked", "a").tell("owner_gone", "a", by="released")
+        return story.own("b", 3).deliver("b", *range(3, 10))
+
+    assert history_findings(story(2, 3), JAVA) == []
+    assert history_findings(story(), JAVA) == ["repeated"]
+    # Above all that was stored before, it puts nothing back.
+    assert history_findings(story(5), JAVA) == ["repeated"]
+
+
 def test_a_java_member_that_finds_the_node_of_its_former_self_begins_without_a_claim() -> None:
     def story(*offsets: int) -> GroupStory:
         story = GroupStory().acked(*range(10)).tell("claimed", "j").deliver("j", 0, 1, 2, 3).store("j", 4).wait(9.0)

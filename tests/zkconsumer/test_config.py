@@ -58,7 +58,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
     ("shallowiterator.enable", "shallowiterator.enable", False, False, "true", True, ("1",)),
     ("rebalance.drain.timeout.ms", None, 3000, 3000, "0", 0, (-1,)),
     ("rebalance.quiet.ms", None, 100, 100, "0", 0, (-1,)),
-    ("rebalance.quiet.max.ms", None, 1000, 1000, "100", 100, (-1, 99)),
+    ("rebalance.quiet.max.ms", None, 1500, 1500, "100", 100, (-1, 99)),
     ("queued.max.bytes", None, 67108864, 67108864, "4294967296", 2**32, (0,)),
     ("decoded.max.bytes", None, 67108864, 67108864, "4294967296", 2**32, (0,)),
     ("on.message.error", None, "raise", "raise", "skip", "skip", ("ignore",)),

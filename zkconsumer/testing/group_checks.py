@@ -153,11 +153,16 @@ def find_busy(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Members that asked ZooKeeper for more, within a second or within ten, than anything explains."""
     findings = []
     counts: dict[tuple[str, str], deque[Event]] = defaultdict(deque)
+    connections = {(each.member, each.time_ns): each.offset for each in events if each.kind == "connected"}
     told: set[tuple[str, str]] = set()
+
+    def again(event: Event) -> int:
+        return limits.requests_a_connection * max(0, connections.get((event.member, event.time_ns), 0) - 1)
+
     for event in events:
         if event.kind != "requests":
             continue
-        if event.offset > limits.requests_a_second:
+        if event.offset > limits.requests_a_second + again(event):
             sentence = f"{event.member} sent {event.offset} {event.id} within a second"
             findings.append(Finding("too many requests", sentence, (event,)))
         key = (event.member, event.id)
@@ -166,7 +171,7 @@ def find_busy(events: Sequence[Event], limits: Limits) -> list[Finding]:
         while event.time_ns - window[0].time_ns >= _TEN_S * NS:
             window.popleft()
         total = sum(each.offset for each in window)
-        if total > limits.requests_in_ten_s and key not in told:
+        if total > limits.requests_in_ten_s + sum(map(again, window)) and key not in told:
             told.add(key)
             sentence = f"{event.member} sent {total} {event.id} within {_TEN_S} seconds"
             findings.append(Finding("too many requests", sentence, (window[0], event)))

@@ -26,6 +26,7 @@ Only a simulation (`zkconsumer.testing.simulation`) sees these:
 | touched | watcher | member, topic, partition, offset: it deleted or set another's node, at that version; `id`: whose |
 | log_start | broker | topic, partition, offset: retention; what lies below is gone |
 | reset | member | member, topic, partition, offset: its position was outside the log, it goes on there |
+| connected | watcher | member, offset: so often within a second its session had a connection again |
 | requests | watcher | member, offset: so many requests to ZooKeeper within a second; `id`: reads or writes |
 | blocked_try | member | member, topic, partition: a Java member's claim failed; `id`: who held the node |
 | gave_up | member | member: a Java member's tries are exhausted |
@@ -44,8 +45,8 @@ from dataclasses import asdict, dataclass, field, fields
 
 KINDS = frozenset(
     {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node",
-     "claimed", "touched", "registered", "unregistered", "log_start", "reset", "requests", "blocked_try", "gave_up",
-     "due", "occupied", "vacated", "leaving", "left", "said_stored"}
+     "claimed", "touched", "registered", "unregistered", "log_start", "reset", "connected", "requests", "blocked_try",
+     "gave_up", "due", "occupied", "vacated", "leaving", "left", "said_stored"}
 )
 _OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
 _ENDS_OF_SESSIONS = frozenset({"ended", "expired"})

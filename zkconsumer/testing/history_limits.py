@@ -50,6 +50,7 @@ class Limits:
     unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
     requests_a_second: reads, or parts of writes, that a member may ask ZooKeeper for within a second.
     requests_in_ten_s: the same within ten seconds.
+    requests_a_connection: so many more for each connection after the first one within a second: all is read again.
     calm_ns: orphans are looked for from this moment on.
     settle_s: so long after a change of its share a member claims nothing new; 0: not checked.
     unclaimed_s: how long a partition may lie without an owner that a member should have; None: not checked.
@@ -72,6 +73,7 @@ class Limits:
     unfenced: frozenset[str] = frozenset()
     requests_a_second: int = 1_000_000
     requests_in_ten_s: int = 10_000_000
+    requests_a_connection: int = 0
     calm_ns: int = 0
     settle_s: float = 0.0
     unclaimed_s: float | None = None

@@ -37,6 +37,8 @@ QUIET_S: Final = 1.5
 _LOOK_S: Final = 0.25
 _REQUESTS: Final = 30
 _REQUESTS_A_PARTITION: Final = 8
+_REQUESTS_A_CONNECTION: Final = 6
+_READS_OF_AN_OWNER: Final = 3
 _BUSY_SECONDS: Final = 3
 """Of ten seconds, how many may be as busy as a second may be."""
 _FOLLOWER_LAG_S: Final = 0.05
@@ -247,11 +249,15 @@ class _Runner:
         self.findings += check_leaves(world.history)
 
     def _requests(self) -> list[Event]:
-        """How much each member of ours asked for in each second."""
+        """How much each member of ours asked for in each second, and how often it was connected in it."""
+        ours = [each for each in self.world.inhabitants.values() if each.spec.kind == "ours"]
         return [
+            Event((second + 1) * NS, "connected", each.name, offset=count)
+            for each in ours
+            for second, count in each.watched.connections.items()
+        ] + [
             Event((second + 1) * NS, "requests", each.name, offset=count, id=what)
-            for each in self.world.inhabitants.values()
-            if each.spec.kind == "ours"
+            for each in ours
             for what, counts in (("reads", each.watched.reads), ("writes", each.watched.writes))
             for second, count in counts.items()
             # Who commits by hand writes as often as he likes.
@@ -292,7 +298,8 @@ class _Runner:
         members = world.plan.members
         settings = world.zookeeper.settings
         session_s = max(settings.granted_s(each.session_s) for each in members)
-        busy = _REQUESTS + _REQUESTS_A_PARTITION * len(world.brokers.born_s)
+        partitions = len(world.brokers.born_s)
+        busy = _REQUESTS + _REQUESTS_A_PARTITION * partitions
         return Limits(
             repeat_before_end_s=max(each.auto_commit_s for each in members) + 1.0,
             zombie_slack_s=_FOLLOWER_LAG_S,
@@ -311,6 +318,7 @@ class _Runner:
             unfenced=frozenset(name for name, each in world.inhabitants.items() if each.spec.kind != "ours"),
             requests_a_second=busy,
             requests_in_ten_s=_BUSY_SECONDS * busy,
+            requests_a_connection=_REQUESTS_A_CONNECTION + _READS_OF_AN_OWNER * partitions,
             calm_ns=int(self.healed_s * 1e9),
             settle_s=_SETTLE_S,
             # Who steps out of the group is registered until all that it had is drained.

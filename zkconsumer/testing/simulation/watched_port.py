@@ -33,6 +33,7 @@ class WatchedPort:
         tell: hears of everything; None for nobody.
         when_asked: told once of the next request, just before it is sent.
         reads, writes: requests by the second of virtual time; each part of a multi counts.
+        connections: how often it was connected, by the second.
     """
 
     def __init__(self, name: str, port: ZooKeeperPort, schedule: Schedule) -> None:
@@ -40,6 +41,7 @@ class WatchedPort:
         self.when_asked: Callable[[Request], None] | None = None
         self.reads: dict[int, int] = {}
         self.writes: dict[int, int] = {}
+        self.connections: dict[int, int] = {}
         self._name = name
         self._port = port
         self._schedule = schedule
@@ -48,6 +50,9 @@ class WatchedPort:
         """As the port."""
 
         def changed(change: SessionChange) -> None:
+            if change.what == "connected":
+                second = int(self._schedule.now)
+                self.connections[second] = self.connections.get(second, 0) + 1
             if self.tell is not None:
                 self.tell(self._name, "session", change)
             on_session(change)
