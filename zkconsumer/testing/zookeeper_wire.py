@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from dataclasses import dataclass
 
 from zkconsumer.testing.errors import KitError
@@ -61,41 +62,45 @@ def handshake(
             the session; `TimeoutError` when `timeout_s` passed.
     """
     deadline = Deadline(timeout_s)
-    with socket.create_connection((host, port), timeout=timeout_s) as connection:
-        request = struct.pack(">iqiqi", 0, 0, session_timeout_ms, session_id, len(password)) + password + b"\0"
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        reply = _frame(connection, deadline)
-        _, granted_ms, granted_id, length = struct.unpack_from(">iiqi", reply)
-        if granted_ms <= 0 or granted_id == 0:
-            raise ConnectionRefusedError(
-                f"ZooKeeper at {host}:{port} does not know session 0x{session_id & (1 << 64) - 1:x}"
-            )
-        granted = Handshake(granted_id, reply[20 : 20 + length], granted_ms)
-        connection.sendall(struct.pack(">iii", 8, 1, CLOSE_SESSION))
+    connection, granted = _connect(host, port, session_id, password, session_timeout_ms, deadline)
+    with connection:
         try:
-            _frame(connection, deadline)
+            _close(connection, deadline)
         except ConnectionError:
-            pass  # some versions close without a reply; the session is gone either way
+            pass  # some versions close without a reply
         return granted
 
 
 def end_session(connect: str, session_id: int, *, timeout_s: float = 10.0) -> None:
     """Close a session, anybody's, knowing only its id: the `ephemeralOwner` of any of its nodes.
 
-    Its ephemeral nodes vanish within milliseconds; its client sees an expired session. Works on Java clients too.
+    Its ephemeral nodes vanish within milliseconds; its client sees an expired session. Works on Java clients too. That
+    client connects again at once, and may take the session back before it is closed: then it is done once more.
 
     Raises:
-        KitError: no server of `connect` knows the session (it may have ended already).
+        KitError: no server of `connect` knows the session (it may have ended already), or none has closed it in time.
     """
-    reasons = []
-    for host, port in split_connect(connect):
-        try:
-            handshake(host, port, timeout_s=timeout_s, session_id=session_id, password=session_password(session_id))
-        except OSError as error:
-            reasons.append(f"{host}:{port}: {error}")
-        else:
-            return
-    raise KitError(f"session 0x{session_id & (1 << 64) - 1:x} could not be ended: " + "; ".join(reasons))
+    deadline = Deadline(timeout_s)
+    taken_back = False
+    while True:
+        reasons, again = [], False
+        for host, port in split_connect(connect):
+            try:
+                connection, _ = _connect(host, port, session_id, session_password(session_id), 10_000, deadline)
+                taken_back = True
+                with connection:
+                    _close(connection, deadline)
+                return
+            except _UnknownSessionError as error:
+                if taken_back:
+                    return  # it was closed, and the reply was lost
+                reasons.append(f"{host}:{port}: {error}")
+            except OSError as error:
+                again = again or isinstance(error, ConnectionResetError | BrokenPipeError)
+                reasons.append(f"{host}:{port}: {error}")
+        if not again or deadline.expired:
+            raise KitError(f"session 0x{session_id & (1 << 64) - 1:x} could not be ended: " + "; ".join(reasons))
+        time.sleep(0.01)
 
 
 def move_session(host: str, port: int, session_id: int, *, timeout_s: float = 5.0) -> socket.socket:
@@ -104,15 +109,42 @@ def move_session(host: str, port: int, session_id: int, *, timeout_s: float = 5.
     Raises:
         OSError: no connection, or the server does not know the session.
     """
-    connection = socket.create_connection((host, port), timeout=timeout_s)
-    password = session_password(session_id)
-    request = struct.pack(">iqiqi", 0, 0, 10_000, session_id, len(password)) + password + b"\0"
-    connection.sendall(struct.pack(">i", len(request)) + request)
-    _, granted_ms = struct.unpack_from(">ii", _frame(connection, Deadline(timeout_s)))
-    if granted_ms <= 0:
+    return _connect(host, port, session_id, session_password(session_id), 10_000, Deadline(timeout_s))[0]
+
+
+class _UnknownSessionError(ConnectionRefusedError):
+    """The server has no such session, or not with this password."""
+
+
+def _connect(
+    host: str, port: int, session_id: int, password: bytes, session_timeout_ms: int, deadline: Deadline
+) -> tuple[socket.socket, Handshake]:
+    """A connection under a session, a new one if its id is 0, and what the server has granted.
+
+    Raises:
+        _UnknownSessionError: so the server says.
+        OSError: no connection, or it was closed without an answer.
+    """
+    connection = socket.create_connection((host, port), timeout=max(deadline.remaining_s, 0.001))
+    try:
+        request = struct.pack(">iqiqi", 0, 0, session_timeout_ms, session_id, len(password)) + password + b"\0"
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        reply = _frame(connection, deadline)
+        _, granted_ms, granted_id, length = struct.unpack_from(">iiqi", reply)
+        if granted_ms <= 0 or granted_id == 0:
+            raise _UnknownSessionError(
+                f"ZooKeeper at {host}:{port} does not know session 0x{session_id & (1 << 64) - 1:x}"
+            )
+        return connection, Handshake(granted_id, reply[20 : 20 + length], granted_ms)
+    except BaseException:
         connection.close()
-        raise ConnectionRefusedError(f"ZooKeeper at {host}:{port} does not know session {session_id:#x}")
-    return connection
+        raise
+
+
+def _close(connection: socket.socket, deadline: Deadline) -> None:
+    """Close the session of a connection; return when the server has answered that it is closed."""
+    connection.sendall(struct.pack(">iii", 8, 1, CLOSE_SESSION))
+    _frame(connection, deadline)
 
 
 def four_letter(host: str, port: int, word: str, *, timeout_s: float = 5.0) -> str:
