@@ -26,6 +26,7 @@ from simpleconsumer.types import (
     FetchRequest,
     Message,
     OffsetAndMetadata,
+    OffsetAndTimestamp,
     TopicPartition,
 )
 
@@ -37,6 +38,7 @@ EARLIEST: Final = -2
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 _NO_BASE_OFFSET = -1
 _MAX_CORRELATION_ID = 0x7FFFFFFF
+_MAX_TIME_MS = 2**63 - 1
 T = TypeVar("T")
 
 
@@ -204,6 +206,60 @@ class SimpleConsumer:
             lambda answer: kafka08.decode_offsets(answer, wanted),
             resend=True,
         )
+
+    def offset_for_time(self, topic: str, partition: int, time_ms: int) -> OffsetAndTimestamp | None:
+        """Return the first message with a timestamp at or after a time, None if there is none: Kafka 0.10.1 and later.
+
+        Messages without a timestamp, as producers before 0.10 send them, are never found.
+
+        Args:
+            time_ms: Milliseconds since 1970.
+
+        Raises:
+            BrokerError: The broker is not the leader, or does not know the partition; 43 for a topic that is kept in a
+                format without timestamps (`get_offsets_before` finds segments of it).
+            ConnectionFailed: An older broker closes the connection.
+        """
+        [(code, found)] = self.offsets_for_times({TopicPartition(topic, partition): time_ms})
+        if code:
+            raise BrokerError(code, topic, partition)
+        return None if found.offset < 0 else found
+
+    def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> list[tuple[int, OffsetAndTimestamp]]:
+        """Return error code and first message of several partitions, in their order, in one round trip.
+
+        Args:
+            times_ms: As for `offset_for_time`. Where there is no such message, offset and timestamp are -1.
+
+        Raises:
+            ValueError: No partitions, or a negative time.
+            ConnectionFailed: A broker before 0.10.1 closes the connection.
+        """
+        wanted = {_numbered(partition): time_ms for partition, time_ms in times_ms.items()}
+        if not wanted:
+            raise ValueError("no partitions to look for a time in")
+        for (topic, number), time_ms in wanted.items():
+            if not 0 <= time_ms <= _MAX_TIME_MS:
+                raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
+        return self._ask(
+            kafka08.OFFSETS,
+            1,
+            kafka08.encode_offsets_for_times(wanted),
+            lambda answer: kafka08.decode_offsets_for_times(answer, list(wanted)),
+            resend=True,
+        )
+
+    def api_versions(self) -> dict[int, range]:
+        """Return the versions of each API key that the broker serves: Kafka 0.10.0 and later.
+
+        Raises:
+            BrokerError: The broker does not say.
+            ConnectionFailed: 0.8 closes the connection on the question, and 0.9 never answers it.
+        """
+        code, served = self._ask(kafka08.API_VERSIONS, 0, b"", kafka08.decode_api_versions, resend=True)
+        if code:
+            raise BrokerError(code, None, None)
+        return served
 
     def topic_metadata(self, topics: Sequence[str]) -> ClusterMetadata:
         """Return brokers and leaders of some topics; asking for an unknown one can create it.

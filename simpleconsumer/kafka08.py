@@ -6,8 +6,9 @@ comes twice or is missing is a `DecodeError`, as is every length or count that d
 
 Version 0 is what every broker serves. 0.8 brokers answer version 0 of produce, fetch, offsets and metadata whatever
 version was sent, so ask for a newer one only when the broker is known to have it:
-produce and fetch 1: 0.9; produce and fetch 2: 0.10.0; fetch 3: 0.10.1; offset commit and fetch 0: 0.8.1; offset
-commit and fetch 1: 0.8.2; offset commit 2: 0.9.
+produce and fetch 1: 0.9; produce and fetch 2: 0.10.0; fetch 3 and offsets 1: 0.10.1; offset commit and fetch 0: 0.8.1;
+offset commit and fetch 1: 0.8.2; offset commit 2: 0.9. From 0.10.0 on a broker names what it serves (API versions); 0.8
+closes the connection on that question, and 0.9 does not answer it.
 
 Source: kafka.api.* (0.8.2.2), org.apache.kafka.common.protocol.Protocol (0.10.2.2).
 """
@@ -41,6 +42,7 @@ from simpleconsumer.types import (
     FetchedPartition,
     FetchRequest,
     OffsetAndMetadata,
+    OffsetAndTimestamp,
     PartitionMetadata,
     TopicMetadata,
 )
@@ -52,8 +54,9 @@ METADATA: Final = 3
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 CONSUMER_METADATA: Final = 10
-NEWEST_VERSION: Final = {PRODUCE: 2, FETCH: 3, OFFSETS: 0, METADATA: 0, OFFSET_COMMIT: 2, OFFSET_FETCH: 1,
-                         CONSUMER_METADATA: 0}  # fmt: skip
+API_VERSIONS: Final = 18
+NEWEST_VERSION: Final = {PRODUCE: 2, FETCH: 3, OFFSETS: 1, METADATA: 0, OFFSET_COMMIT: 2, OFFSET_FETCH: 1,
+                         CONSUMER_METADATA: 0, API_VERSIONS: 0}  # fmt: skip
 """The newest version of each API that is spoken here."""
 
 Partition = tuple[str, int]
@@ -64,6 +67,7 @@ _PRODUCE_HEAD = Struct(">hi")
 _FETCH_HEAD = Struct(">iii")
 _FETCH_PARTITION = Struct(">iqi")
 _OFFSETS_PARTITION = Struct(">iqi")
+_TIME_PARTITION = Struct(">iq")
 _CONSUMER_REPLICA = -1
 _NO_GENERATION = -1
 _BROKER_RETENTION = -1
@@ -167,6 +171,45 @@ def decode_offsets(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int
     topics, end = _read_topics(answer, 0, read, 10)
     require_end(answer, end, "offsets response")
     return _in_order("offsets", topics, asked)
+
+
+def encode_offsets_for_times(times_ms: Mapping[Partition, int]) -> bytes:
+    """Return the question for the first message at or after a time in each partition: offsets of version 1."""
+    wanted = ((topic, _TIME_PARTITION.pack(number, time_ms)) for (topic, number), time_ms in times_ms.items())
+    return encode_int32(_CONSUMER_REPLICA) + _by_topic(wanted)
+
+
+def decode_offsets_for_times(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, OffsetAndTimestamp]]:
+    """Return error code, and offset and timestamp of the message, of each partition, in the order asked.
+
+    No message at or after the time is offset -1 and timestamp -1, with code 0.
+    """
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, OffsetAndTimestamp]], int]:
+        number, offset = read_int32(buffer, offset)
+        code, offset = read_int16(buffer, offset)
+        timestamp_ms, offset = read_int64(buffer, offset)
+        found, offset = read_int64(buffer, offset)
+        return (number, (code, OffsetAndTimestamp(found, timestamp_ms))), offset
+
+    topics, end = _read_topics(answer, 0, read, 22)
+    require_end(answer, end, "offsets response")
+    return _in_order("offsets", topics, asked)
+
+
+def decode_api_versions(answer: Buffer) -> tuple[int, dict[int, range]]:
+    """Return error code, and for each API key the versions that the broker serves; the request has no body."""
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, range], int]:
+        api_key, offset = read_int16(buffer, offset)
+        oldest, offset = read_int16(buffer, offset)
+        newest, offset = read_int16(buffer, offset)
+        return (api_key, range(oldest, newest + 1)), offset
+
+    code, offset = read_int16(answer, 0)
+    served, end = read_array(answer, offset, read, 6)
+    require_end(answer, end, "API versions response")
+    return code, dict(served)
 
 
 def encode_metadata(topics: Iterable[str]) -> bytes:

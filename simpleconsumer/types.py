@@ -172,3 +172,15 @@ class OffsetAndMetadata(NamedTuple):
 
     offset: int
     metadata: str = ""
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A message that was found by time.
+
+    Attributes:
+        offset: Offset of the message; -1 where there is none.
+        timestamp_ms: Milliseconds since 1970; -1 where there is none.
+    """
+
+    offset: int
+    timestamp_ms: int

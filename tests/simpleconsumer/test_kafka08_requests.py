@@ -62,8 +62,14 @@ def hexadecimal(text: str) -> bytes:
             kafka08.CONSUMER_METADATA, 0, kafka08.encode_consumer_metadata("g"),
             "0000000e 000a 0000 00000001 0001 63 0001 67",
         ),
+        (
+            kafka08.OFFSETS, 1, kafka08.encode_offsets_for_times({("t", 0): LATEST}),
+            "00000026 0002 0001 00000001 0001 63 ffffffff 00000001 0001 74 00000001 00000000 ffffffffffffffff",
+        ),
+        (kafka08.API_VERSIONS, 0, b"", "0000000b 0012 0000 00000001 0001 63"),
     ],
-    ids=["fetch", "offsets", "metadata", "commit-0", "commit-1", "commit-2", "offset-fetch", "consumer-metadata"],
+    ids=["fetch", "offsets", "metadata", "commit-0", "commit-1", "commit-2", "offset-fetch", "consumer-metadata",
+         "offsets-1", "api-versions"],
 )  # fmt: skip
 def test_conformance_vectors(api_key: int, version: int, body: bytes, expected: str) -> None:
     assert frame_request(api_key, version, 1, "c", body) == hexadecimal(expected)
@@ -90,6 +96,11 @@ def test_fetch_requests_of_the_java_client(version: str, name: str) -> None:
     api_version = 3 if version == "0.10.2.2" else 0
     body = kafka08.encode_fetch([request], 100, 1, api_version)
     assert frame_request(kafka08.FETCH, api_version, 0, "golden", body) == golden_frames.frame(version, name)
+
+
+def test_the_question_for_a_time_that_a_broker_answered() -> None:
+    body = kafka08.encode_offsets_for_times({("m2-none", 0): 1_500_000_000_002})
+    assert frame_request(kafka08.OFFSETS, 1, 1, "c", body) == golden_frames.frame("1.1.1", "hand-offsets-v1-request")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -21,6 +21,7 @@ from simpleconsumer.types import (
     ClusterMetadata,
     FetchRequest,
     OffsetAndMetadata,
+    OffsetAndTimestamp,
     PartitionMetadata,
     TopicMetadata,
 )
@@ -35,6 +36,10 @@ def produce_decoder(version: str, name: str) -> Decode:
     codec = name.split("-")[2]
     topic = f"{'n' if 'newproduce' in name else 'g'}-{codec}"
     return lambda body: kafka08.decode_produce(body, [(topic, 0)], 2 if version == "0.10.2.2" else 0)
+
+
+def in_time(body: bytes) -> list[tuple[int, OffsetAndTimestamp]]:
+    return kafka08.decode_offsets_for_times(body, [("m2-none", 0)])
 
 
 def every_recorded_answer() -> list[tuple[str, str, Decode]]:
@@ -54,6 +59,8 @@ def every_recorded_answer() -> list[tuple[str, str, Decode]]:
         found.append((version, "hand-offset-commit-v0-response", commit))
     for version in WITH_COORDINATORS:
         found.append((version, "hand-consumer-metadata-v0-response", kafka08.decode_consumer_metadata))
+    found += [("1.1.1", f"hand-offsets-v1-{name}response", in_time) for name in ("", "none-", "latest-")]
+    found.append(("0.10.2.2", "hand-api-versions-v0-response", kafka08.decode_api_versions))
     return found
 
 
@@ -82,6 +89,21 @@ def test_metadata_of_a_topic_that_is_being_created(version: str) -> None:
 def test_offsets_come_newest_first(version: str) -> None:
     for name in ("java-offsets-latest-response", "hand-offsets-v0-latest-response"):
         assert kafka08.decode_offsets(answer(version, name), [("g-none", 0)]) == [(0, [5, 0])]
+
+
+def test_an_offset_by_time_comes_with_the_timestamp_of_its_message() -> None:
+    found = {name: in_time(answer("1.1.1", f"hand-offsets-v1-{name}response")) for name in ("", "none-", "latest-")}
+    assert found == {
+        "": [(0, OffsetAndTimestamp(1, 1_500_000_000_002))],
+        "none-": [(0, OffsetAndTimestamp(-1, -1))],
+        "latest-": [(0, OffsetAndTimestamp(5, -1))],
+    }
+
+
+def test_a_broker_names_what_it_serves() -> None:
+    code, served = kafka08.decode_api_versions(answer("0.10.2.2", "hand-api-versions-v0-response"))
+    assert (code, len(served)) == (0, 21)
+    assert (served[kafka08.FETCH], served[kafka08.OFFSETS], served[6]) == (range(4), range(2), range(4))
 
 
 @pytest.mark.parametrize("version", WITH_COMMITS)
@@ -140,6 +162,8 @@ def test_any_bytes_give_a_value_or_a_decode_error(body: bytes) -> None:
         lambda data: kafka08.decode_fetch(data, [FetchRequest("t", 0, 0, 1)], 2),
         lambda data: kafka08.decode_produce(data, [("t", 0)], 1),
         lambda data: kafka08.decode_offsets(data, [("t", 0)]),
+        lambda data: kafka08.decode_offsets_for_times(data, [("t", 0)]),
+        kafka08.decode_api_versions,
         lambda data: kafka08.decode_offset_commit(data, [("t", 0)]),
         lambda data: kafka08.decode_offset_fetch(data, [("t", 0)]),
     ]

@@ -22,6 +22,7 @@ from simpleconsumer import (
     FetchRequest,
     MessageTooLarge,
     OffsetAndMetadata,
+    OffsetAndTimestamp,
     SimpleConsumer,
     TopicPartition,
     decode_messages,
@@ -234,6 +235,43 @@ def test_offsets_of_many_partitions_come_in_one_answer_and_an_error_stands_besid
 def test_offsets_of_no_partition_or_of_one_twice_are_not_asked_for(partitions: list[TopicPartition]) -> None:
     with SimpleConsumer("127.0.0.1", 1, DEADLINE_S) as consumer, pytest.raises(ValueError, match="named once"):
         consumer.multi_offsets_before(partitions, LATEST)
+
+
+def test_the_first_message_at_or_after_a_time() -> None:
+    recorded = [golden_frames.answer("1.1.1", f"hand-offsets-v1-{name}response") for name in ("", "none-")]
+    with answering(*recorded) as (consumer, requests):
+        assert consumer.offset_for_time("m2-none", 0, 1_500_000_000_002) == OffsetAndTimestamp(1, 1_500_000_000_002)
+        assert consumer.offset_for_time("m2-none", 0, 2**63 - 1) is None
+    assert [header(request)[:2] for request in requests] == [(2, 1), (2, 1)]
+
+
+def test_times_of_many_partitions_come_in_one_answer_and_an_error_stands_beside_its_partition() -> None:
+    rows = [struct.pack(">ihqq", 1, 0, 1000, 17), struct.pack(">ihqq", 0, 43, -1, -1)]
+    wanted = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
+    with answering(encode_array([encode_string("t") + encode_array(rows)])) as (consumer, requests):
+        assert consumer.offsets_for_times(wanted) == [(43, (-1, -1)), (0, (17, 1000))]
+    assert requests[0].endswith(struct.pack(">iqiq", 0, 5, 1, 6))
+
+
+def test_a_topic_without_timestamps_is_named() -> None:
+    body = encode_array([encode_string("t") + encode_array([struct.pack(">ihqq", 3, 43, -1, -1)])])
+    with answering(body) as (consumer, _), pytest.raises(BrokerError, match="t/3: UnsupportedForMessageFormat"):
+        consumer.offset_for_time("t", 3, 1000)
+
+
+@pytest.mark.parametrize("times", [{}, {TopicPartition("t", 0): -1}, {TopicPartition("t", 0): 2**63}])
+def test_no_partition_and_no_time_is_not_asked_for(times: dict[TopicPartition, int]) -> None:
+    with SimpleConsumer("127.0.0.1", 1, DEADLINE_S) as consumer, pytest.raises(ValueError, match="time"):
+        consumer.offsets_for_times(times)
+
+
+def test_what_a_broker_serves() -> None:
+    recorded = golden_frames.answer("0.10.2.2", "hand-api-versions-v0-response")
+    with answering(recorded, struct.pack(">hi", 35, 0)) as (consumer, requests):
+        assert consumer.api_versions()[2] == range(2)
+        with pytest.raises(BrokerError, match="UnsupportedVersion"):
+            consumer.api_versions()
+    assert header(requests[0])[:2] == (18, 0)
 
 
 def test_metadata_of_named_topics() -> None:
