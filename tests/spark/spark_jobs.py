@@ -33,7 +33,7 @@ def run_job(
     program: str, master: str, folder: Path, *, settings: dict[str, str] | None = None, on_path: bool = True,
     timeout_s: float = 900,
 ) -> Any:
-    """Run a program that has `spark`, and return what its last line printed, as JSON.
+    """Run a program that has `spark`, and return what its last line printed, as JSON; the folder has its `stderr.txt`.
 
     Args:
         on_path: The packages of this project stand on PYTHONPATH, as after an installation.
@@ -48,17 +48,19 @@ def run_job(
         environment["PYTHONPATH"] = str(ROOT)
     script = folder / "job.py"
     script.write_text(_SESSION.format(master=master, settings=settings or {}) + program, encoding="utf-8")
-    # A session of its own, so that JVMs and workers of it end with it, whatever happens.
-    job = subprocess.Popen(
-        [sys.executable, str(script)], cwd=folder, env=environment, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    errors = folder / "stderr.txt"
+    with errors.open("w", encoding="utf-8") as said:
+        # A session of its own, so that JVMs and workers of it end with it, whatever happens.
+        job = subprocess.Popen(
+            [sys.executable, str(script)], cwd=folder, env=environment, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=said,
+        )  # fmt: skip
     try:
-        out, err = job.communicate(timeout=timeout_s)
+        out, _ = job.communicate(timeout=timeout_s)
     finally:
         try:
             os.killpg(job.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    assert job.returncode == 0, err[-4000:]
+    assert job.returncode == 0, errors.read_text(encoding="utf-8")[-4000:]
     return json.loads(out.splitlines()[-1])

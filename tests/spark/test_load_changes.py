@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
@@ -13,7 +15,7 @@ import pytest
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark import stream_logs
-from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing
+from zkconsumer.spark.errors import GroupHasNoOffsets, NoMessageAtTime, PlanningFailed, TopicMissing
 from zkconsumer.spark.load import job
 from zkconsumer.spark.load.errors import LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
@@ -163,6 +165,29 @@ def topic(embedded_cluster: EmbeddedCluster, fresh_topic: Topic) -> str:
     embedded_cluster.create_topic(name, partitions=1)
     load(embedded_cluster, name, 100)
     return name
+
+
+def test_a_load_begins_by_time_and_what_comes_later_may_have_nothing_that_young(
+    run: Run, embedded_cluster: EmbeddedCluster, fresh_topic: Topic
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic)
+    for n in range(3):
+        load(embedded_cluster, topic, 10, first=10 * n)
+        if n < 2:
+            embedded_cluster.log(topic, 0).roll()
+    now_s = time.time()
+    for path, hours in zip(sorted(embedded_cluster.folder.rglob(f"{topic}-0/*.log")), (30, 20, 10), strict=True):
+        os.utime(path, (now_s - hours * 3600, now_s - hours * 3600))
+    future = {"startingTimestamp": str(int(now_s + 86_400) * 1000), "startingOffsets": "latest"}
+    with pytest.raises(NoMessageAtTime, match=f"{topic}/0"):
+        run(topic, source=future)
+    source = {"startingTimestamp": str(int(now_s - 15 * 3600) * 1000), "startingOffsets": "latest"}
+    assert spans(run(topic, source=source)) == {0: (10, 30)}
+    embedded_cluster.add_partitions(topic, 2)  # empty: nothing in it is that young
+    assert run(topic, source=source).partitions == ()
+    load(embedded_cluster, topic, 5, partitions=[1])
+    assert spans(run(topic, source=source)) == {1: (0, 5)}
 
 
 def test_a_cut_log_is_read_on_from_its_new_end(

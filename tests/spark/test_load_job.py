@@ -212,6 +212,8 @@ def test_what_cannot_be_is_refused_by_name(
         run_load(spark, settings_of(kafka_0822, tmp_path, "nowhere"))
     with pytest.raises(OptionRefused, match="endingOffsets: not for a load"):
         settings_of(kafka_0822, tmp_path, topic, endingOffsets="latest")
+    with pytest.raises(OptionRefused, match="endingTimestamp: not for a load"):
+        settings_of(kafka_0822, tmp_path, topic, endingTimestamp="1")
     with pytest.raises(LoadRefused, match="format 'avro' is not known; there are parquet, json, delta"):
         replace(settings, shape=Shape("avro", "date"))
     with pytest.raises(LoadRefused, match="nosuch"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,3 +174,29 @@ def test_a_topic_streams_through_bounded_memory(
     rows, more_mib = map(int, done.stdout.split())
     assert rows == 270_000
     assert more_mib < 64, "the memory of a task grows with its range"
+
+
+def test_a_stream_by_time_logs_its_lag_on_the_driver_when_that_is_wanted(
+    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    cluster, topic = kafka_clusters("0.10.2.2", 1), fresh_topic()
+    cluster.create_topic(topic)
+    hour_ms, now_ms = 3_600_000, int(time.time() * 1000)
+    with SimpleConsumer("127.0.0.1", cluster.port(0)) as broker:
+        for hours in range(10, 0, -1):
+            broker.produce(topic, 0, [b"message"], magic=1, version=2, timestamp_ms=now_ms - hours * hour_ms)
+    options = {
+        "zookeeper.connect": cluster.zookeeper_connect, "subscribe": topic, "maxOffsetsPerTrigger": "4",
+        "startingTimestamp": str(now_ms - 6 * hour_ms), "logLevel": "info",
+    }  # fmt: skip
+    program = f"""
+rows = spark.readStream.format("zkconsumer").options(**{options!r}).load()
+writer = rows.writeStream.format("parquet").option("path", "rows").option("checkpointLocation", "checkpoint")
+writer.trigger(availableNow=True).start().awaitTermination()
+print(json.dumps(sorted(row.offset for row in spark.read.parquet("rows").collect())))
+"""
+    assert run_job(program, "local[2]", tmp_path) == [4, 5, 6, 7, 8, 9]
+    said = (tmp_path / "stderr.txt").read_text(encoding="utf-8")
+    line = r"INFO zkconsumer\.spark\.stream_driver: lag after this batch: minOffsetsBehindLatest=(\d+) "
+    lags = re.findall(line, said)
+    assert lags == ["2", "0"]

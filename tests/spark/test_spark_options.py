@@ -152,6 +152,7 @@ def test_a_delay_has_a_unit_or_is_in_milliseconds(text: str, milliseconds: int) 
     [
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a time like 90s"),
         ({"maxTriggerDelay": "1.5h"}, "is not a time like"),
+        ({"logLevel": "loud"}, "logLevel: 'loud' is none of warning, info, debug"),
         ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger: '0' is not a whole number from 1"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "9 is more than maxOffsetsPerTrigger, which is 8"),
     ],
@@ -174,6 +175,56 @@ def test_offsets_by_json_and_of_the_group() -> None:
     assert found.starting.each == {TopicPartition("a", 0): 42, TopicPartition("a", 1): -2}
     assert found.ending is not None
     assert (found.ending.kind, found.config.group_id) == ("group", "billing")
+
+
+def test_a_time_comes_before_times_by_json_and_those_before_offsets() -> None:
+    given = {"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"a": {"0": 1000, "1": 2000}}'}
+    by_json = options(subscribe="a", **given).starting
+    assert (by_json.kind, by_json.time_ms) == ("time", None)
+    assert by_json.times_ms([TopicPartition("a", 1)]) == {TopicPartition("a", 1): 2000}
+    for_all = options(subscribe="a", startingTimestamp=" 3000 ", **given).starting
+    assert (for_all.kind, for_all.option) == ("time", "startingTimestamp")
+    assert for_all.times_ms([TopicPartition("a", 1)]) == {TopicPartition("a", 1): 3000}
+    found = options(subscribe="a", endingTimestamp="3000", endingOffsetsByTimestamp='{"a": {"0": 1}}').ending
+    assert found is not None
+    assert (found.time_ms, found.on_no_match) == (3000, "latest")
+
+
+def test_a_time_that_no_message_reaches_is_an_error_unless_the_strategy_says_otherwise() -> None:
+    stream = stream_options({**PLACE, "subscribe": "a", "startingTimestamp": "1"})
+    assert (stream.starting.time_ms, stream.starting.on_no_match) == (1, "error")
+    lenient = options(subscribe="a", startingTimestamp="1", startingOffsetsByTimestampStrategy="Latest")
+    assert lenient.starting.on_no_match == "latest"
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ({"startingTimestamp": "2014-03-01"}, "option startingTimestamp: '2014-03-01' is not a time"),
+        ({"startingTimestamp": "-1"}, "option startingTimestamp: '-1' is not a time"),
+        ({"startingTimestamp": "1.5"}, "'1.5' is not a time"),
+        ({"endingTimestamp": str(2**63)}, f"option endingTimestamp: '{2**63}' is not a time"),
+        ({"startingOffsetsByTimestamp": "1000"}, "option startingOffsetsByTimestamp: '1000' names no topic"),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": -2}}'}, "a/0 has -2: a time in milliseconds since 1970"),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": "1000"}}'}, "a/0 has '1000': a time in milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"b": {"0": 1}}'}, "topic 'b' is not subscribed to"),
+        ({"endingOffsetsByTimestamp": '{"a": {"x": 1}}'}, "has partition 'x'"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "'earliest' is none of error, latest"),
+        ({"startingTimestamp": "1000", "endingTimestamp": "999"},
+         "option endingTimestamp: 999 is before startingTimestamp, which is 1000"),
+        # What does not count is checked all the same: a typing error is one wherever it stands.
+        ({"startingTimestamp": "1000", "startingOffsets": "newest"}, "'newest' is none of"),
+        ({"startingTimestamp": "1000", "startingOffsetsByTimestamp": "{"}, "is not JSON"),
+    ],
+)
+def test_a_wrong_time_is_refused_by_name(given: dict[str, str], means: str) -> None:
+    assert means in refusal(subscribe="a", **given)
+
+
+@pytest.mark.parametrize("name", ["endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end_by_time(name: str) -> None:
+    with pytest.raises(OptionRefused, match=f"{name}: it is for a batch only"):
+        stream_options({**PLACE, "subscribe": "a", name: "1"})
 
 
 def test_each_option_is_documented_once() -> None:

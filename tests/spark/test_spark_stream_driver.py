@@ -110,6 +110,28 @@ def test_a_limit_is_dealt_out_by_lag(drive: Drive, embedded_cluster: EmbeddedClu
     assert offsets(driver.next_offsets(begin(driver), 25)) == [20, 5]
 
 
+def test_each_batch_logs_once_how_far_the_stream_is_behind_it(
+    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str, caplog: pytest.LogCaptureFixture
+):
+    load(embedded_cluster, topic, 30, partitions=[0], first=10)
+    driver = drive(embedded_cluster, topic)
+    with caplog.at_level(logging.INFO, "zkconsumer.spark.stream_driver"):
+        start = begin(driver)
+        end = driver.next_offsets(start, 25)
+        driver.plan(start, end)
+        driver.plan(start, end)
+        last = driver.next_offsets(end, None)
+        driver.plan(end, last)
+        assert driver.next_offsets(last, None) == last
+    lines = [record.getMessage() for record in caplog.records if "lag" in record.getMessage()]
+    assert lines == [
+        "lag after this batch: minOffsetsBehindLatest=5 maxOffsetsBehindLatest=20 avgOffsetsBehindLatest=12.5, "
+        f"over 2 partitions of {topic}",
+        "lag after this batch: minOffsetsBehindLatest=0 maxOffsetsBehindLatest=0 avgOffsetsBehindLatest=0.0, "
+        f"over 2 partitions of {topic}",
+    ]
+
+
 def test_a_target_is_not_passed(drive: Drive, embedded_cluster: EmbeddedCluster, topic: str):
     driver = drive(embedded_cluster, topic)
     driver.fix_target()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.spark.bounds import resolve_bounds
+from zkconsumer.spark.bounds import LogEnds, check_named, check_times, resolve_bounds, spec_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import TopicMissing
+from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange, SplitLimits, plan_ranges
 from zkconsumer.zookeeper_options import zookeeper_options
 from zkconsumer.zookeeper_visit import visit_zookeeper
 
-__all__ = ["chosen_partitions", "plan_batch", "split_ranges"]
+__all__ = ["ask_for_ends", "chosen_partitions", "plan_batch", "split_ranges"]
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +38,39 @@ def plan_batch(options: SourceOptions) -> list[PlannedRange]:
         names = chosen_partitions(cluster, options)
         if not names or options.ending is None:
             return []
-        ends = cluster.log_ends(names)
+        starting, ending, ends = ask_for_ends(cluster, options.starting, options.ending, names)
         with_group = "group" in (options.starting.kind, options.ending.kind)
         stored = cluster.group_offsets(config.group_id, names) if with_group else {}
-        bounds = resolve_bounds(options.starting, options.ending, ends, stored, options.fail_on_data_loss)
+        bounds = resolve_bounds(starting, ending, ends, stored, options.fail_on_data_loss)
         for loss in bounds.losses:
             log.warning("%s", loss)
         leaders = {name: log_ends.leader for name, log_ends in ends.items()}
         ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options)
         return [replace(each, is_last=each.end == bounds.ends[each.name]) for each in ranges]
+
+
+def ask_for_ends(
+    cluster: ClusterOffsets, starting: OffsetSpec, ending: OffsetSpec, partitions: Sequence[TopicPartition]
+) -> tuple[OffsetSpec, OffsetSpec, dict[TopicPartition, LogEnds]]:
+    """Return both specs without times, and the ends of the logs.
+
+    Raises:
+        OptionRefused: Times by JSON leave a partition out, name one that is not read, or end before they begin.
+        NoMessageAtTime: A partition has no message at or after its time, and that is an error.
+        PlanningFailed: Not all leaders answered in time.
+    """
+    for spec in (starting, ending):
+        check_named(spec, partitions)
+    check_times(starting, ending, partitions)
+    found = {
+        spec.option: cluster.at_times(spec.times_ms(partitions), is_end=spec is ending)
+        for spec in (starting, ending) if spec.kind == "time"
+    }  # fmt: skip
+    ends = cluster.log_ends(partitions)
+    begin, finish = (
+        spec_at_times(spec, found[spec.option], ends) if spec.option in found else spec for spec in (starting, ending)
+    )
+    return begin, finish, ends
 
 
 def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[TopicPartition]:

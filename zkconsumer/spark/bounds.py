@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.spark.errors import DataLoss, OptionRefused
+from zkconsumer.spark.errors import DataLoss, NoMessageAtTime, OptionRefused
+from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET
-from zkconsumer.spark.options import OffsetSpec
 
-__all__ = ["Bounds", "LogEnds", "check_named", "resolve", "resolve_bounds"]
+__all__ = [
+    "AtTime",
+    "Bounds",
+    "LogEnds",
+    "check_named",
+    "check_times",
+    "offsets_at_times",
+    "resolve",
+    "resolve_bounds",
+    "spec_at_times",
+]
 
 _SHOWN = 5
 
@@ -28,6 +39,18 @@ class LogEnds(NamedTuple):
     leader: Broker
 
 
+class AtTime(NamedTuple):
+    """What the leader of a partition says of a time.
+
+    Attributes:
+        offset: The first message at or after it, or one before that where only segments tell; None: there is none.
+        end: Where the log ended just before it was asked: all that came later is behind it.
+    """
+
+    offset: int | None
+    end: int
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Where to begin and where to end, in each partition; and what is not there and left out."""
@@ -38,19 +61,75 @@ class Bounds:
 
 
 def check_named(spec: OffsetSpec, partitions: Collection[TopicPartition]) -> None:
-    """Refuse offsets by JSON that leave a partition out, or name one that is not read; as Spark's Kafka source does.
+    """Refuse offsets or times by JSON that leave a partition out, or name one that is not read.
+
+    Spark's own Kafka source does the same.
 
     Raises:
         OptionRefused: Naming the partitions.
     """
-    if spec.kind != "each":
+    if spec.kind not in ("each", "time") or spec.time_ms is not None:
         return
     missing = sorted(set(partitions) - set(spec.each))
     if missing:
-        raise OptionRefused(spec.option, f"it leaves out {_names(missing)}; -2 is earliest, -1 latest")
+        ends = "; -2 is earliest, -1 latest" if spec.kind == "each" else ""
+        raise OptionRefused(spec.option, f"it leaves out {_names(missing)}{ends}")
     strangers = sorted(set(spec.each) - set(partitions))
     if strangers:
         raise OptionRefused(spec.option, f"it names {_names(strangers)}, not among the partitions to read")
+
+
+def check_times(starting: OffsetSpec, ending: OffsetSpec, partitions: Collection[TopicPartition]) -> None:
+    """Refuse times at which a partition would end before it begins.
+
+    Raises:
+        OptionRefused: Naming the partition.
+    """
+    if starting.kind != "time" or ending.kind != "time":
+        return
+    begins, ends = starting.times_ms(partitions), ending.times_ms(partitions)
+    for name in sorted(partitions):
+        if begins[name] > ends[name]:
+            reason = f"{name.topic}/{name.partition} ends at {ends[name]}, before it begins at {begins[name]}"
+            raise OptionRefused(ending.option, reason)
+
+
+def offsets_at_times(spec: OffsetSpec, found: Mapping[TopicPartition, AtTime]) -> dict[TopicPartition, int]:
+    """Return the offset at the time of each partition; the end of its log where no message is that young.
+
+    Args:
+        spec: By time.
+        found: What the leaders say of all its partitions.
+
+    Raises:
+        NoMessageAtTime: No message is that young, and `spec` says that this is an error.
+    """
+    missing = sorted(name for name, answer in found.items() if answer.offset is None)
+    if missing and spec.on_no_match == "error":
+        times = spec.times_ms(missing)
+        shown = ", ".join(f"{name.topic}/{name.partition} ({_shown_time(times[name])})" for name in missing[:_SHOWN])
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        raise NoMessageAtTime(
+            f"option {spec.option}: no message is that young in {shown}{more}; with "
+            "startingOffsetsByTimestampStrategy=latest such a partition begins at its end"
+        )
+    return {name: answer.end if answer.offset is None else answer.offset for name, answer in found.items()}
+
+
+def spec_at_times(
+    spec: OffsetSpec, found: Mapping[TopicPartition, AtTime], ends: Mapping[TopicPartition, LogEnds]
+) -> OffsetSpec:
+    """Return a spec by time as one by offsets, each of them within its log; raises as `offsets_at_times` does.
+
+    What was deleted between the question for the time and that for the ends of the log is no loss: nobody has asked for
+    that message by its number.
+
+    Args:
+        found: Answers for the partitions of `ends`.
+    """
+    offsets = offsets_at_times(spec, found)
+    within = {name: min(max(offsets[name], log.earliest), log.latest) for name, log in ends.items()}
+    return OffsetSpec("found", spec.option, within)
 
 
 def resolve(
@@ -121,3 +200,10 @@ def _within(
 def _names(partitions: list[TopicPartition]) -> str:
     shown = ", ".join(f"{name.topic}/{name.partition}" for name in partitions[:_SHOWN])
     return shown + (f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else "")
+
+
+def _shown_time(time_ms: int) -> str:
+    try:
+        return f"{time_ms}, {datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (OverflowError, ValueError):  # beyond the year 9999
+        return f"{time_ms}"

@@ -28,8 +28,9 @@ from zkconsumer.cluster import ClusterReader, read_all
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch_state import LEADER_CODES
 from zkconsumer.spark import connections
-from zkconsumer.spark.bounds import LogEnds
+from zkconsumer.spark.bounds import AtTime, LogEnds
 from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing, shown_broker
+from zkconsumer.spark.time_search import TimeSearch
 from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["ClusterOffsets", "bytes_an_offset"]
@@ -169,6 +170,16 @@ class ClusterOffsets:
 
         self._ask_leaders(partitions, ask)
         return found
+
+    def at_times(self, times_ms: Mapping[TopicPartition, int], *, is_end: bool) -> dict[TopicPartition, AtTime]:
+        """Return where to begin, or to end, by the time of each partition; the same errors as `log_ends`.
+
+        Ask for the ends of the logs afterwards: then what is found lies before them.
+        """
+        search = TimeSearch(times_ms, is_end, self._config.fetch_message_max_bytes)
+        self._ask_leaders(times_ms, search.ask)
+        search.log_segments()
+        return search.found
 
     def message_bytes(
         self, places: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, Broker]

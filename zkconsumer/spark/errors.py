@@ -6,6 +6,7 @@
     ├── RequirementMissing   Java, pyspark, pyarrow or numpy is missing or too old
     ├── TopicMissing         a topic or partition that was named is not there
     ├── GroupHasNoOffsets    a group that was named to begin at has none
+    ├── NoMessageAtTime      a query is to begin at a time, and no message is that young
     ├── PlanningFailed       the driver could not learn leaders or offsets in time
     ├── DataLoss             offsets that were wanted are not in the log (any more)
     ├── MessagesLost         a stream lost messages (`stream_driver`)
@@ -55,6 +56,10 @@ class TopicMissing(SparkSourceError):
 
 class GroupHasNoOffsets(SparkSourceError):
     """A query is to begin, or to end, at the offsets of a group, and there are none: its name may be misspelt."""
+
+
+class NoMessageAtTime(SparkSourceError):
+    """A query is to begin at a time, and partitions have no message at or after it."""
 
 
 class PlanningFailed(SparkSourceError):

@@ -2,14 +2,13 @@
 
 Spark has no place for figures of Python sources: `metrics` of `lastProgress.sources[]` stays empty. What they are made
 of is there.
-
-Source: Spark 4.3, org.apache.spark.sql.kafka010.KafkaMicroBatchStream (metrics).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+from zkconsumer.spark.lag import lag_of
 from zkconsumer.spark.stream_offsets import parse_stream_offsets
 
 if TYPE_CHECKING:
@@ -41,8 +40,5 @@ def _behind(end: str | None, latest: str | None) -> dict[str, str]:
         reached, ends = parse_stream_offsets(end).offsets, parse_stream_offsets(latest).offsets
     except ValueError:
         return {}
-    lags = [max(0, ends[name] - at) for name, at in reached.items() if name in ends]
-    if not lags:
-        return {}
-    figures = {"min": min(lags), "max": max(lags), "avg": sum(lags) / len(lags)}
-    return {f"{name}OffsetsBehindLatest": str(figure) for name, figure in figures.items()}
+    lag = lag_of(reached, ends)
+    return {} if lag is None else lag.figures()

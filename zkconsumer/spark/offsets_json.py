@@ -1,4 +1,4 @@
-"""Offsets and partitions as JSON, in the shape of Spark's own Kafka source: `{"clicks": {"0": 42, "1": -2}}`.
+"""Offsets, times and partitions as JSON, in the shape of Spark's own Kafka source: `{"clicks": {"0": 42, "1": -2}}`.
 
 Pure. Written with topics and partitions in order, always: Spark compares the offsets of a stream as text.
 """
@@ -13,13 +13,23 @@ from rebalance.errors import InvalidName
 from rebalance.subscription import check_topic
 from simpleconsumer.types import TopicPartition
 
-__all__ = ["EARLIEST_OFFSET", "LATEST_OFFSET", "nested_offsets", "parse_assignment", "parse_offsets", "read_offsets"]
+__all__ = [
+    "EARLIEST_OFFSET",
+    "LATEST_OFFSET",
+    "MAX_TIME_MS",
+    "nested_offsets",
+    "parse_assignment",
+    "parse_offsets",
+    "parse_times",
+    "read_offsets",
+]
 
 EARLIEST_OFFSET: Final = -2
 """In place of an offset: the first that is there."""
 LATEST_OFFSET: Final = -1
 """In place of an offset: behind the last that is there."""
 _MAX_OFFSET: Final = 2**63 - 1
+MAX_TIME_MS: Final = 2**63 - 1
 _MAX_PARTITION: Final = 2**31 - 1
 
 
@@ -35,23 +45,41 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     return read_offsets(_object(text, '{"topic": {"0": 42}}'))
 
 
+def parse_times(text: str) -> dict[TopicPartition, int]:
+    """Return the time of each partition, in milliseconds since 1970.
+
+    >>> parse_times('{"clicks": {"0": 1393632000000}}') == {("clicks", 0): 1393632000000}
+    True
+
+    Raises:
+        ValueError: Not JSON, or not of that shape; a clause that names the value.
+    """
+    topics = _object(text, '{"topic": {"0": 1393632000000}}')
+    return _each_partition(topics, 0, MAX_TIME_MS, "a time in milliseconds since 1970, from 0, is due")
+
+
 def read_offsets(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Return the same of JSON that is parsed already.
+    """Return the same as `parse_offsets`, of JSON that is parsed already.
 
     Raises:
         ValueError: Not of that shape; a clause that names the value.
     """
+    return _each_partition(topics, EARLIEST_OFFSET, _MAX_OFFSET, "an offset, -1 (latest) or -2 (earliest) is due")
+
+
+def _each_partition(topics: Mapping[str, Any], least: int, most: int, due: str) -> dict[TopicPartition, int]:
+    """Return the numbers of nested objects, from `least` to `most`."""
     found: dict[TopicPartition, int] = {}
     for topic, partitions in topics.items():
         if not isinstance(partitions, dict):
             raise ValueError(f"topic {topic!r} has {_shown(partitions)}, not an object of partitions")
-        for text, offset in partitions.items():
+        for text, number in partitions.items():
             name = TopicPartition(_topic(topic), _number(topic, text))
             if name in found:
                 raise ValueError(f"partition {name.partition} of {topic!r} stands there twice")
-            if not _is_integer(offset) or not EARLIEST_OFFSET <= offset <= _MAX_OFFSET:
-                raise ValueError(f"{topic}/{text} has {_shown(offset)}: an offset, -1 (latest) or -2 (earliest) is due")
-            found[name] = offset
+            if not _is_integer(number) or not least <= number <= most:
+                raise ValueError(f"{topic}/{text} has {_shown(number)}: {due}")
+            found[name] = number
     return found
 
 

@@ -44,6 +44,18 @@ _OWN = (
            'Where to begin: `earliest`, `latest`, `group` (the offsets of group.id in ZooKeeper), or JSON as '
            '`{"clicks": {"0": 42, "1": -2}}`, where -2 is earliest and -1 latest.'),
     Option("endingOffsets", BATCH, "latest", "Where to end, the offset itself not read: `latest`, `group`, or JSON."),
+    Option("startingTimestamp", BOTH, "",
+           "A time to begin at in all partitions, in milliseconds since 1970; comes before the next one, and that "
+           "before startingOffsets."),
+    Option("startingOffsetsByTimestamp", BOTH, "",
+           'A time for each partition, as `{"clicks": {"0": 1393632000000, "1": 1393635600000}}`.'),
+    Option("startingOffsetsByTimestampStrategy", BOTH, "error",
+           "Where no message is that young: `error`, or `latest`, to begin at the end of the log."),
+    Option("endingTimestamp", BATCH, "",
+           "A time to end at in all partitions: the first message that is as young, and what follows it, is not read; "
+           "comes before the next one, and that before endingOffsets."),
+    Option("endingOffsetsByTimestamp", BATCH, "",
+           "A time for each partition; where no message is that young, all is read."),
     Option("minPartitions", BOTH, "one task for each partition", "Least number of tasks; large partitions are split."),
     Option("maxRecordsPerPartition", BOTH, "no limit", "Most offsets of one task; larger partitions are split."),
     Option("maxBytesPerPartition", BOTH, "512m in a batch, no limit in a stream",
@@ -63,6 +75,8 @@ _OWN = (
     Option("commitOffsets", STREAM, "true where group.id is given",
            "Store the end of each finished batch in ZooKeeper, as the offsets of group.id."),
     Option("commitToLiveGroup", STREAM, "false", "Store them although the group has members, who commit there, too."),
+    Option("logLevel", STREAM, "warning",
+           "What the stream logs on the driver, on stderr: `info` has the lag of each micro-batch; or `debug`."),
 )
 _SETTINGS: Final = (
     ("zookeeper.connect", "group.id", "client.id", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
@@ -87,10 +101,6 @@ _INSTEAD: Final = {
     "zk.connect": "it is called zookeeper.connect here",
     "kafka.group.id": "it is called group.id here",
     "groupidprefix": "give group.id",
-    "startingtimestamp": "offsets are not found by time here: give startingOffsets",
-    "endingtimestamp": "offsets are not found by time here: give endingOffsets",
-    "startingoffsetsbytimestamp": "offsets are not found by time here: give startingOffsets",
-    "endingoffsetsbytimestamp": "offsets are not found by time here: give endingOffsets",
     "path": "give the topic with option subscribe, and load() without an argument",
     "whitelist": "it is called subscribePattern here",
     "topic": "it is called subscribe here",

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from rebalance.errors import RebalanceError
 from rebalance.subscription import check_topic
 from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.types import TopicPartition
@@ -20,7 +19,8 @@ from zkconsumer.config_keys import find_key
 from zkconsumer.errors import ConfigError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET, parse_assignment, parse_offsets
+from zkconsumer.spark.offset_spec import OffsetSpec, converted, ending_spec, starting_spec
+from zkconsumer.spark.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET, parse_assignment
 from zkconsumer.spark.option_table import BATCH, SETTING_NAMES, STREAM, find_option, unknown_option
 
 __all__ = ["OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "stream_options"]
@@ -74,21 +74,6 @@ class TopicChoice:
 
 
 @dataclass(frozen=True)
-class OffsetSpec:
-    """Where to begin, or to end.
-
-    Attributes:
-        kind: `earliest`, `latest`, `group`, or `each`.
-        each: For `each`: offset of every partition; -2 earliest, -1 latest.
-        option: Name of the option, for errors.
-    """
-
-    kind: str
-    option: str
-    each: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class SourceOptions:
     """All options of a query.
 
@@ -99,8 +84,8 @@ class SourceOptions:
         on_message_error: `raise`, `skip` or `row`.
         max_message_bytes: Largest fetch.
         patience_ms: How long nothing may come forward before the query fails.
-        max_offsets_per_trigger, min_offsets_per_trigger, max_trigger_delay_ms, commit_offsets, commit_to_live_group: Of
-            a stream only.
+        max_offsets_per_trigger, min_offsets_per_trigger, max_trigger_delay_ms, commit_offsets, commit_to_live_group,
+            log_level: Of a stream only.
     """
 
     config: ConsumerConfig
@@ -120,6 +105,7 @@ class SourceOptions:
     commit_to_live_group: bool
     min_offsets_per_trigger: int = 1
     max_trigger_delay_ms: int = 900_000
+    log_level: str = "warning"
 
 
 def check_names(options: Mapping[str, str]) -> None:
@@ -140,14 +126,16 @@ def batch_options(options: Mapping[str, str]) -> SourceOptions:
         OptionRefused: One is unknown, missing, wrong, or contradicts another.
     """
     given = _given(options, STREAM)
-    starting = _offset_spec(given, "startingOffsets", "earliest")
-    ending = _offset_spec(given, "endingOffsets", "latest")
+    starting = starting_spec(given, "earliest")
+    ending = ending_spec(given, "latest")
     if starting.kind == "latest":
         raise OptionRefused("startingOffsets", "a batch that begins at latest would be empty")
     if ending.kind == "earliest":
         raise OptionRefused("endingOffsets", "a batch that ends at earliest would be empty")
     _refuse_value(starting, LATEST_OFFSET, "-1 (latest): nothing would be read of it")
     _refuse_value(ending, EARLIEST_OFFSET, "-2 (earliest): nothing would be read of it")
+    if starting.time_ms is not None and ending.time_ms is not None and starting.time_ms > ending.time_ms:
+        raise OptionRefused(ending.option, f"{ending.time_ms} is before {starting.option}, which is {starting.time_ms}")
     return _options(given, starting, ending, DEFAULT_MAX_BYTES)
 
 
@@ -158,7 +146,7 @@ def stream_options(options: Mapping[str, str]) -> SourceOptions:
         OptionRefused: One is unknown, missing, wrong, or contradicts another.
     """
     given = _given(options, BATCH)
-    return _options(given, _offset_spec(given, "startingOffsets", "latest"), None, None)
+    return _options(given, starting_spec(given, "latest"), None, None)
 
 
 def _given(options: Mapping[str, str], not_where: str) -> dict[str, str]:
@@ -219,6 +207,7 @@ def _options(
         commit_offsets=ending is None and _commits_offsets(given, has_group),
         min_offsets_per_trigger=_least_offsets(given),
         max_trigger_delay_ms=_get(given, "maxTriggerDelay", _milliseconds, 900_000),
+        log_level=_get(given, "logLevel", _one_of("warning", "info", "debug"), "warning"),
     )
 
 
@@ -249,16 +238,7 @@ def _choice(given: Mapping[str, str]) -> TopicChoice:
     if chosen == ["assign"]:
         return TopicChoice(partitions=_get(given, "assign", parse_assignment, ()))
     kinds: dict[str, Callable[[str], TopicFilter]] = {"subscribePattern": Whitelist, "blacklist": Blacklist}
-    return TopicChoice(filters=tuple(_converted(name, kinds[name], given[name.lower()]) for name in chosen))
-
-
-def _offset_spec(given: Mapping[str, str], option: str, default: str) -> OffsetSpec:
-    text = given.get(option.lower(), default).strip()
-    if text.lower() in ("earliest", "latest", "group"):
-        return OffsetSpec(text.lower(), option)
-    if not text.startswith("{"):
-        raise OptionRefused(option, f"{text!r} is none of earliest, latest, group, and no JSON of offsets")
-    return OffsetSpec("each", option, _converted(option, parse_offsets, text))
+    return TopicChoice(filters=tuple(converted(name, kinds[name], given[name.lower()]) for name in chosen))
 
 
 def _refuse_value(spec: OffsetSpec, value: int, reason: str) -> None:
@@ -283,14 +263,7 @@ def _config(given: Mapping[str, str], patience_ms: int, max_message_bytes: int) 
 
 def _get(given: Mapping[str, str], name: str, convert: Callable[[str], T], default: T) -> T:
     text = given.get(name.lower())
-    return default if text is None else _converted(name, convert, text)
-
-
-def _converted(name: str, convert: Callable[[str], T], text: str) -> T:
-    try:
-        return convert(text)
-    except (ValueError, RebalanceError) as error:
-        raise OptionRefused(name, str(error)) from None
+    return default if text is None else converted(name, convert, text)
 
 
 def _topics(text: str) -> tuple[str, ...]:

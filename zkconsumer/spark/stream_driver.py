@@ -25,13 +25,15 @@ from typing import Final
 from rebalance import znodes
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.admission import TriggerDelay, admit
-from zkconsumer.spark.batch_planning import chosen_partitions, split_ranges
+from zkconsumer.spark.batch_planning import ask_for_ends, chosen_partitions, split_ranges
 from zkconsumer.spark.bounds import resolve_bounds
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.group_offsets import GroupOffsets
+from zkconsumer.spark.lag import lag_of
 from zkconsumer.spark.log_changes import Logs, Loss, Step, next_step, overtaken, shrunk, worth_asking
-from zkconsumer.spark.options import OffsetSpec, SourceOptions, TopicChoice
+from zkconsumer.spark.offset_spec import OffsetSpec
+from zkconsumer.spark.options import SourceOptions, TopicChoice
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.stream_logs import ENDS_S, StreamLogs
 from zkconsumer.spark.stream_offsets import StreamOffsets
@@ -98,6 +100,7 @@ class StreamDriver:
         self._target: dict[TopicPartition, int] | None = None
         self._told: set[Loss] = set()
         self._skipped = 0
+        self._logged: StreamOffsets | None = None
         self._stored: StreamOffsets | None = None
         self._refused: StreamOffsets | None = None
         self._retry_at = 0.0
@@ -152,6 +155,7 @@ class StreamDriver:
         Raises:
             TopicMissing: a topic or partition that is named is not there.
             DataLoss: an offset that was asked for is not in the log.
+        NoMessageAtTime: a time was asked for, and no message is that young.
             PlanningFailed: not all leaders answered in time.
         """
         cluster = self.open()
@@ -216,6 +220,7 @@ class StreamDriver:
             return []
         reads = self._logs.reads
         logs = self._settled(end)
+        self._log_lag(end)
         ranges, losses = overtaken(start, end, logs, self._logs.begins(list(filter(reads, wanted))), reads)
         self._account_for(losses)
         starts = {name: first for name, (first, _) in ranges.items()}
@@ -246,11 +251,12 @@ class StreamDriver:
         logs = self._logs.look(new_topics=True)
         # A topic that came up in between is new, and is read from its beginning.
         names = [name for name in chosen_partitions(cluster, options) if name in logs.partitions]
-        ends = cluster.log_ends(names)
-        is_group = options.starting.kind == "group"
+        starting, everything, ends = ask_for_ends(
+            cluster, options.starting, OffsetSpec("latest", "endingOffsets"), names
+        )
+        is_group = starting.kind == "group"
         stored = cluster.group_offsets(options.config.group_id, ends) if is_group else {}
-        everything = OffsetSpec("latest", "endingOffsets")
-        bounds = resolve_bounds(options.starting, everything, ends, stored, options.fail_on_data_loss)
+        bounds = resolve_bounds(starting, everything, ends, stored, options.fail_on_data_loss)
         for loss in bounds.losses:
             log.warning("left out: %s", loss)
         return StreamOffsets(bounds.starts, logs.births, logs.cluster_ms)
@@ -289,6 +295,19 @@ class StreamDriver:
         logs = self._logs.settled(offsets)
         self._refuse_another_cluster(logs, offsets)
         return logs
+
+    def _log_lag(self, end: StreamOffsets) -> None:
+        """Log how far the stream is behind when this batch is done, once for a batch."""
+        if end == self._logged or not log.isEnabledFor(logging.INFO):
+            return
+        self._logged = end
+        lag = lag_of(end.offsets, self._logs.last_ends())
+        if lag is not None:
+            figures = " ".join(f"{name}={value}" for name, value in lag.figures().items())
+            topics = sorted({name.topic for name in end.offsets})
+            more = f" and {len(topics) - _SHOWN} more" if len(topics) > _SHOWN else ""
+            log.info("lag after this batch: %s, over %d partitions of %s%s", figures, lag.partitions,
+                     ", ".join(topics[:_SHOWN]), more)  # fmt: skip
 
     def _account_for(self, losses: Sequence[Loss]) -> None:
         """Refuse what is lost, or count it and say so, once.

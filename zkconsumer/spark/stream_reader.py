@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from zkconsumer.spark.driver_log import show_log
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.stream_driver import StreamDriver
@@ -49,6 +50,7 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> StreamDriver:
         if self._opened is None:
+            show_log(self._options.log_level)
             self._opened = StreamDriver(self._options)
         return self._opened
 

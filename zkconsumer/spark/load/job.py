@@ -40,6 +40,7 @@ from zkconsumer.spark.load.standing import Standing
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import count_from, count_rows, write_rows
 from zkconsumer.spark.log_changes import Loss
+from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.zookeeper_options import zookeeper_options
@@ -298,7 +299,7 @@ def _frame(spark: Any, settings: LoadSettings, plan: RunPlan) -> Any:
 
     # Spark looks for it by itself in an installation by pip alone: not in an editable one, and not in an archive.
     spark.dataSource.register(ZkConsumerSource)
-    decided = ("subscribe", "subscribepattern", "blacklist", "startingoffsets")
+    decided = ("subscribe", "subscribepattern", "blacklist", "startingoffsets", *map(str.lower, TIME_OPTIONS))
     options = {name: value for name, value in settings.source.items() if name.lower() not in decided}
     numbers: dict[str, list[int]] = {}
     for topic, number in sorted(plan.asked):

@@ -24,6 +24,7 @@ from rebalance.errors import UnreadableNode
 from rebalance.requests import Exists, GetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster import read_all
+from zkconsumer.spark.bounds import offsets_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing
 from zkconsumer.spark.load.errors import LoadRefused
@@ -142,7 +143,16 @@ class ClusterLook:
             )  # fmt: skip
         if starting.kind == "each":
             return {name: offset for name, offset in starting.each.items() if offset >= 0}
-        return {}
+        return self._starts_at_times(names) if starting.kind == "time" else {}
+
+    def _starts_at_times(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where to begin by time. Only in the first run may it be an error that no message is that young."""
+        starting = self._options.starting
+        if self._before.offsets.births:
+            starting = replace(starting, on_no_match="latest")
+        named = [name for name in names if starting.time_ms is not None or name in starting.each]
+        cluster = ClusterOffsets(self._port, self._options.config, self._options.patience_ms / 1000)
+        return offsets_at_times(starting, cluster.at_times(starting.times_ms(named), is_end=False))
 
     def _compacted(self, logs: Logs) -> frozenset[str]:
         """The topics that are compacted."""

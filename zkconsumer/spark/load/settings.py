@@ -10,12 +10,14 @@ from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.event_time import check_event_time
 from zkconsumer.spark.load.writing import FORMATS, PARTITIONINGS, Shape
+from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.options import SourceOptions, batch_options
 
 __all__ = ["LoadSettings"]
 
 _DECIDED_HERE: Final = {
-    "endingoffsets": "a run ends where the logs end when it begins",
+    **dict.fromkeys(("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"),
+                    "a run ends where the logs end when it begins"),
     "failondataloss": "see `allow_loss`",
     "onmessageerror": "what cannot be decoded goes to the side output",
     "assign": "a load takes whole topics",
@@ -28,8 +30,8 @@ class LoadSettings:
 
     Attributes:
         source: Options of `format("zkconsumer")`: `zookeeper.connect`, one of `subscribe`, `subscribePattern` and
-            `blacklist`, and what else there is. `startingOffsets` is for partitions that were never loaded; with
-            `group.id` the offsets are stored in that group, too, once the data is published.
+            `blacklist`, and what else there is. `startingOffsets`, or a time in its place, is for partitions that were
+            never loaded; with `group.id` the offsets are stored in that group, too, once the data is published.
         folder: Path or URL of the folder; any file system that Spark knows.
         shape: Of the files.
         allow_loss: Go on when what was left to be read is not in the logs any more.
@@ -75,8 +77,9 @@ class LoadSettings:
     @property
     def begins_at_latest(self) -> bool:
         """True when partitions that were never loaded begin at their end."""
-        return any(name.lower() == "startingoffsets" and value.strip().lower() == "latest"
-                   for name, value in self.source.items())  # fmt: skip
+        given = {name.lower(): value.strip().lower() for name, value in self.source.items()}
+        has_time = any(name.lower() in given for name in TIME_OPTIONS)
+        return given.get("startingoffsets") == "latest" and not has_time
 
 
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> None:

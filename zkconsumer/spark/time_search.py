@@ -1,0 +1,171 @@
+"""Asks one broker where its logs begin or end by time: exactly where it can tell, by segments where it cannot.
+
+A broker of Kafka 0.10.1 or later looks the first message with a timestamp at or after a time up. Older ones know only
+when the files of their segments were written; so do newer ones of topics and messages without timestamps.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from simpleconsumer.consumer import LATEST, SimpleConsumer
+from simpleconsumer.errors import BrokerError, ConnectionFailed, DecodeError, MessageError
+from simpleconsumer.kafka08 import OFFSETS
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.spark.bounds import AtTime
+from zkconsumer.spark.errors import shown_broker
+from zkconsumer.spark.segment_times import segment_end, segment_start, written_by_ms
+
+__all__ = ["TimeSearch"]
+
+log = logging.getLogger(__name__)
+
+_BY_SEGMENT_CODES: Final = (35, 43)
+"""The broker does not serve the question after all; the topic is kept in a format without timestamps."""
+_ALL: Final = 2**31 - 1
+Codes = dict[TopicPartition, int]
+
+
+@dataclass
+class TimeSearch:
+    """A search for one time in each of some partitions.
+
+    Attributes:
+        times_ms: What to look for.
+        is_end: The offsets are those to end at.
+        fetch_bytes: Most bytes to fetch of the last message of a log.
+        found: What is known so far.
+        by_segment: Partitions of which only segments tell.
+    """
+
+    times_ms: Mapping[TopicPartition, int]
+    is_end: bool
+    fetch_bytes: int
+    found: dict[TopicPartition, AtTime] = field(default_factory=dict)
+    by_segment: set[TopicPartition] = field(default_factory=set)
+
+    def ask(self, consumer: SimpleConsumer, broker: Broker, names: Sequence[TopicPartition]) -> Codes:
+        """Ask the leader of some partitions; return the error codes of those that have no answer.
+
+        Raises:
+            SimpleConsumerError: The broker does not answer.
+        """
+        ends, refused = _first_offsets(consumer, names, LATEST)
+        unclear = list(ends)
+        if ends and _finds_messages(consumer, broker):
+            unclear = self._ask_for_messages(consumer, broker, ends, refused)
+        if unclear:
+            refused |= self._ask_for_segments(consumer, {name: ends[name] for name in unclear})
+            self.by_segment.update(name for name in unclear if name not in refused)
+        return refused
+
+    def _ask_for_messages(
+        self, consumer: SimpleConsumer, broker: Broker, ends: Mapping[TopicPartition, int], refused: Codes
+    ) -> list[TopicPartition]:
+        """Return the partitions of which only segments tell."""
+        unclear: list[TopicPartition] = []
+        times = {name: self.times_ms[name] for name in ends}
+        for name, (code, answer) in zip(times, consumer.offsets_for_times(times), strict=True):
+            if code in _BY_SEGMENT_CODES:
+                unclear.append(name)
+            elif code:
+                refused[name] = code
+            elif answer.offset >= 0:
+                self.found[name] = AtTime(answer.offset, ends[name])
+            elif _is_without_times(consumer, broker, name, ends[name], times[name], self.fetch_bytes):
+                unclear.append(name)
+            else:
+                self.found[name] = AtTime(None, ends[name])
+        return unclear
+
+    def _ask_for_segments(self, consumer: SimpleConsumer, ends: Mapping[TopicPartition, int]) -> Codes:
+        by_time: defaultdict[int | None, list[TopicPartition]] = defaultdict(list)
+        for name in ends:
+            by_time[written_by_ms(self.times_ms[name], self.is_end)].append(name)
+        refused: Codes = {}
+        for time_ms, names in by_time.items():
+            none: dict[TopicPartition, list[int]] = {name: [] for name in names}
+            before = none if time_ms is None else _offsets(consumer, names, time_ms, 1, refused)
+            begins = _offsets(consumer, list(before), LATEST, _ALL, refused) if self.is_end else {}
+            if self.is_end:
+                offsets = {name: segment_end(before[name], begins[name]) for name in begins}
+            else:
+                offsets = {name: segment_start(before[name], ends[name]) for name in before}
+            self.found |= {name: AtTime(offset, ends[name]) for name, offset in offsets.items()}
+        return refused
+
+    def log_segments(self) -> None:
+        """Say how many partitions are not exact, if there are any."""
+        if self.by_segment:
+            shown = min(self.by_segment)
+            log.warning("%s/%s and %d more partitions are searched by segments, as their brokers or messages have no "
+                        "times: more than was asked for is read, and nothing less", *shown, len(self.by_segment) - 1)
+
+
+def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:
+    """Return True when the broker says that it looks messages up by time.
+
+    Only one that is registered as of 0.10 or later is asked: 0.9 would not answer.
+    """
+    if not broker.fetch_version:
+        return False
+    try:
+        return 1 in _served(consumer).get(OFFSETS, ())
+    except (BrokerError, ConnectionFailed) as error:
+        log.debug("%s does not say what it serves: %s", shown_broker(broker), error)
+        return False
+
+
+def _served(consumer: SimpleConsumer) -> dict[int, range]:
+    """Ask twice: a broker that restarts breaks the connection off, too."""
+    try:
+        return consumer.api_versions()
+    except ConnectionFailed:
+        return consumer.api_versions()
+
+
+def _is_without_times(
+    consumer: SimpleConsumer, broker: Broker, name: TopicPartition, end: int, time_ms: int, fetch_bytes: int
+) -> bool:
+    """Return True when a broker that finds no message at or after a time has not looked at the last one.
+
+    Producers before 0.10 send no timestamps, and brokers pass such messages over.
+    """
+    topic, number = name.topic, int(name.partition)
+    if not end:
+        return False
+    try:
+        last = consumer.fetch(topic, number, end - 1, fetch_bytes, max_wait_ms=0, min_bytes=0,
+                              version=broker.fetch_version)  # fmt: skip
+    except (BrokerError, DecodeError, MessageError) as error:
+        log.debug("the last message of %s/%d cannot be looked at: %s", topic, number, error)
+        return False
+    if not last:
+        return False
+    stamp_ms = last[0].timestamp_ms
+    return stamp_ms is None or stamp_ms < 0 or stamp_ms >= time_ms
+
+
+def _first_offsets(
+    consumer: SimpleConsumer, names: Sequence[TopicPartition], time_ms: int
+) -> tuple[dict[TopicPartition, int], Codes]:
+    refused: Codes = {}
+    answers = _offsets(consumer, names, time_ms, 1, refused)
+    refused |= {name: -1 for name, offsets in answers.items() if not offsets or offsets[0] < 0}
+    return {name: offsets[0] for name, offsets in answers.items() if name not in refused}, refused
+
+
+def _offsets(
+    consumer: SimpleConsumer, names: Sequence[TopicPartition], time_ms: int, most: int, refused: Codes
+) -> dict[TopicPartition, list[int]]:
+    if not names:
+        return {}
+    answers = dict(zip(names, consumer.multi_offsets_before(names, time_ms, most), strict=True))
+    refused |= {name: code for name, (code, _) in answers.items() if code}
+    return {name: offsets for name, (code, offsets) in answers.items() if not code}
