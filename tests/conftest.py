@@ -36,6 +36,7 @@ SPARK_FILES = {
     "tests/spark/test_load_places.py",
     "tests/spark/test_load_portions.py",
     "tests/spark/test_spark_batch.py",
+    "tests/spark/test_spark_filters.py",
     "tests/spark/test_spark_stream.py",
 }
 """Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from simpleconsumer.types import Broker, TopicPartition
@@ -14,6 +14,8 @@ from zkconsumer.spark.errors import TopicMissing
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange, SplitLimits, plan_ranges
+from zkconsumer.spark.pushdown import NO_FILTERS, PushedFilters
+from zkconsumer.spark.spans import ALL_OFFSETS, Spans, common
 from zkconsumer.zookeeper_options import zookeeper_options
 from zkconsumer.zookeeper_visit import visit_zookeeper
 
@@ -24,8 +26,11 @@ log = logging.getLogger(__name__)
 _SHOWN = 10
 
 
-def plan_batch(options: SourceOptions) -> list[PlannedRange]:
+def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> list[PlannedRange]:
     """Return what the tasks of a batch read.
+
+    Args:
+        filters: What the query asks for of it; brokers are not asked about other partitions.
 
     Raises:
         SparkSourceError, ZkConsumerError, RebalanceError: What is missing, and where.
@@ -38,15 +43,22 @@ def plan_batch(options: SourceOptions) -> list[PlannedRange]:
         names = chosen_partitions(cluster, options)
         if not names or options.ending is None:
             return []
-        starting, ending, ends = ask_for_ends(cluster, options.starting, options.ending, names)
+        for spec in (options.starting, options.ending):
+            check_named(spec, names)
+        check_times(options.starting, options.ending, names)
+        read = [name for name in names if filters.accepts(name)]
+        starting, ending, ends = ask_for_ends(
+            cluster, _only(options.starting, read), _only(options.ending, read), read
+        )  # fmt: skip
         with_group = "group" in (options.starting.kind, options.ending.kind)
         stored = cluster.group_offsets(config.group_id, names) if with_group else {}
-        bounds = resolve_bounds(starting, ending, ends, stored, options.fail_on_data_loss)
+        bounds = resolve_bounds(starting, ending, ends, stored, options.fail_on_data_loss, filters.offsets)
         for loss in bounds.losses:
             log.warning("%s", loss)
         leaders = {name: log_ends.leader for name, log_ends in ends.items()}
-        ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options)
-        return [replace(each, is_last=each.end == bounds.ends[each.name]) for each in ranges]
+        ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options, filters.offsets)
+        begins = {(each.name, each.start) for each in ranges}
+        return [replace(each, is_last=(each.name, each.end) not in begins) for each in ranges]
 
 
 def ask_for_ends(
@@ -103,8 +115,12 @@ def split_ranges(
     ends: Mapping[TopicPartition, int],
     leaders: Mapping[TopicPartition, Broker],
     options: SourceOptions,
+    offsets: Spans = ALL_OFFSETS,
 ) -> list[PlannedRange]:
     """Return the ranges between starts and ends, split as the options say.
+
+    Args:
+        offsets: Which of them are read.
 
     Raises:
         OptionRefused: That would be too many tasks.
@@ -114,9 +130,15 @@ def split_ranges(
     )
     sizes: dict[TopicPartition, float] = {}
     if limits.max_bytes is not None:
-        middles = {name: (starts[name] + end) // 2 for name, end in ends.items() if end - starts[name] > 1}
+        read = {name: common(((starts[name], end),), offsets) for name, end in ends.items()}
+        hulls = {name: (spans[0][0], spans[-1][1]) for name, spans in read.items() if spans}
+        middles = {name: (start + end) // 2 for name, (start, end) in hulls.items() if end - start > 1}
         sizes = cluster.message_bytes(middles, leaders)
-    return plan_ranges(starts, ends, leaders, limits, sizes)
+    return plan_ranges(starts, ends, leaders, limits, sizes, offsets)
+
+
+def _only(spec: OffsetSpec, names: Collection[TopicPartition]) -> OffsetSpec:
+    return replace(spec, each={name: offset for name, offset in spec.each.items() if name in names})
 
 
 def _nearest(topic: str, known: list[str]) -> str:

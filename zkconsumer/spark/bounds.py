@@ -15,6 +15,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.errors import DataLoss, NoMessageAtTime, OptionRefused
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET
+from zkconsumer.spark.spans import ALL_OFFSETS, Spans, common
 
 __all__ = [
     "AtTime",
@@ -156,8 +157,12 @@ def resolve_bounds(
     ends: Mapping[TopicPartition, LogEnds],
     stored: Mapping[TopicPartition, int],
     fail_on_data_loss: bool,
+    offsets: Spans = ALL_OFFSETS,
 ) -> Bounds:
     """Return where a batch begins and ends in each partition.
+
+    Args:
+        offsets: Which ones the query asks for: others are not missed.
 
     Raises:
         DataLoss: Offsets are not in the log, and `fail_on_data_loss` says that this must not be.
@@ -172,7 +177,7 @@ def resolve_bounds(
             reason = f"{name.topic}/{name.partition} ends at {finish[name]}, before it begins at {begin[name]}"
             raise OptionRefused(ending.option, reason)
         loss, begin[name], finish[name] = _within(name, begin[name], finish[name], log, starting.option)
-        losses += loss
+        losses += [each for each in loss if common(((each.first, each.behind),), offsets)]
     if losses and fail_on_data_loss:
         raise losses[0]
     return Bounds(begin, finish, tuple(losses))

@@ -64,6 +64,9 @@ _OWN = (
            "Fail when wanted offsets are not in the log; `false` leaves them out and logs how many."),
     Option("onMessageError", BOTH, "raise",
            "A message that cannot be read: `raise`, `skip` (logged), or `row`: a row with place and column `error`."),
+    Option("filterPushdown", BATCH, "false",
+           "Read only what the filters on topic, partition and offset let through; for one query of each `load()`, and "
+           "with `spark.sql.python.filterPushdown.enabled`."),
     Option("includeHeaders", BOTH, "false", "Only `false`, for what is written for Spark's own source."),
     Option("maxMessageBytes", BOTH, "128m", "Largest fetch; a larger message is an error of that message."),
     Option("kafkaConsumer.pollTimeoutMs", BOTH, "120000",

@@ -84,6 +84,7 @@ class SourceOptions:
         on_message_error: `raise`, `skip` or `row`.
         max_message_bytes: Largest fetch.
         patience_ms: How long nothing may come forward before the query fails.
+        filter_pushdown: Of a batch only: plan by the filters of the query.
         max_offsets_per_trigger, min_offsets_per_trigger, max_trigger_delay_ms, commit_offsets, commit_to_live_group,
             log_level: Of a stream only.
     """
@@ -106,6 +107,7 @@ class SourceOptions:
     min_offsets_per_trigger: int = 1
     max_trigger_delay_ms: int = 900_000
     log_level: str = "warning"
+    filter_pushdown: bool = False
 
 
 def check_names(options: Mapping[str, str]) -> None:
@@ -208,6 +210,7 @@ def _options(
         min_offsets_per_trigger=_least_offsets(given),
         max_trigger_delay_ms=_get(given, "maxTriggerDelay", _milliseconds, 900_000),
         log_level=_get(given, "logLevel", _one_of("warning", "info", "debug"), "warning"),
+        filter_pushdown=_get(given, "filterPushdown", _boolean, False),
     )
 
 

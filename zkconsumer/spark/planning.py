@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.errors import OptionRefused
+from zkconsumer.spark.spans import ALL_OFFSETS, Spans, common
 
 __all__ = ["MAX_TASKS", "UNLIMITED", "PlannedRange", "SplitLimits", "plan_ranges"]
 
@@ -71,18 +72,24 @@ def plan_ranges(
     leaders: Mapping[TopicPartition, Broker],
     limits: SplitLimits = UNLIMITED,
     message_bytes: Mapping[TopicPartition, float] | None = None,
+    offsets: Spans = ALL_OFFSETS,
 ) -> list[PlannedRange]:
     """Return the ranges to read, by topic, partition and offset.
 
     Args:
         starts, ends: Offsets of the same partitions; where the end is not above the start, nothing is read.
         message_bytes: How many bytes an offset takes in the log, about; needed for `max_bytes`.
+        offsets: Which of them are read.
 
     Raises:
         OptionRefused: The limits come to more than `MAX_TASKS`.
     """
     read = sorted(name for name, end in ends.items() if end > starts[name])
-    wholes = [_Whole(name, starts[name], ends[name] - starts[name]) for name in read]
+    wholes = [
+        _Whole(name, start, end - start)
+        for name in read
+        for start, end in common(((starts[name], ends[name]),), offsets)
+    ]
     parts = [_parts(whole, limits, (message_bytes or {}).get(whole.name)) for whole in wholes]
     if sum(parts) > MAX_TASKS:
         option = "maxBytesPerPartition" if limits.max_bytes is not None else "maxRecordsPerPartition"

@@ -8,21 +8,21 @@ Source: pyspark.sql.datasource (4.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from zkconsumer.spark.options import SourceOptions, batch_options, check_names, stream_options
+from zkconsumer.spark.filtered_reader import choose_reader
+from zkconsumer.spark.options import batch_options, check_names, stream_options
 from zkconsumer.spark.requirements import check_packages
 from zkconsumer.spark.schema import chosen_columns, schema_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-__all__ = ["ZkBatchReader", "ZkConsumerSource"]
+__all__ = ["ZkConsumerSource"]
 
 
 class ZkConsumerSource(DataSource):
@@ -52,8 +52,7 @@ class ZkConsumerSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
         check_packages()
-        options = batch_options(self.options)
-        return ZkBatchReader(options, self._columns(schema))
+        return choose_reader(batch_options(self.options), self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads a stream."""
@@ -68,29 +67,3 @@ class ZkConsumerSource(DataSource):
 
     def _with_errors(self) -> bool:
         return str(self.options.get("onMessageError", "")).strip().lower() == "row"
-
-
-class ZkBatchReader(DataSourceReader):
-    """Plans on the driver, reads on the executors.
-
-    What `partitions` learns travels in the partitions: Spark has pickled this object before it calls that.
-    """
-
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        self._options = options
-        self._columns = columns
-
-    def partitions(self) -> list[InputPartition]:
-        """Return what each task reads."""
-        from zkconsumer.spark.batch_planning import plan_batch
-
-        return [InputPartition(each) for each in plan_batch(self._options)]
-
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
-        # Where there is nothing to read Spark makes such a one up, 4.0 no partition at all.
-        if partition is None or partition.value is None:
-            return
-        from zkconsumer.spark.reading import read_range
-
-        yield from read_range(partition.value, self._columns, self._options)
