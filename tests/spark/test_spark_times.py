@@ -147,8 +147,8 @@ def set_file_times(folder: Path, topic: str, hours_ago: list[int]) -> list[int]:
     files = sorted(folder.rglob(f"{topic}-0/*.log"))
     assert len(files) == len(hours_ago)
     for path, hours in zip(files, hours_ago, strict=True):
-        at_s = NOW_MS / 1000 - hours * 3600
-        os.utime(path, (at_s, at_s))
+        at_ns = ago(hours) * 1_000_000
+        os.utime(path, ns=(at_ns, at_ns))
     return [int(path.stem) for path in files]
 
 
