@@ -46,12 +46,12 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
         for spec in (options.starting, options.ending):
             check_named(spec, names)
         check_times(options.starting, options.ending, names)
+        with_group = "group" in (options.starting.kind, options.ending.kind)
+        stored = cluster.group_offsets(config.group_id, names) if with_group else {}
         read = [name for name in names if filters.accepts(name)]
         starting, ending, ends = ask_for_ends(
             cluster, _only(options.starting, read), _only(options.ending, read), read
         )  # fmt: skip
-        with_group = "group" in (options.starting.kind, options.ending.kind)
-        stored = cluster.group_offsets(config.group_id, names) if with_group else {}
         bounds = resolve_bounds(starting, ending, ends, stored, options.fail_on_data_loss, filters.offsets)
         for loss in bounds.losses:
             log.warning("%s", loss)
