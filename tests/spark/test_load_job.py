@@ -214,6 +214,8 @@ def test_what_cannot_be_is_refused_by_name(
         settings_of(kafka_0822, tmp_path, topic, endingOffsets="latest")
     with pytest.raises(OptionRefused, match="endingTimestamp: not for a load"):
         settings_of(kafka_0822, tmp_path, topic, endingTimestamp="1")
+    with pytest.raises(OptionRefused, match="filterPushdown: not for a load: a run reads all that it has planned"):
+        settings_of(kafka_0822, tmp_path, topic, filterPushdown="true")
     with pytest.raises(LoadRefused, match="format 'avro' is not known; there are parquet, json, delta"):
         replace(settings, shape=Shape("avro", "date"))
     with pytest.raises(LoadRefused, match="nosuch"):

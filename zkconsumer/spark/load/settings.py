@@ -21,6 +21,7 @@ _DECIDED_HERE: Final = {
     "failondataloss": "see `allow_loss`",
     "onmessageerror": "what cannot be decoded goes to the side output",
     "assign": "a load takes whole topics",
+    "filterpushdown": "a run reads all that it has planned",
 }
 
 
