@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark import connections
 from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.errors import DataLoss, OptionRefused
+from zkconsumer.spark.errors import DataLoss, NoMessageAtTime, OptionRefused
 from zkconsumer.spark.options import SourceOptions, batch_options
 from zkconsumer.spark.pushdown import PushedFilters, push_filters
 from zkconsumer.spark.reading import read_range
@@ -169,3 +170,15 @@ def test_names_of_partitions_are_what_filters_are_asked_about() -> None:
     assert filters.accepts(TopicPartition("clicks", 3))
     assert not filters.accepts(TopicPartition("clicks", 4))
     assert not filters.accepts(TopicPartition("views", 3))
+
+
+def test_times_are_looked_for_in_partitions_that_pass_alone(embedded_cluster: EmbeddedCluster, topic: str) -> None:
+    future = 2**52
+    times = json.dumps({topic: {"0": 0, "1": future, "2": 0}})
+    wanted = options(embedded_cluster, topic, startingOffsetsByTimestamp=times)
+    with pytest.raises(NoMessageAtTime, match=f"{topic}/1"):
+        planned(wanted, filters_of())
+    assert planned(wanted, filters_of(((10, 20),), partition=2)) == [(2, 10, 20)]
+    missing = options(embedded_cluster, topic, startingOffsetsByTimestamp=json.dumps({topic: {"1": future, "2": 0}}))
+    with pytest.raises(OptionRefused, match=f"leaves out {topic}/0"):
+        planned(missing, filters_of(partition=2))
