@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkconsumer.cli.sizes import SIZE
 from zkconsumer.cli.tables import count_of, print_problem, print_table
 from zkconsumer.cli.zookeeper_access import zookeeper_option
 
@@ -60,6 +61,8 @@ Examples:
               help="Field of JSON values (ts, head.ts) with the time of messages that carry none, for the directories.")
 @click.option("--text", is_flag=True, help="Keys and values are UTF-8 text; others count as undecodable.")
 @click.option("--compression", metavar="NAME", help="Of the files, such as zstd; the format's default if left out.")
+@click.option("--file-size", type=SIZE, metavar="SIZE",
+              help="About how much of a log one file may hold, such as 128MB; 512MB if left out.")
 @click.option("--start", type=click.Choice(["earliest", "latest", "group"]), default="earliest", show_default=True,
               help="Where to begin with partitions that were never loaded here; group: its stored offsets.")
 @click.option("--group", metavar="GROUP", help="Store the offsets in this group, too, for those who watch it.")
@@ -79,9 +82,9 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run.")
 def load(
     zookeeper: str, topics: Sequence[str], whitelist: str | None, blacklist: str | None, folder: str, file_format: str,
-    partition_by: str, time_field: str | None, text: bool, compression: str | None, start: str, group: str | None,
-    on_data_loss: str, on_missing_leader: str, max_messages: int | None, max_time: float | None, gaps: str,
-    more: Sequence[str], master: str, spark_settings: Sequence[str], as_json: bool,
+    partition_by: str, time_field: str | None, text: bool, compression: str | None, file_size: int | None, start: str,
+    group: str | None, on_data_loss: str, on_missing_leader: str, max_messages: int | None, max_time: float | None,
+    gaps: str, more: Sequence[str], master: str, spark_settings: Sequence[str], as_json: bool,
 ) -> None:
     """Load topics into files, each message once, from where the last run ended."""
     from zkconsumer.spark.requirements import check_requirements
@@ -102,7 +105,7 @@ def load(
     if start == "group" and group is None:
         raise click.UsageError("--start group needs --group")
     source |= _pairs("--option", more)
-    shape = Shape(file_format, partition_by, text, compression, time_field)
+    shape = Shape(file_format, partition_by, text, compression, time_field, file_size)
     settings = LoadSettings(
         source, folder, shape, on_data_loss == "skip", gaps == "allow", on_missing_leader == "skip", max_messages
     )

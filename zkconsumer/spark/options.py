@@ -23,7 +23,9 @@ from zkconsumer.spark.offset_spec import OffsetSpec, converted, ending_spec, sta
 from zkconsumer.spark.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET, parse_assignment
 from zkconsumer.spark.option_table import BATCH, SETTING_NAMES, STREAM, find_option, unknown_option
 
-__all__ = ["OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "stream_options"]
+__all__ = [
+    "OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "parse_bytes", "stream_options",
+]  # fmt: skip
 
 DEFAULT_MAX_BYTES: Final = 512 * 1024 * 1024
 """About what one task of a batch reads, when nothing is said."""
@@ -181,7 +183,7 @@ def _options(
     if _get(given, "includeHeaders", _boolean, False):
         raise OptionRefused("includeHeaders", "messages of this age have no headers")
     patience_ms = _get(given, "kafkaConsumer.pollTimeoutMs", _count(_INT32_MAX), 120_000)
-    largest = _get(given, "maxMessageBytes", _bytes, DEFAULT_MAX_MESSAGE_BYTES)
+    largest = _get(given, "maxMessageBytes", parse_bytes, DEFAULT_MAX_MESSAGE_BYTES)
     config = _config(given, patience_ms, largest)
     if largest > _LARGEST_FETCH:
         raise OptionRefused("maxMessageBytes", f"{largest} is more than {_LARGEST_FETCH}, the largest answer taken")
@@ -283,7 +285,12 @@ def _count(largest: int) -> Callable[[str], int]:
     return convert
 
 
-def _bytes(text: str) -> int:
+def parse_bytes(text: str) -> int:
+    """A number of bytes, with or without a unit: `1048576`, `512m`, `128MB`.
+
+    Raises:
+        ValueError: It is none.
+    """
     found = _BYTES.fullmatch(text.strip())
     if found is None or not int(found[1]):
         raise ValueError(f"{text[:40]!r} is not a number of bytes like 1048576 or 512m")
@@ -298,7 +305,7 @@ def _milliseconds(text: str) -> int:
 
 
 def _bytes_or_off(text: str) -> int | None:
-    return None if text.strip().lower() == "off" else _bytes(text)
+    return None if text.strip().lower() == "off" else parse_bytes(text)
 
 
 def _boolean(text: str) -> bool:

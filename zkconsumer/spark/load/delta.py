@@ -167,7 +167,10 @@ class DeltaTable:
         }
         if self._shape.compression is not None:
             options["compression"] = self._shape.compression
-        with settings_of_writing(self._spark):
+        # A task reads so many bytes of what was written aside, and writes its own files into the table.
+        size = self._shape.file_bytes
+        read_at_once = {} if size is None else {"spark.sql.files.maxPartitionBytes": str(size)}
+        with settings_of_writing(self._spark, read_at_once):
             rows = self._staged_rows(url, datetime.fromisoformat(manifest.began_at))
             rows.write.format("delta").mode("append").options(**options).save(self._storage.folder)
 

@@ -311,4 +311,6 @@ def _frame(spark: Any, settings: LoadSettings, plan: RunPlan) -> Any:
         "onMessageError": "row",
         "failOnDataLoss": str(not settings.allow_loss).lower(),
     }
+    if settings.shape.file_bytes is not None:  # a task writes its files by itself
+        options["maxBytesPerPartition"] = str(settings.shape.file_bytes)
     return spark.read.format("zkconsumer").options(**options).load()

@@ -60,7 +60,11 @@ class LoadSettings:
             check_event_time(self.shape.event_time)
         if self.max_messages is not None and self.max_messages < 1:
             raise LoadRefused(f"max_messages is {self.max_messages}: at least 1 is needed")
+        if self.shape.file_bytes is not None and self.shape.file_bytes < 1:
+            raise LoadRefused(f"the file size is {self.shape.file_bytes} bytes: at least 1 is needed")
         for name in self.source:
+            if name.lower() == "maxbytesperpartition" and self.shape.file_bytes is not None:
+                raise OptionRefused(name, "the file size says it already: a file holds what one task has read")
             if name.lower() in _DECIDED_HERE:
                 raise OptionRefused(name, f"not for a load: {_DECIDED_HERE[name.lower()]}")
         object.__setattr__(self, "source", dict(self.source))

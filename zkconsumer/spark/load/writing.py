@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import reduce
 from operator import or_
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
@@ -51,6 +52,7 @@ class Shape(NamedTuple):
         compression: a name that Spark knows for the format, or None for its default.
         event_time: where to find the time of messages that carry none: a field of a value in JSON (`ts`, `head.ts`), or
             a function of the rows' columns that gives a column of timestamps; see `zkconsumer.spark.load.event_time`.
+        file_bytes: about how many bytes of a log one file may hold, or None for what one task reads.
     """
 
     format: str
@@ -58,6 +60,7 @@ class Shape(NamedTuple):
     text: bool = False
     compression: str | None = None
     event_time: EventTime | None = None
+    file_bytes: int | None = None
 
     @property
     def is_table(self) -> bool:
@@ -71,10 +74,11 @@ class Shape(NamedTuple):
 
 
 @contextmanager
-def settings_of_writing(spark: Any) -> Iterator[None]:
-    """Settings of the session for the time of the block: it may be somebody else's."""
-    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-    for name, value in _SETTINGS.items():
+def settings_of_writing(spark: Any, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Settings of the session, and more of them, for the time of the block: it may be somebody else's."""
+    wanted = {**_SETTINGS, **more}
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
         spark.conf.set(name, value)
     try:
         yield
