@@ -28,6 +28,7 @@ REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
 
 SPARK_FILES = {
     "tests/spark/test_load_changes.py",
+    "tests/spark/test_load_compaction.py",
     "tests/spark/test_load_counting.py",
     "tests/spark/test_load_delta.py",
     "tests/spark/test_load_event_time.py",

@@ -6,14 +6,14 @@ Source: docs/SPARK.md, "Loading into files"; what Camus did for Hadoop.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zkconsumer.cli.sizes import SIZE
+from zkconsumer.cli.spark_jobs import interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.tables import count_of, print_problem, print_table
 from zkconsumer.cli.zookeeper_access import zookeeper_option
 
@@ -104,16 +104,18 @@ def load(
         raise click.UsageError("one of --topic, --whitelist and --blacklist is needed")
     if start == "group" and group is None:
         raise click.UsageError("--start group needs --group")
-    source |= _pairs("--option", more)
+    source |= setting_pairs("--option", more)
     shape = Shape(file_format, partition_by, text, compression, time_field, file_size)
     settings = LoadSettings(
         source, folder, shape, on_data_loss == "skip", gaps == "allow", on_missing_leader == "skip", max_messages
     )
     with (
-        _told_when_interrupted(),
+        interrupted_with(
+            "interrupted; the next load goes on behind the last run that was published"
+        ),
         failures_in_a_sentence(),
-        spark_session(master, _pairs("--conf", spark_settings), shape.is_table) as spark,
-        _progress(as_json) as tell,
+        spark_session(master, setting_pairs("--conf", spark_settings), shape.is_table) as spark,
+        job_progress(as_json) as tell,
     ):
         reports = run_portions(spark, settings, tell, max_time)
         statuses = [_told(report, as_json, shape.is_table) for report in reports]
@@ -130,45 +132,6 @@ def _told(report: LoadReport, as_json: bool, is_table: bool) -> int:
     if report.silent:
         return _SOME_SILENT
     return _SOME_BAD if any(each.bad for each in report.partitions) else 0
-
-
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    for text, (name, sign, _) in zip(texts, pairs, strict=True):
-        if not name or not sign:
-            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE", param_hint=option)
-    return {name: value for name, _, value in pairs}
-
-
-@contextmanager
-def _told_when_interrupted() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo("zkconsumer: interrupted; the next load goes on behind the last run that was published", err=True)
-        raise
-
-
-@contextmanager
-def _progress(is_silent: bool) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if is_silent or not console.is_terminal:
-        yield lambda what, done, total: None
-        return
-    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield tell
 
 
 def _as_json(report: LoadReport) -> dict[str, Any]:

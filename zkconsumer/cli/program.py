@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from zkconsumer.cli.cluster import cluster
+from zkconsumer.cli.compact_files import compact_files
 from zkconsumer.cli.completion import completion
 from zkconsumer.cli.consume import consume
 from zkconsumer.cli.demo import demo
@@ -91,6 +92,7 @@ program.add_command(release)
 program.add_command(groups)
 program.add_command(offsets)
 program.add_command(topics)
+program.add_command(compact_files)
 program.add_command(load)
 program.add_command(cluster)
 program.add_command(demo)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from zkconsumer.spark.load.alive import all_dead, make_room
+from zkconsumer.spark.load.compactions import Compactions
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.manifest import Manifest, StagedFile, run_name, run_number
 from zkconsumer.spark.load.storage import Storage
@@ -68,8 +69,13 @@ class History:
         Raises:
             LoadRefused: its manifest cannot be read.
         """
-        numbers = [number for name in self._storage.names(_RUNS) if (number := run_number(name)) is not None]
-        return self.read(max(numbers)) if numbers else None
+        numbers = self.numbers()
+        return self.read(numbers[-1]) if numbers else None
+
+    def numbers(self) -> list[int]:
+        """The numbers of the published runs, in order."""
+        names = self._storage.names(_RUNS)
+        return sorted(number for name in names if (number := run_number(name)) is not None)
 
     def read(self, run: int) -> Manifest:
         """A published run.
@@ -82,8 +88,7 @@ class History:
 
     def earlier(self) -> Iterator[Manifest]:
         """The published runs before the last one, backwards; ends at one that cannot be read, and after a hundred."""
-        numbers = [number for name in self._storage.names(_RUNS) if (number := run_number(name)) is not None]
-        for number in sorted(numbers, reverse=True)[1 : _EARLIER + 1]:
+        for number in self.numbers()[::-1][1 : _EARLIER + 1]:
             try:
                 yield self.read(number)
             except LoadRefused:
@@ -135,11 +140,19 @@ class History:
             files = [file for file in manifest.files if file.final]
             for number, file in enumerate(files):
                 self._moved(number, len(files))
-                self._storage.move(file.staged, file.final)
+                self._put(file)
             self._moved(len(files), len(files))
         if self._append is not None and not all(file.final for file in manifest.files):
             self._append_once(manifest, self._append)
         self._sweep(manifest.run)
+
+    def _put(self, file: StagedFile) -> None:
+        try:
+            self._storage.move(file.staged, file.final)
+        except LoadRefused:
+            # Somebody else has finished this run meanwhile, and a compaction has replaced the file.
+            if not Compactions(self._storage).replaces(file.final):
+                raise
 
     def _append_once(self, manifest: Manifest, append: Append) -> None:
         """Append the rows of a run, and only then let its files be removed: until its mark is there they are whole.

@@ -27,6 +27,7 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.load.alive import Alive
 from zkconsumer.spark.load.audit import Found, audit, short_of
+from zkconsumer.spark.load.compactions import Compactions
 from zkconsumer.spark.load.delta import DeltaTable
 from zkconsumer.spark.load.delta_session import check_session
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
@@ -107,6 +108,8 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
         table.refuse_unfit(last, had_rows)
     if last is not None:
         history.finish(last)
+        if table is None:
+            Compactions(storage, lambda done, total: tell("publishing", done, total)).finish_last()
     last = history.replace_dead(_unread(settings, last)) or last
     options = settings.options()
     before = Standing() if last is None else last.standing

@@ -67,15 +67,20 @@ class Storage:
 
     def files(self, path: str) -> list[str]:
         """The paths of all files below a directory of the folder."""
+        return sorted(self.sizes(path))
+
+    def sizes(self, path: str) -> dict[str, int]:
+        """The paths of all files below a directory of the folder, with their sizes in bytes."""
         place = self._path(path)
         if not self._system.exists(place):
-            return []
-        found = []
+            return {}
+        found = {}
         each = self._system.listFiles(place, True)
         prefix = len(self._root.toUri().getPath()) + 1
         while each.hasNext():
-            found.append(each.next().getPath().toUri().getPath()[prefix:])
-        return sorted(found)
+            status = each.next()
+            found[str(status.getPath().toUri().getPath()[prefix:])] = int(status.getLen())
+        return found
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""
@@ -160,6 +165,13 @@ class Storage:
         stream = self._system.create(self._path(path), True)
         stream.write(bytearray(text.encode("utf-8")))
         stream.close()
+
+    def sync(self, path: str) -> None:
+        """Have a file that Spark has written outlive a power failure; other file systems than local ones see to it."""
+        if self._local is None:
+            return
+        with (self._local / path).open("rb") as file:
+            os.fsync(file.fileno())
 
     def overwrite(self, path: str, text: str) -> None:
         """Write a file, whatever stands there; who reads it meanwhile may find half of it."""

@@ -20,7 +20,7 @@ from zkconsumer.spark.load.standing import Tail
 
 __all__ = [
     "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "PARTITIONINGS", "Shape", "count_from", "count_rows",
-    "settings_of_writing", "write_rows",
+    "rows_of_files", "settings_of_writing", "write_rows",
 ]  # fmt: skip
 
 DELTA: Final = "delta"
@@ -88,6 +88,12 @@ def settings_of_writing(spark: Any, more: Mapping[str, str] = MappingProxyType({
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+def rows_of_files(shape: Shape) -> str:
+    """The columns that the files of messages have, without those that are directories."""
+    kind = "string" if shape.text else "binary"
+    return f"key {kind}, value {kind}, partition int, offset bigint, timestamp timestamp, timestampType int"
 
 
 def write_rows(spark: Any, frame: Any, url: str, shape: Shape, began: datetime) -> None:

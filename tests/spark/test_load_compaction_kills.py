@@ -1,0 +1,85 @@
+"""`zkconsumer compact-files` killed in earnest, its driver or its JVM, while loads bring further messages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from killing import descendants, victim_of, wait_gone
+
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.steady_load import SteadyLoad
+from zkconsumer.testing.waiting import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+DEADLINE_S = 600.0
+MOMENTS = {
+    "written, not published": "_zkconsumer/staging/compaction-*/kind=data/**/*.parquet",
+    "published": "_zkconsumer/compactions/*.json",
+    "the first file in its place": "topic=*/**/*-compacted-*.parquet",
+}
+"""When a compaction dies: as soon as one more of these files is there."""
+
+
+def offsets_of(lake: Path) -> Counter[tuple[int, int]]:
+    found: Counter[tuple[int, int]] = Counter()
+    for path in lake.glob("topic=*/**/*.parquet"):
+        table = pyarrow.parquet.ParquetFile(path).read(["partition", "offset"])
+        found.update(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+    return found
+
+
+@pytest.mark.parametrize("victim", ["jvm", "driver"])
+def test_a_compaction_that_is_killed_costs_no_message_and_repeats_none(
+    kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], tmp_path: Path, victim: str
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, partitions=3)
+    lake = tmp_path / "lake"
+    load_files = [sys.executable, "-m", "zkconsumer.cli", "load", "--zookeeper", kafka_0822.zookeeper_connect,
+                  "--topic", topic, "--to", str(lake), "--master", "local[2]", "--file-size", "16k"]  # fmt: skip
+    compact = [sys.executable, "-m", "zkconsumer.cli", "compact-files", "--to", str(lake), "--master", "local[2]",
+               "--file-size", "100k"]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    killed: list[str] = []
+    with SteadyLoad(kafka_0822, [topic], partitions=3, rate_per_s=20) as load:
+        load.grow(200)
+        for moment, pattern in MOMENTS.items():
+            subprocess.run(load_files, env=environment, check=True, timeout=DEADLINE_S)
+            before = set(lake.glob(pattern))
+            with (tmp_path / f"{moment}.log").open("wb") as log:
+                process = subprocess.Popen(compact, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+            def has_come(
+                process: subprocess.Popen[bytes] = process, pattern: str = pattern, before: set[Path] = before
+            ) -> bool:
+                return process.poll() is not None or any(path not in before for path in lake.glob(pattern))
+
+            wait_until(has_come, DEADLINE_S, f"the moment to kill: {moment}", interval_s=0.002)
+            group = descendants(process.pid)
+            if process.poll() is None and (pid := victim_of(process, victim)) is not None:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(moment)
+            process.wait(DEADLINE_S)
+            wait_gone(group)
+        load.stop()
+        acked = {(event.partition, event.offset) for event in load.acked}
+    subprocess.run(load_files, env=environment, check=True, timeout=DEADLINE_S)
+    assert [place for place, times in offsets_of(lake).items() if times > 1] == []
+    assert offsets_of(lake).keys() >= acked
+    count = len(list(lake.glob("topic=*/**/*.parquet")))
+    subprocess.run(compact, env=environment, check=True, timeout=DEADLINE_S)
+    print(f"{len(acked)} messages, killed the {victim}: {'; '.join(killed)}; {count} files")
+    assert len(killed) >= 2
+    assert not list((lake / "_zkconsumer" / "staging").iterdir())
+    assert len(list(lake.glob("topic=*/**/*.parquet"))) < count
+    assert [place for place, times in offsets_of(lake).items() if times > 1] == []
+    assert offsets_of(lake).keys() >= acked

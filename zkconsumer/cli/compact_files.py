@@ -1,0 +1,72 @@
+"""`zkconsumer compact-files`: the small files of a load put together, each message still there once.
+
+Source: docs/SPARK.md, "Compaction".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from zkconsumer.cli.sizes import SIZE
+from zkconsumer.cli.spark_jobs import interrupted_with, job_progress, setting_pairs
+from zkconsumer.cli.tables import count_of
+
+if TYPE_CHECKING:
+    from zkconsumer.spark.load.compact import CompactionReport
+
+__all__ = ["compact_files"]
+
+_EPILOG = """\
+\b
+Files of one directory become fewer, of about --file-size; those of three quarters of it and more stay as they are.
+Every message is compared before anything counts. A command that is killed at any moment is as if it had not been, or
+is finished by the next one, or by the next load. Loads may run at the same time.
+
+\b
+Example:
+  zkconsumer compact-files --to /data/lake --file-size 256MB --compression zstd
+"""
+
+
+@click.command("compact-files", epilog=_EPILOG)
+@click.option("--to", "folder", metavar="FOLDER", required=True, help="Path or URL of the folder of `zkconsumer load`.")
+@click.option("--file-size", type=SIZE, default="128MB", show_default=True, metavar="SIZE",
+              help="Of a new file, by the sizes of those it replaces.")
+@click.option("--compression", metavar="NAME", help="Of new files, such as zstd; the format's default if left out.")
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
+@click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each compaction.")
+def compact_files(
+    folder: str, file_size: int, compression: str | None, master: str, spark_settings: Sequence[str], as_json: bool
+) -> None:
+    """Put small files of a folder of `zkconsumer load` together."""
+    from zkconsumer.spark.requirements import check_requirements
+
+    check_requirements()
+    from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+    from zkconsumer.spark.load.failures import failures_in_a_sentence
+    from zkconsumer.spark.load.session import spark_session
+
+    settings = CompactionSettings(folder, file_size, compression)
+    with (
+        interrupted_with("interrupted; what was published before stays"),
+        failures_in_a_sentence(),
+        spark_session(master, setting_pairs("--conf", spark_settings)) as spark,
+        job_progress(as_json) as tell,
+    ):
+        for report in run_compactions(spark, settings, tell):
+            click.echo(json.dumps(asdict(report), ensure_ascii=False) if as_json else _sentence(report))
+
+
+def _sentence(report: CompactionReport) -> str:
+    if report.compaction is None:
+        return (f"Nothing to put together: {count_of(report.files_before, 'file')} of {report.bytes_before:,} bytes in "
+                f"{report.folder}.")  # fmt: skip
+    return (f"Compaction {report.compaction} published: {count_of(report.files_before, 'file')} of "
+            f"{report.bytes_before:,} bytes replaced by {report.files_after:,} of {report.bytes_after:,} in "
+            f"{report.seconds:.1f} s; {report.messages:,} messages, each compared.")  # fmt: skip

@@ -1,0 +1,56 @@
+"""What the commands that start Spark share: settings, a bar, and a word when they are interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+__all__ = ["interrupted_with", "job_progress", "setting_pairs"]
+
+
+def setting_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """The names and values of an option that may be repeated.
+
+    Raises:
+        click.BadParameter: One is not of the form NAME=VALUE.
+    """
+    pairs = [text.partition("=") for text in texts]
+    for text, (name, sign, _) in zip(texts, pairs, strict=True):
+        if not name or not sign:
+            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE", param_hint=option)
+    return {name: value for name, _, value in pairs}
+
+
+@contextmanager
+def interrupted_with(sentence: str) -> Iterator[None]:
+    """Print a sentence if the block is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"zkconsumer: {sentence}", err=True)
+        raise
+
+
+@contextmanager
+def job_progress(is_silent: bool) -> Iterator[Any]:
+    """A bar on a terminal, nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if is_silent or not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield tell

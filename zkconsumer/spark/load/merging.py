@@ -1,0 +1,56 @@
+"""Which small files of a folder are put together. Pure.
+
+Rules, and what each prevents:
+- Files of one directory alone: the layout stays.
+- Files of one incarnation of a topic alone: where a topic was created anew the same offsets are other messages.
+- In the order of their names, which begin with the number of a run: offsets that follow each other stay together.
+- A file of three quarters of the wanted size is large enough: it would be written again for little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TypeAlias
+
+from zkconsumer.spark.load.compaction import LakeFile
+
+__all__ = ["Group", "plan_groups", "portions_of"]
+
+Group: TypeAlias = tuple[LakeFile, ...]
+"""Files that become one."""
+
+
+def plan_groups(files: Iterable[LakeFile], file_bytes: int) -> list[Group]:
+    """The files to put together, at least two each, of `file_bytes` together at most."""
+    small = sorted((file for file in files if file.size_bytes * 4 < file_bytes * 3),
+                   key=lambda file: (file.directory, file.created_zxid or 0, file.path))  # fmt: skip
+    groups: list[Group] = []
+    for _, alike in groupby(small, key=lambda file: (file.directory, file.created_zxid)):
+        groups += [group for group in _filled(alike, file_bytes) if len(group) > 1]
+    return groups
+
+
+def _filled(files: Iterable[LakeFile], file_bytes: int) -> Iterator[Group]:
+    group: list[LakeFile] = []
+    for file in files:
+        if group and sum(each.size_bytes for each in group) + file.size_bytes > file_bytes:
+            yield tuple(group)
+            group = []
+        group.append(file)
+    yield tuple(group)
+
+
+def portions_of(groups: Iterable[Group], most_bytes: int, most_files: int) -> Iterator[list[Group]]:
+    """The groups in portions of about so many bytes and files, each at least one group."""
+    portion: list[Group] = []
+    size_bytes = count = 0
+    for group in groups:
+        group_bytes = sum(file.size_bytes for file in group)
+        if portion and (size_bytes + group_bytes > most_bytes or count + len(group) > most_files):
+            yield portion
+            portion, size_bytes, count = [], 0, 0
+        portion.append(group)
+        size_bytes, count = size_bytes + group_bytes, count + len(group)
+    if portion:
+        yield portion
