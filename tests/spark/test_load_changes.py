@@ -17,7 +17,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.spark import stream_logs
 from zkconsumer.spark.errors import GroupHasNoOffsets, NoMessageAtTime, PlanningFailed, TopicMissing
 from zkconsumer.spark.load import job
-from zkconsumer.spark.load.errors import LoadRefused, OffsetsLost
+from zkconsumer.spark.load.errors import AuditFailed, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.testing import EmbeddedCluster, load
@@ -95,6 +95,31 @@ def test_old_ends_of_partitions_that_a_new_topic_lacks_go_with_the_old_one(
     report = run(topic)
     assert (spans(report), report.lost) == ({1: (0, 60)}, ())
     assert values(spark, tmp_path, 1) == numbered((0, 50), (100, 160), partition=1)
+
+
+def test_a_topic_that_is_created_anew_while_it_is_read_is_not_published_as_the_old_one(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, run: Run, fresh_topic: Topic, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic, partitions=1)
+    load(embedded_cluster, topic, 10)
+    run(topic)
+    load(embedded_cluster, topic, 10, first=10)
+    write_rows = job.write_rows
+
+    def create_anew_and_write(*arguments: Any) -> None:
+        created_anew(embedded_cluster, topic, 1)
+        load(embedded_cluster, topic, 40, first=100)
+        write_rows(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "write_rows", create_anew_and_write)
+        with pytest.raises(AuditFailed, match=f"'{topic}' was deleted and created anew while it was read"):
+            run(topic)
+    report = run(topic, skip=True)
+    assert (spans(report), losses(report)) == ({0: (0, 40)}, [(0, 10, None)])
+    assert values(spark, tmp_path) == numbered((0, 10), (100, 140))
 
 
 def test_a_topic_that_vanishes_behind_a_filter_is_named_once(
@@ -327,6 +352,21 @@ def test_compaction_that_took_the_last_message_is_no_cut(
     assert (spans(report), report.lost) == ({0: (10, 15)}, ())
 
 
+def test_where_gaps_are_allowed_a_last_message_that_is_gone_is_no_cut_and_another_one_is(
+    embedded_cluster: EmbeddedCluster, run: Run, topic: str
+) -> None:
+    """Brokers may compact by default, which no node of the topic says."""
+    run(topic, allow_gaps=True)
+    load(embedded_cluster, topic, 5, first=100)
+    embedded_cluster.log(topic, 0).roll()
+    embedded_cluster.log(topic, 0).remove([99])
+    report = run(topic, allow_gaps=True)
+    assert (spans(report), report.lost) == ({0: (100, 105)}, ())
+    embedded_cluster.log(topic, 0).truncate(103)
+    load(embedded_cluster, topic, 5, first=500)
+    assert losses(run(topic, skip=True, allow_gaps=True)) == [(0, 0, 105)]
+
+
 def test_an_end_that_a_new_leader_names_for_a_moment_is_asked_for_again(
     spark: SparkSession, embedded_cluster: EmbeddedCluster, run: Run, topic: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -397,6 +437,14 @@ def test_the_command_names_it_and_ends_with_a_status_of_its_own(
 
 
 # -- the same folder ---------------------------------------------------------------------------------------------------
+
+
+def test_a_manifest_in_the_place_of_another_is_refused(run: Run, topic: str, tmp_path: Path) -> None:
+    run(topic)
+    runs = tmp_path / "_zkconsumer" / "runs"
+    (runs / "000000002.json").write_text((runs / "000000001.json").read_text())
+    with pytest.raises(LoadRefused, match=r"000000002\.json is that of run 1"):
+        run(topic)
 
 
 def test_another_cluster_is_refused(

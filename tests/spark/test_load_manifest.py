@@ -51,6 +51,17 @@ def test_what_is_none_is_refused_by_its_path(text: str) -> None:
         Manifest.from_json("runs/000000001.json", text)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("run", "3"), ("ends", {"clicks": {"0": -5}}), ("tails", [["clicks", 0, "11", None, 1]]), ("cluster_ms", "x"),
+     ("topics_seen", "x"), ("waiting", [["clicks", "1"]])],
+)  # fmt: skip
+def test_a_value_that_cannot_be_is_refused_by_its_field(field: str, value: object) -> None:
+    fields = {**json.loads(MANIFEST.to_json()), field: value}
+    with pytest.raises(LoadRefused, match=rf"p is no manifest of a load \(ValueError: {field}: .* is not a number"):
+        Manifest.from_json("p", json.dumps(fields))
+
+
 def test_a_later_format_is_refused() -> None:
     fields = {**json.loads(MANIFEST.to_json()), "version": 3}
     with pytest.raises(LoadRefused, match="version 3; this release knows 1, 2"):

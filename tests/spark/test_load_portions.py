@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,28 @@ def test_who_produces_faster_than_a_load_reads_does_not_keep_it_for_ever(
     monkeypatch.setattr(job, "write_rows", grow_and_write)
     reports = [*run_portions(spark, replace(settings, max_messages=10))]
     assert [counts(each)[0][:2] for each in reports] == [(0, 10), (10, 20), (20, 30)]
+
+
+@pytest.mark.parametrize("more", [{}, {"minPartitions": "3"}], ids=["whole", "split"])
+def test_a_wrapper_that_cannot_be_read_is_put_aside_by_each_run_that_it_lies_in(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], tmp_path: Path,
+    more: dict[str, str],
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic, partitions=1)
+    load(embedded_cluster, topic, 3)
+    load(embedded_cluster, topic, 10, first=3, codec="snappy", batch=10)
+    load(embedded_cluster, topic, 3, first=13)
+    embedded_cluster.log(topic, 0).corrupt(5)
+    settings = replace(settings_of(embedded_cluster, tmp_path, topic, **more), max_messages=4)
+    brought = [each for report in run_portions(spark, settings) for each in report.partitions]
+    assert [(each.start, each.end, each.messages, each.bad) for each in brought] == [
+        (0, 4, 3, 1), (4, 8, 0, 1), (8, 12, 0, 1), (12, 16, 3, 1),
+    ]  # fmt: skip
+    assert sorted(row.offset for row in spark.read.parquet(str(tmp_path)).collect()) == [0, 1, 2, 13, 14, 15]
+    aside = [json.loads(line) for path in (tmp_path / "_bad").glob("*.json") for line in path.read_text().splitlines()]
+    assert sorted(line["offset"] for line in aside) == [3, 7, 11, 12]
+    assert all(f"{topic}/0 at 12" in line["reason"] for line in aside)
 
 
 def test_no_run_begins_when_time_is_over(

@@ -30,6 +30,7 @@ from zkconsumer.fetch_state import BROKEN_TRIES, LEADER_CODES, Outcome, Verdict,
 from zkconsumer.spark import connections
 from zkconsumer.spark.errors import DataLoss, PartitionUnreadable, shown_broker
 from zkconsumer.spark.leaders import LeaderSearch
+from zkconsumer.spark.log_reach import ends_before
 from zkconsumer.spark.planning import PlannedRange
 
 __all__ = ["DOUBT_S", "FetchedSet", "Interrupted", "LostOffsets", "RangeFetcher", "UnfetchableMessage"]
@@ -256,7 +257,7 @@ class RangeFetcher:
         has = f"the log has {earliest} to {latest} on {shown_broker(self._broker)}"
         if self._position < earliest:
             yield from self._lose(min(earliest, self._wanted.end), has)
-        elif latest < self._wanted.end and self._lasts() and self._position >= latest:
+        elif latest < self._wanted.end and self._lasts() and self._position >= latest and self._ends_before():
             yield from self._lose(self._wanted.end, has)
         else:
             self._pause(f"{reason}; {has}")
@@ -266,6 +267,15 @@ class RangeFetcher:
         if not offsets:
             raise BrokerError(-1, self._wanted.topic, self._wanted.partition)
         return offsets[0]
+
+    def _ends_before(self) -> bool:
+        """Return whether the log itself does not reach the end of the range, whatever readers get of it."""
+        assert self._broker is not None
+        name = self._wanted.name
+        try:
+            return name in ends_before(self._connection(self._broker), {name: self._wanted.end})
+        except SimpleConsumerError:
+            return False  # the next request will say what is wrong with the broker
 
     def _lasts(self) -> bool:
         """Return whether the log has seemed too short for so long that it is."""

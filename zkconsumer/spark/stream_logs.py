@@ -16,7 +16,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rebalance import znodes
@@ -29,6 +29,7 @@ from zkconsumer.brokers import BrokerDirectory
 from zkconsumer.cluster import ClusterReader, ZooKeeperSilent, read_all
 from zkconsumer.spark.errors import shown_broker
 from zkconsumer.spark.log_changes import Logs, shrunk
+from zkconsumer.spark.log_reach import ends_before
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.stream_offsets import StreamOffsets
 from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
@@ -73,6 +74,7 @@ class StreamLogs:
         self._answered: frozenset[TopicPartition] = frozenset()
         self._topics_at = self._ends_at = self._leaders_at = self._told_at = _LONG_AGO
         self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._lagging: dict[TopicPartition, str] = {}
         self._consumers: dict[Broker, SimpleConsumer] = {}
         self.leaders: dict[TopicPartition, Broker] = {}
         self.is_connected = True
@@ -109,16 +111,45 @@ class StreamLogs:
         return Logs(self._partitions, ends, dict(self._births), self._cluster_ms)
 
     def settled(self, offsets: StreamOffsets) -> Logs:
-        """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long."""
+        """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long.
+
+        A log that goes on behind the end that its leader names has no end, as if the leader had not answered.
+        """
         deadline = time.monotonic() + SHRUNK_S
-        logs = self.look(new_topics=True)
+        logs = self._reaching(offsets, self.look(new_topics=True))
         while shrunk(offsets, logs) and not logs.is_of_another_cluster(offsets) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
-            logs = self.look(new_ends=True, new_topics=True)
+            logs = self._reaching(offsets, self.look(new_ends=True, new_topics=True))
         return logs
+
+    def _reaching(self, offsets: StreamOffsets, logs: Logs) -> Logs:
+        """The same without the ends that are lower than those of the logs themselves."""
+        cut = set() if logs.is_of_another_cluster(offsets) else set(shrunk(offsets, logs))
+        behind = cut - self._cut({name: offsets.offsets[name] for name in cut})
+        lagging = behind & self.leaders.keys()  # of the others the leader did not answer
+        for name in self._lagging.keys() - lagging:
+            del self._lagging[name]
+        for name in lagging:
+            reason = f"its log reaches {offsets.offsets[name]}, and readers get it up to {logs.ends[name]} so far"
+            if name not in self._lagging:
+                log.warning("%s-%s waits for its replicas: %s", *name, reason)
+            self._lagging[name] = reason
+        return replace(logs, ends={name: end for name, end in logs.ends.items() if name not in behind})
+
+    def _cut(self, offsets: dict[TopicPartition, int]) -> set[TopicPartition]:
+        """The partitions whose leaders say that their logs end before these offsets."""
+        found: set[TopicPartition] = set()
+        for broker, names in self._by_leader(offsets).items():
+            try:
+                found |= ends_before(self._consumer(broker), {name: offsets[name] for name in names})
+            except SimpleConsumerError as error:
+                self._give_up(broker, names, error)
+        return found
 
     def trouble(self, name: TopicPartition) -> str:
         """Why a partition does not answer, a clause."""
+        if name in self._lagging:
+            return self._lagging[name]
         trouble = self._troubles.get(name)
         return "no broker leads it" if trouble is None else trouble.reason
 
@@ -217,29 +248,31 @@ class StreamLogs:
             log.warning("leaders cannot be looked for: %s", error)
 
     def _ask_known(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
-        for name in sorted(partitions):
-            leader = self.leaders.get(name)
-            if leader is not None:
-                by_leader[leader].append(name)
         found: dict[TopicPartition, int] = {}
-        for broker, names in by_leader.items():
+        for broker, names in self._by_leader(partitions).items():
             for first in range(0, len(names), _PARTITIONS_A_QUESTION):
                 found.update(self._ask_broker(broker, names[first : first + _PARTITIONS_A_QUESTION], time_ms))
         return found
 
-    def _ask_broker(self, broker: Broker, names: list[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        consumer = self._consumers.get(broker)
-        if consumer is None:
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Broker, list[TopicPartition]]:
+        found: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
+        for name in sorted(partitions):
+            leader = self.leaders.get(name)
+            if leader is not None:
+                found[leader].append(name)
+        return found
+
+    def _consumer(self, broker: Broker) -> SimpleConsumer:
+        if broker not in self._consumers:
             timeout_s = min(self._config.socket_timeout_ms / 1000, _BROKER_S)
-            consumer = SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id)
-            self._consumers[broker] = consumer
+            self._consumers[broker] = SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id)
+        return self._consumers[broker]
+
+    def _ask_broker(self, broker: Broker, names: list[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         try:
-            answers = consumer.multi_offsets_before(names, time_ms)
+            answers = self._consumer(broker).multi_offsets_before(names, time_ms)
         except SimpleConsumerError as error:
-            self._consumers.pop(broker).close()
-            for name in names:
-                self._lose(name, f"{shown_broker(broker)}: {error}")
+            self._give_up(broker, names, error)
             return {}
         found: dict[TopicPartition, int] = {}
         for name, (code, offsets) in zip(names, answers, strict=True):
@@ -251,6 +284,11 @@ class StreamLogs:
                 named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
                 self._lose(name, f"{shown_broker(broker)} names {named}")
         return found
+
+    def _give_up(self, broker: Broker, names: Iterable[TopicPartition], error: SimpleConsumerError) -> None:
+        self._consumers.pop(broker).close()
+        for name in names:
+            self._lose(name, f"{shown_broker(broker)}: {error}")
 
     def _lose(self, name: TopicPartition, reason: str) -> None:
         del self.leaders[name]

@@ -84,7 +84,11 @@ class History:
             LoadRefused: its manifest cannot be read.
         """
         path = _manifest_path(run)
-        return Manifest.from_json(self._storage.url(path), self._storage.read_text(path))
+        found = Manifest.from_json(self._storage.url(path), self._storage.read_text(path))
+        if found.run != run:
+            raise LoadRefused(f"{self._storage.url(path)} is that of run {found.run}; put the right one back in its place, "
+                              "or load into another folder")
+        return found
 
     def earlier(self) -> Iterator[Manifest]:
         """The published runs before the last one, backwards; ends at one that cannot be read, and after a hundred."""

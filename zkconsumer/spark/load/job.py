@@ -27,6 +27,7 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.load.alive import Alive
 from zkconsumer.spark.load.audit import Found, audit, short_of
+from zkconsumer.spark.load.births import refuse_topics_created_anew
 from zkconsumer.spark.load.compactions import Compactions
 from zkconsumer.spark.load.delta import DeltaTable
 from zkconsumer.spark.load.delta_session import check_session
@@ -174,7 +175,9 @@ def _look(settings: LoadSettings, options: SourceOptions, history: History, befo
     with _visit(options) as port:
         if options.has_group:
             GroupOffsets(port, options.config.group_id, options.commit_to_live_group).refuse_members()
-        with ClusterLook(port, options, before, lambda: (each.standing for each in history.earlier())) as look:
+        with ClusterLook(
+            port, options, before, lambda: (each.standing for each in history.earlier()), allow_gaps=settings.allow_gaps
+        ) as look:
             seen = look.look(at_latest=settings.begins_at_latest, may_be_silent=settings.allow_leaderless)
             return seen, plan_run(
                 before, seen, allow_loss=settings.allow_loss, reads=look.reads, most=settings.max_messages
@@ -238,11 +241,14 @@ def _written(
                 write_rows(spark, _frame(spark, settings, plan), storage.url(folder), settings.shape, began)
             with watched_jobs(spark, "counting", tell):
                 found = count_rows(spark, storage.url(folder), settings.shape, plan.asked)
-        may_miss = {place.topic for place in plan.asked} if settings.allow_gaps else seen.compacted
+        may_miss = seen.compacted
         deleted: dict[TopicPartition, int] = {}
         if settings.allow_loss:
             deleted = _deleted(spark, settings, storage.url(folder), plan, short_of(plan.asked, found, may_miss))
         partitions = audit(plan.asked, found, may_miss, deleted)
+        if plan.asked:
+            with _visit(settings.options()) as port:
+                refuse_topics_created_anew(port, seen.logs.births, {place.topic for place in plan.asked})
         tails = {name: each.tail for name, each in found.items() if each.tail is not None}
         return replace(
             unread, standing=replace(plan.standing, tails={**plan.standing.tails, **tails}), partitions=partitions,

@@ -51,15 +51,18 @@ class ClusterLook:
         port: A connected port; stays the caller's.
         before: Where the last run ended.
         earlier: The runs before that, the latest first.
+        allow_gaps: Whether any topic may be compacted: ZooKeeper does not know of what brokers do by default.
     """
 
     def __init__(
-        self, port: ZooKeeperPort, options: SourceOptions, before: Standing, earlier: Callable[[], Iterable[Standing]]
+        self, port: ZooKeeperPort, options: SourceOptions, before: Standing, earlier: Callable[[], Iterable[Standing]],
+        *, allow_gaps: bool = False,
     ) -> None:
         self._port = port
         self._options = options
         self._before = before
         self._earlier = earlier
+        self._allow_gaps = allow_gaps
         self._logs = StreamLogs(options)
         self._logs.use(port)
 
@@ -155,7 +158,9 @@ class ClusterLook:
         return offsets_at_times(starting, cluster.at_times(starting.times_ms(named), is_end=False))
 
     def _compacted(self, logs: Logs) -> frozenset[str]:
-        """The topics that are compacted."""
+        """The topics that are compacted, or may be."""
+        if self._allow_gaps:
+            return frozenset(logs.births)
         topics = sorted(logs.births)
         paths = [znodes.topic_config_path(topic) for topic in topics]
         found = set()

@@ -129,10 +129,29 @@ class Manifest:
                 known = ", ".join(map(str, _KNOWN))
                 raise LoadRefused(f"{path} is of version {version!r}; this release knows {known}")
             standing = _standing({name: found.pop(name) for name in _STANDING if name in found})
-            return cls(**{**found, **_parsed(found), "standing": standing})
+            manifest = cls(**{**found, **_parsed(found), "standing": standing})
+            manifest._check()
+            return manifest
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LoadRefused(f"{path} is no manifest of a load ({type(error).__name__}: {error}); put a copy of it "
                               "back in its place, or load into another folder") from error
+
+
+    def _check(self) -> None:
+        """Raise ValueError for what would be misunderstood later."""
+        standing = self.standing
+        numbers = {
+            "run": [self.run],
+            "ends": standing.offsets.offsets.values(),
+            "tails": [tail.offset for tail in standing.tails.values()],
+            "waiting": [name.partition for name in standing.waiting],
+            "cluster_ms": [standing.offsets.cluster_ms or 0],
+            "topics_seen": [standing.topics_seen or 0],
+        }
+        for field_name, values in numbers.items():
+            for value in values:
+                if type(value) is not int or value < 0:
+                    raise ValueError(f"{field_name}: {value!r} is not a number from 0")
 
 
 def _parsed(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Seen:
         agreed: of logs that were cut since, the ends of what is known to have stayed.
         tails: last messages of the logs that end before where the last run did.
         topics_seen: see `Standing`.
-        compacted: topics whose logs have holes.
+        compacted: topics whose logs have holes, or may have some.
         silent: why partitions have no end, a clause for each.
     """
 
