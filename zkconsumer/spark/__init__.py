@@ -1,13 +1,15 @@
 """Topics of old clusters for Spark 4: `spark.read.format("zkconsumer")`, see docs/SPARK.md.
 
 Names are imported when they are first used, so that importing this package costs nothing and needs neither pyspark nor
-pyarrow.
+pyarrow. It does one thing: it names this interpreter to Spark, see `driver_python`.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from zkconsumer.spark.driver_python import name_driver_python
 
 if TYPE_CHECKING:
     from zkconsumer.spark.errors import (
@@ -63,3 +65,6 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+name_driver_python()

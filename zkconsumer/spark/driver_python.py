@@ -1,0 +1,62 @@
+"""Which interpreter Spark takes to look for sources.
+
+Where no variable says otherwise Spark takes the `python3` of the `PATH`, whatever interpreter runs the program. For a
+program in a virtual environment that is not activated there would be no `format("zkconsumer")`.
+
+`PYSPARK_DRIVER_PYTHON` names the interpreter of the driver, so it says what is true of this process. `PYSPARK_PYTHON`
+is left alone, as it speaks for executors, too, and on those of a cluster there may be no such path.
+
+Source: org.apache.spark.api.python.PythonUtils.defaultPythonExec (4.0 to 4.3); pyspark.core.context.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["name_driver_python", "python_to_name"]
+
+_VARIABLE: Final = "PYSPARK_DRIVER_PYTHON"
+_SAID_ALREADY: Final = (_VARIABLE, "PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT")
+"""Either somebody has chosen an interpreter, or `spark-submit` has, which sets the last one."""
+
+
+def python_to_name(environment: Mapping[str, str], executable: str | None) -> str | None:
+    """The interpreter that has to be named to Spark, `None` where nothing has to be said.
+
+    Args:
+        executable: the interpreter that runs the program.
+    """
+    if not executable or any(environment.get(name) for name in _SAID_ALREADY):
+        return None
+    found = shutil.which("python3", path=environment.get("PATH", os.defpath))
+    # Not the files themselves: the interpreters of all virtual environments are links to the same one.
+    is_this_one = found is not None and os.path.realpath(os.path.dirname(found)) == os.path.realpath(
+        os.path.dirname(executable)
+    )
+    return None if is_this_one else executable
+
+
+def name_driver_python() -> None:
+    """Have Spark look for sources with this interpreter; say what to set where Spark has been started before."""
+    executable = python_to_name(os.environ, sys.executable)
+    if executable is None:
+        return
+    if not _spark_runs():
+        os.environ[_VARIABLE] = executable
+    elif sys.prefix != sys.base_prefix:  # elsewhere `python3` may be another name of the same interpreter
+        warnings.warn(
+            "Spark was started before zkconsumer.spark was imported, and looks for format(\"zkconsumer\") with the "
+            f"python3 of the PATH, not with this interpreter: set PYSPARK_PYTHON={executable}, or import "
+            "zkconsumer.spark first", RuntimeWarning, stacklevel=3,
+        )  # fmt: skip
+
+
+def _spark_runs() -> bool:
+    """Whether this process has started a JVM, which has its environment for good."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return getattr(context, "_gateway", None) is not None
