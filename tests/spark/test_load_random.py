@@ -11,83 +11,25 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Thread
 
 import pyarrow.parquet
 import pytest
+from load_process import LoadProcess
 
 from zkconsumer.testing import EmbeddedCluster, load
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[2]
 FIRST, SEEDS = int(os.environ.get("LOAD_FIRST_SEED", "0")), int(os.environ.get("LOAD_SEEDS", "3"))
 STEPS = 14
-START_S, LOAD_S = 60.0, 90.0
 DISK_KIB = 4096
-
-
-class Worker:
-    """A process that loads, and can be killed."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: Queue[str] = Queue()
-
-    def load(self, asked: dict[str, object], kill_after_s: float | None = None) -> dict[str, object] | None:
-        """What came of a load; `None` if it was killed."""
-        self.begin(asked)
-        return self.end(kill_after_s)
-
-    def begin(self, asked: dict[str, object]) -> None:
-        if self._process is None:
-            self._start()
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-
-    def end(self, kill_after_s: float | None = None) -> dict[str, object] | None:
-        try:
-            found: dict[str, object] = json.loads(self._lines.get(timeout=kill_after_s or LOAD_S))
-        except Empty:
-            assert kill_after_s is not None, "a load takes longer than anything explains"
-            self.kill()
-            return None
-        return found
-
-    def _start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("load_worker.py"))], env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        self._lines = Queue()
-        Thread(target=self._read, args=(self._process, self._lines), daemon=True).start()
-        assert "ready" in self._lines.get(timeout=START_S)
-
-    @staticmethod
-    def _read(process: subprocess.Popen[str], lines: Queue[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("{"):
-                lines.put(line)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
 
 
 @dataclass
@@ -124,7 +66,7 @@ class World:
         self.number = 0
         self.runs = 0
         self.told: list[str] = []
-        self.workers = [Worker(), Worker()]
+        self.workers = [LoadProcess(), LoadProcess()]
         for name in ("a", "b"):
             self.create(f"{self.prefix}{name}", 1 + self.dice.randrange(3))
 
