@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delta_jars import why_not
+from delta_jars import skip_without_delta
 from loading import DyingStorage, Killed, counts, numbered, settings_of
 from producing import produce
 
@@ -24,8 +24,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-if why_not():
-    pytest.skip(why_not(), allow_module_level=True)
+skip_without_delta()
 
 pytestmark = pytest.mark.real
 

@@ -14,14 +14,16 @@ from urllib.parse import unquote
 
 import pyarrow.parquet
 import pytest
-from delta_jars import delta_jars, why_not
+from delta_jars import delta_jars, skip_without_delta
 from killing import descendants, victim_of, wait_gone
 
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+skip_without_delta()
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 DEADLINE_S = 900.0
 MOMENTS = {
