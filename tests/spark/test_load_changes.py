@@ -422,6 +422,32 @@ def test_a_partition_without_a_leader_is_named_and_the_others_are_loaded(
 
 
 @pytest.mark.embedded_cluster(brokers=2)
+@pytest.mark.parametrize("again", [0, 1, 2])
+def test_a_partition_that_was_left_to_the_next_run_and_is_gone_then_is_named(
+    embedded_cluster: EmbeddedCluster, run: Run, fresh_topic: Topic, again: int
+) -> None:
+    """Its topic was deleted, and created anew with so many partitions."""
+    topic = fresh_topic()
+    source = {"subscribePattern": topic}
+    down = stop_leader_of_partition_1(embedded_cluster, topic)
+    run(source=source)
+    embedded_cluster.start(down)
+    embedded_cluster.wait_leaders(topic, [1])
+    embedded_cluster.delete_topic(topic)
+    wait_until(lambda: embedded_cluster.client.exists(f"/brokers/topics/{topic}") is None, 30, "the topic to be gone")
+    if again:
+        embedded_cluster.create_topic(topic, partitions=again)
+        load(embedded_cluster, topic, 3)
+    with pytest.raises(OffsetsLost, match=rf"{topic}-1 from offset 0 on: it had no leader"):
+        run(source=source)
+    report = run(source=source, skip=True)
+    assert spans(report) == dict.fromkeys(range(again), (0, 3))
+    assert losses(report) == [(0, 10, None), (1, 0, None)]
+    report = run(source=source)
+    assert (report.run, report.lost) == (None, ())
+
+
+@pytest.mark.embedded_cluster(brokers=2)
 def test_the_command_names_it_and_ends_with_a_status_of_its_own(
     embedded_cluster: EmbeddedCluster, fresh_topic: Topic, tmp_path: Path
 ) -> None:

@@ -31,7 +31,8 @@ def ends_before(consumer: SimpleConsumer, offsets: Mapping[TopicPartition, int])
     Raises:
         SimpleConsumerError: the broker does not answer.
     """
-    requests = [FetchRequest(*name, offset, _SAMPLE_BYTES) for name, offset in sorted(offsets.items())]
+    requests = [FetchRequest(name.topic, int(name.partition), offset, _SAMPLE_BYTES)
+                for name, offset in sorted(offsets.items())]
     answers = consumer.multifetch(requests, max_wait_ms=1, min_bytes=0)
     return {TopicPartition(request.topic, request.partition)
             for request, answer in zip(requests, answers, strict=True) if answer.error_code == _OUT_OF_RANGE}

@@ -86,8 +86,8 @@ class History:
         path = _manifest_path(run)
         found = Manifest.from_json(self._storage.url(path), self._storage.read_text(path))
         if found.run != run:
-            raise LoadRefused(f"{self._storage.url(path)} is that of run {found.run}; put the right one back in its place, "
-                              "or load into another folder")
+            raise LoadRefused(f"{self._storage.url(path)} is that of run {found.run}; put the right one back in its "
+                              "place, or load into another folder")
         return found
 
     def earlier(self) -> Iterator[Manifest]:

@@ -5,7 +5,7 @@ Source: `zkconsumer.spark.log_changes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -86,6 +86,7 @@ def plan_run(
     step = next_step(start, logs, seen.begins, None, reads, seen.agreed)
     # What had no leader was there before: what its log has lost since then was never in reach.
     lost = tuple(loss for loss in step.losses if loss.partition not in before.waiting)
+    lost += tuple(_never_reached(before, logs, reads))
     if lost and not allow_loss:
         more = f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
         raise OffsetsLost(f"what the last run left to be read is gone: {'; '.join(map(str, lost[:_SHOWN]))}{more}; "
@@ -101,14 +102,26 @@ def plan_run(
     ends = admit(positions, logs.ends, most)
     asked = {name: OffsetSpan(at, ends[name]) for name, at in positions.items() if ends[name] > at}
     left = sum(max(0, logs.ends.get(name, at) - at) for name, at in ends.items())
-    waiting = (before.waiting | logs.partitions) - ends.keys()
+    waiting = frozenset(name for name in (before.waiting | logs.partitions) - ends.keys()
+                        if name in logs.partitions or not reads(name))  # fmt: skip
     standing = Standing(
         StreamOffsets(ends, _births(start, logs, ends, waiting), logs.cluster_ms or start.cluster_ms),
         _tails(before, seen, ends),
-        frozenset(name for name in waiting if name in logs.partitions or not reads(name)),
+        waiting,
         seen.topics_seen,
     )  # fmt: skip
     return RunPlan(asked, standing, lost, left)
+
+
+def _never_reached(before: Standing, logs: Logs, reads: Callable[[TopicPartition], bool]) -> Iterator[Loss]:
+    """The partitions that were left to this run as they had no leader, and are gone."""
+    for name in sorted(before.waiting):
+        if not reads(name):
+            continue
+        if logs.is_reborn(name.topic, before.offsets):
+            yield Loss(name, 0, None, "it had no leader, and its topic was deleted and created anew")
+        elif name not in logs.partitions:
+            yield Loss(name, 0, None, "it had no leader, and does not exist any more")
 
 
 def _births(
