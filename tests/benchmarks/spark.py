@@ -89,6 +89,17 @@ def fill(port: int, topic: str, arguments: argparse.Namespace) -> None:
                 broker.produce(topic, partition, messages, codec=arguments.codec, magic=1, version=2)
 
 
+def message_parser(description: str | None, rounds: int) -> argparse.ArgumentParser:
+    """Return a parser of which messages there are, and how often they are read."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--size", type=int, default=100, help="bytes of a value, at least 20")
+    parser.add_argument("--keyed", action="store_true", help="keys of 16 bytes")
+    parser.add_argument("--codec", choices=("none", "gzip", "snappy"), default="none")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    return parser
+
+
 # -- the readers ---------------------------------------------------------------------------------------------------
 
 
@@ -255,12 +266,7 @@ def show(runs: dict[tuple[str, str], list[Run]], rows: int, arguments: argparse.
 
 def main() -> None:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--size", type=int, default=100, help="bytes of a value, at least 20")
-    parser.add_argument("--keyed", action="store_true", help="keys of 16 bytes")
-    parser.add_argument("--codec", choices=("none", "gzip", "snappy"), default="none")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = message_parser(__doc__, rounds=3)
     parser.add_argument("--batches", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.batches:

@@ -85,16 +85,10 @@ def measure(arguments: argparse.Namespace, cluster: Any, spark: Any, folder: Pat
 
 def main() -> None:
     """Read the command line and run."""
-    from tests.benchmarks.spark import session
+    from tests.benchmarks.spark import message_parser, session
     from zkconsumer.testing import KafkaCluster
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--size", type=int, default=100, help="bytes of a value, at least 20")
-    parser.add_argument("--keyed", action="store_true", help="keys of 16 bytes")
-    parser.add_argument("--codec", choices=("none", "gzip", "snappy"), default="none")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = message_parser(__doc__, rounds=5).parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bench-load-"))
     try:
         with KafkaCluster("2.8.2", heap_mb=512) as cluster, session(folder, []) as spark:
