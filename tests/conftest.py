@@ -33,6 +33,7 @@ SPARK_FILES = {
     "tests/spark/test_load_delta.py",
     "tests/spark/test_load_event_time.py",
     "tests/spark/test_load_file_size.py",
+    "tests/spark/test_load_iceberg.py",
     "tests/spark/test_load_job.py",
     "tests/spark/test_load_left_overs.py",
     "tests/spark/test_load_newer_logs.py",

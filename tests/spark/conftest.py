@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from delta_jars import session_settings
+from delta_jars import session_settings as delta_settings
+from iceberg_jars import session_settings as iceberg_settings
 
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.requirements import check_java
@@ -52,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
-        .config(map=session_settings())
+        .config(map={**delta_settings(), **iceberg_settings()})
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +217,33 @@ def test_what_the_table_does_for_itself_leaves_the_load_alone(
     produce(kafka_0822, topic, 1, numbered(41, 2))
     assert run_load(spark, settings).run == 2
     assert offsets(spark, tmp_path) == {0: [*range(100)], 1: [*range(40), 41, 42]}
+
+
+def test_the_time_that_values_tell_counts_for_the_days_of_the_table(
+    spark: SparkSession, kafka_0822: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    def day(frame: Any) -> Any:
+        from pyspark.sql import functions as f
+
+        return f.timestamp_seconds(f.lit(1_393_632_000) + f.col("partition") * 86400)
+
+    settings = delta_of(kafka_0822, tmp_path, topic)
+    run_load(spark, replace(settings, shape=settings.shape._replace(event_time=day)))
+    found = table(spark, tmp_path).groupBy("partition", "date").count().orderBy("partition").collect()
+    assert [tuple(row) for row in found] == [(0, date(2014, 3, 1), 100), (1, date(2014, 3, 2), 40)]
+
+
+def test_small_files_of_a_run_are_put_together_up_to_the_size(
+    spark: SparkSession, kafka_0822: KafkaCluster, fresh_topic: Topic, tmp_path: Path
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, partitions=8)
+    for partition in range(8):
+        produce(kafka_0822, topic, partition, numbered(0, 10))
+    settings = delta_of(kafka_0822, tmp_path, topic)
+    run_load(spark, replace(settings, shape=settings.shape._replace(file_bytes=128 * 1024**2)))
+    assert len([*tmp_path.glob("topic=*/**/*.parquet")]) < 8
+    assert offsets(spark, tmp_path) == {partition: [*range(10)] for partition in range(8)}
 
 
 def test_what_cannot_be_is_refused_by_name(

@@ -216,7 +216,7 @@ def test_what_cannot_be_is_refused_by_name(
         settings_of(kafka_0822, tmp_path, topic, endingTimestamp="1")
     with pytest.raises(OptionRefused, match="filterPushdown: not for a load: a run reads all that it has planned"):
         settings_of(kafka_0822, tmp_path, topic, filterPushdown="true")
-    with pytest.raises(LoadRefused, match="format 'avro' is not known; there are parquet, json, delta"):
+    with pytest.raises(LoadRefused, match="format 'avro' is not known; there are parquet, json, delta, iceberg"):
         replace(settings, shape=Shape("avro", "date"))
     with pytest.raises(LoadRefused, match="nosuch"):
         run_load(spark, replace(settings, folder="nosuch://host/folder"))

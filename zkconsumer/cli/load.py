@@ -31,8 +31,8 @@ _EPILOG = """\
 Files lie under topic=NAME/date=2014-03-01/ (and hour=00/), by the time of each message, or of the run where messages
 carry none. `_zkconsumer/runs` says what each run brought and where the next one begins: a run that is killed at any
 moment is as if it had not been, or is finished by the next one. Messages that cannot be decoded lie under `_bad`, with
-place and reason. With `--format delta` the folder is one Delta table, partitioned by topic, date (and hour), and each
-run is one transaction in it.
+place and reason. With `--format delta` (or iceberg) the folder is one table, partitioned by topic, date (and hour), and
+each run is one transaction in it.
 
 \b
 Status 3: what was loaded is published, and partitions without a leader were left to the next run. Status 4: what was
@@ -53,8 +53,8 @@ Examples:
 @click.option("--whitelist", metavar="REGEX", help="All topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or out of --whitelist.")
 @click.option("--to", "folder", metavar="FOLDER", required=True, help="Path or URL (hdfs://, s3a://) of the folder.")
-@click.option("--format", "file_format", type=click.Choice(["parquet", "json", "delta"]), default="parquet",
-              show_default=True, help="Of the files; delta: one Delta table of all topics (needs delta-spark).")
+@click.option("--format", "file_format", type=click.Choice(["parquet", "json", "delta", "iceberg"]), default="parquet",
+              show_default=True, help="Of the files; delta, iceberg: one such table of all topics.")
 @click.option("--partition-by", type=click.Choice(["none", "date", "hour"]), default="date", show_default=True,
               help="Directories below the topic's, in UTC.")
 @click.option("--time-field", metavar="FIELD",
@@ -109,12 +109,13 @@ def load(
     settings = LoadSettings(
         source, folder, shape, on_data_loss == "skip", gaps == "allow", on_missing_leader == "skip", max_messages
     )
+    table = shape.format if shape.is_table else None
     with (
         interrupted_with(
             "interrupted; the next load goes on behind the last run that was published"
         ),
         failures_in_a_sentence(),
-        spark_session(master, setting_pairs("--conf", spark_settings), shape.is_table) as spark,
+        spark_session(master, setting_pairs("--conf", spark_settings), table) as spark,
         job_progress(as_json) as tell,
     ):
         reports = run_portions(spark, settings, tell, max_time)
@@ -164,7 +165,7 @@ def _print(report: LoadReport, is_table: bool) -> None:
     messages, size = sum(each.messages for each in report.partitions), sum(each.bytes for each in report.partitions)
     bad = sum(each.bad for each in report.partitions)
     click.echo()
-    where = "in the Delta table" if is_table else count_of(report.files, "file")
+    where = "in the table" if is_table else count_of(report.files, "file")
     click.echo(f"Run {report.run} published: {messages:,} messages, {size:,} bytes, {where} "
                f"in {report.seconds:.1f} s; every offset counted.")
     if bad:

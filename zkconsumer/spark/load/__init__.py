@@ -4,6 +4,6 @@
     planning.py   P  what a run has to read
     audit.py      P  whether the files hold what was asked for
     storage.py       the folder, on any file system of Hadoop's
-    delta.py         the Delta table, where rows are to be in one
+    table.py         the table, where rows are to be in one: delta.py, iceberg.py
     job.py           one run, from plan to publication
 """

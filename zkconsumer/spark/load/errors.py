@@ -21,7 +21,7 @@ class OffsetsLost(LoadRefused):
 
 
 class AppendFailed(ZkConsumerError):
-    """A run is published, and its rows are not in the Delta table yet; the next load appends them first."""
+    """A run is published, and its rows are not in the table yet; the next load appends them first."""
 
 
 class AuditFailed(ZkConsumerError):

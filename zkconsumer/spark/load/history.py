@@ -1,7 +1,7 @@
 """The runs of a folder: the last one, the next one, and what a killed one has left lying about.
 
     _zkconsumer/runs/000000012.json          a published run
-    _zkconsumer/runs/000000012.appended      the rows of that run are in the Delta table
+    _zkconsumer/runs/000000012.appended      the rows of that run are in the table
     _zkconsumer/staging/000000013-ab12.../   what a run writes before it is published, and notes of it (`alive`)
     topic=clicks/date=.../...parquet         data of published runs
     _bad/000000012-...json                   messages that could not be decoded
@@ -48,7 +48,7 @@ class History:
     Args:
         storage: the folder.
         moved: told how many files are in their places, and of how many.
-        append: appends the rows of a run to the Delta table, where there is one.
+        append: appends the rows of a run to the table, where there is one.
 
     Threads: one at a time; several processes may try, one of them publishes.
     """
@@ -185,7 +185,7 @@ class History:
         Names begin with the run, so that whoever looks at a file knows where it comes from.
 
         Args:
-            into_table: the rows of messages belong into the Delta table.
+            into_table: the rows of messages belong into the table.
         """
         folder = staging_folder(run, run_id)
         found = []

@@ -1,7 +1,7 @@
 """One run of a load: what there is to read, reading it, counting it, and publishing it at one blow.
 
     finish the last run -> ask the cluster -> plan -> write aside -> count what was written -> publish -> finish
-    (put files in their places, or append their rows to the Delta table) -> store offsets
+    (put files in their places, or append their rows to the table) -> store offsets
 
 Until it is published, nothing of a run counts, and whatever ends it costs its work alone.
 
@@ -25,14 +25,15 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.group_offsets import GroupOffsets
+from zkconsumer.spark.load import delta_session, iceberg_session
 from zkconsumer.spark.load.alive import Alive
 from zkconsumer.spark.load.audit import Found, audit, short_of
 from zkconsumer.spark.load.births import refuse_topics_created_anew
 from zkconsumer.spark.load.compactions import Compactions
 from zkconsumer.spark.load.delta import DeltaTable
-from zkconsumer.spark.load.delta_session import check_session
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
+from zkconsumer.spark.load.iceberg import IcebergTable
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
 from zkconsumer.spark.load.looking import ClusterLook
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
@@ -40,7 +41,8 @@ from zkconsumer.spark.load.planning import RunPlan, Seen, plan_run
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.standing import Standing
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.writing import count_from, count_rows, write_rows
+from zkconsumer.spark.load.table import LakeTable
+from zkconsumer.spark.load.writing import ICEBERG, count_from, count_rows, write_rows
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
@@ -64,7 +66,7 @@ class LoadReport:
         lost: what was passed over.
         silent: partitions whose leaders did not answer, each with the reason; they are left to the next run.
         lag: what has come in meanwhile and is left for the next run, by topic and partition.
-        files: how many were put in their places; rows in a Delta table are in none of these.
+        files: how many were put in their places; rows in a table are in none of these.
         stored: whether the offsets stand in the group, too; `None` without a group.
         left: how many offsets were there at the begin and are left to the next run, as there were too many.
     """
@@ -93,7 +95,7 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
         LoadRefused: the folder holds something else, or the settings do not fit what it holds.
         OffsetsLost: what was left to be read is gone, and `allow_loss` is not set.
         AuditFailed: what was written is not what was asked for.
-        AppendFailed: a run is published and its rows are not in the Delta table; the next load tries again.
+        AppendFailed: a run is published and its rows are not in the table; the next load tries again.
         LoadOvertaken: another load has published meanwhile.
         SparkSourceError, RebalanceError: the cluster cannot be asked.
     """
@@ -133,14 +135,17 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
     )  # fmt: skip
 
 
-def _table(spark: Any, storage: Storage, settings: LoadSettings) -> DeltaTable | None:
+def _table(spark: Any, storage: Storage, settings: LoadSettings) -> LakeTable | None:
     if not settings.shape.is_table:
         return None
-    check_session(spark)
+    if settings.shape.format == ICEBERG:
+        iceberg_session.check_session(spark)
+        return IcebergTable(spark, storage, settings.shape)
+    delta_session.check_session(spark)
     return DeltaTable(spark, storage, settings.shape)
 
 
-def _history(spark: Any, storage: Storage, table: DeltaTable | None, tell: Tell) -> History:
+def _history(spark: Any, storage: Storage, table: LakeTable | None, tell: Tell) -> History:
     def append(manifest: Manifest, is_done: Callable[[], bool]) -> None:
         assert table is not None
         with watched_jobs(spark, "appending", tell):

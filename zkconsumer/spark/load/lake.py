@@ -18,7 +18,7 @@ from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.writing import DATA_FOLDER, DELTA, Shape, rows_of_files, settings_of_writing
+from zkconsumer.spark.load.writing import DATA_FOLDER, DELTA, ICEBERG, Shape, rows_of_files, settings_of_writing
 
 __all__ = ["Lake", "look_at_lake", "refuse_table", "published_files", "read_published"]
 
@@ -88,9 +88,10 @@ def refuse_table(last: Manifest, folder: str) -> None:
     Raises:
         LoadRefused: It has a table, which knows better.
     """
-    if last.format == DELTA:
-        raise LoadRefused(f"{folder} is a Delta table, which readers and compactions of Delta know: "
-                          f"OPTIMIZE delta.`{folder}` puts small files together")
+    advice = {DELTA: f"a Delta table, which Delta reads and compacts: OPTIMIZE delta.`{folder}`",
+              ICEBERG: "an Iceberg table, which Iceberg reads and compacts: rewrite_data_files"}  # fmt: skip
+    if last.format in advice:
+        raise LoadRefused(f"{folder} is {advice[last.format]} puts small files together")
 
 
 def published_files(spark: Any, folder: str) -> list[str]:

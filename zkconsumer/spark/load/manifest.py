@@ -36,7 +36,7 @@ class StagedFile(NamedTuple):
 
     Attributes:
         staged: where the run wrote it.
-        final: where it belongs; empty when its rows belong into the Delta table.
+        final: where it belongs; empty when its rows belong into the table.
     """
 
     staged: str
@@ -79,7 +79,7 @@ class Manifest:
         partitions: what this run brought.
         files: what it brought it in.
         lost: what it passed over.
-        history_id: tells the runs of this folder from those of all others; of a Delta table alone.
+        history_id: tells the runs of this folder from those of all others; of a table alone.
     """
 
     run: int

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from zkconsumer.spark.load.delta_session import delta_packages, delta_settings
 from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.iceberg_session import iceberg_packages
+from zkconsumer.spark.load.writing import DELTA
 
 __all__ = ["spark_session"]
 
@@ -26,16 +28,16 @@ _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "
 
 
 @contextmanager
-def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = False) -> Iterator[Any]:
+def spark_session(master: str, settings: Mapping[str, str], table: str | None = None) -> Iterator[Any]:
     """A session, stopped at the end of the block.
 
     Args:
         master: URL of the cluster, or `local[*]`.
         settings: of Spark; they win over ours.
-        with_delta: it can write Delta tables.
+        table: the format of tables that it can write, `delta` or `iceberg`.
 
     Raises:
-        RequirementMissing: delta-spark is missing or not for this pyspark.
+        RequirementMissing: what that format needs is missing, or not for this pyspark.
         LoadRefused: Spark does not start.
     """
     from pyspark.errors import PySparkException
@@ -47,7 +49,7 @@ def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = F
     # Workers on this machine are to be the interpreter that has the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("zkconsumer load")
-    settings = _with_delta(settings) if with_delta else settings
+    settings = settings if table is None else _with_table(table, settings)
     for name, value in {**_QUIET, **(_LOCAL if master.startswith("local") else {}), **settings}.items():
         builder = builder.config(name, value)
     before = _children()
@@ -74,9 +76,12 @@ def spark_session(master: str, settings: Mapping[str, str], with_delta: bool = F
         spark.stop()
 
 
-def _with_delta(given: Mapping[str, str]) -> dict[str, str]:
-    packages = delta_packages(given)
-    return delta_settings(given if packages is None else {**given, "spark.jars.packages": packages})
+def _with_table(table: str, given: Mapping[str, str]) -> dict[str, str]:
+    import pyspark
+
+    packages = delta_packages(given) if table == DELTA else iceberg_packages(given, pyspark.__version__)
+    settings = {**given} if packages is None else {**given, "spark.jars.packages": packages}
+    return delta_settings(settings) if table == DELTA else settings
 
 
 def _children() -> set[int]:

@@ -19,12 +19,13 @@ from zkconsumer.spark.load.event_time import EventTime, event_time
 from zkconsumer.spark.load.standing import Tail
 
 __all__ = [
-    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "PARTITIONINGS", "Shape", "count_from", "count_rows",
+    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "ICEBERG", "PARTITIONINGS", "Shape", "count_from", "count_rows",
     "rows_of_files", "settings_of_writing", "write_rows",
 ]  # fmt: skip
 
 DELTA: Final = "delta"
-FORMATS: Final = ("parquet", "json", DELTA)
+ICEBERG: Final = "iceberg"
+FORMATS: Final = ("parquet", "json", DELTA, ICEBERG)
 PARTITIONINGS: Final = ("none", "date", "hour")
 DATA_FOLDER: Final = "kind=data"
 """Where a run writes its messages, below its own folder."""
@@ -64,8 +65,8 @@ class Shape(NamedTuple):
 
     @property
     def is_table(self) -> bool:
-        """True for a Delta table, whose files are Delta's affair."""
-        return self.format == DELTA
+        """True for a table of Delta or Iceberg, whose files are its own affair."""
+        return self.format in (DELTA, ICEBERG)
 
     @property
     def file_format(self) -> str:
