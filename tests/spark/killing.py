@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from zkconsumer.testing.waiting import wait_until
@@ -41,3 +43,31 @@ def victim_of(process: subprocess.Popen[bytes], kind: str) -> int | None:
 def wait_gone(pids: Iterable[int]) -> None:
     """Wait until none of the processes is there."""
     wait_until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], 60, f"the end of {list(pids)}")
+
+
+def killed_when_files_come(
+    command: Sequence[str], kind: str, folder: Path, pattern: str, log: Path, *, environment: Mapping[str, str],
+    timeout_s: float,
+) -> bool:
+    """Run a command, and kill one of its processes when a file has come; return False if it has ended before that.
+
+    Args:
+        kind: as of `victim_of`.
+        folder, pattern: where the file comes, and how its path looks.
+        log: a file for what the command prints.
+        timeout_s: until the file comes, and again until all processes have ended.
+    """
+    before = set(folder.glob(pattern))
+    with log.open("wb") as printed:
+        process = subprocess.Popen(command, env=environment, stdout=printed, stderr=printed, start_new_session=True)
+    wait_until(
+        lambda: process.poll() is not None or any(path not in before for path in folder.glob(pattern)),
+        timeout_s, f"{pattern}, the moment to kill", interval_s=0.002,
+    )  # fmt: skip
+    group = descendants(process.pid)
+    victim = victim_of(process, kind) if process.poll() is None else None
+    if victim is not None:
+        os.kill(victim, signal.SIGKILL)
+    process.wait(timeout_s)
+    wait_gone(group)
+    return victim is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -12,11 +11,10 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from killing import descendants, victim_of, wait_gone
+from killing import killed_when_files_come
 
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.steady_load import SteadyLoad
-from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -54,22 +52,11 @@ def test_a_compaction_that_is_killed_costs_no_message_and_repeats_none(
         load.grow(200)
         for moment, pattern in MOMENTS.items():
             subprocess.run(load_files, env=environment, check=True, timeout=DEADLINE_S)
-            before = set(lake.glob(pattern))
-            with (tmp_path / f"{moment}.log").open("wb") as log:
-                process = subprocess.Popen(compact, env=environment, stdout=log, stderr=log, start_new_session=True)
-
-            def has_come(
-                process: subprocess.Popen[bytes] = process, pattern: str = pattern, before: set[Path] = before
-            ) -> bool:
-                return process.poll() is not None or any(path not in before for path in lake.glob(pattern))
-
-            wait_until(has_come, DEADLINE_S, f"the moment to kill: {moment}", interval_s=0.002)
-            group = descendants(process.pid)
-            if process.poll() is None and (pid := victim_of(process, victim)) is not None:
-                os.kill(pid, signal.SIGKILL)
+            log = tmp_path / f"{moment}.log"
+            if killed_when_files_come(
+                compact, victim, lake, pattern, log, environment=environment, timeout_s=DEADLINE_S
+            ):
                 killed.append(moment)
-            process.wait(DEADLINE_S)
-            wait_gone(group)
         load.stop()
         acked = {(event.partition, event.offset) for event in load.acked}
     subprocess.run(load_files, env=environment, check=True, timeout=DEADLINE_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -15,11 +14,10 @@ from urllib.parse import unquote
 import pyarrow.parquet
 import pytest
 from delta_jars import delta_jars, skip_without_delta
-from killing import descendants, victim_of, wait_gone
+from killing import killed_when_files_come
 
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.steady_load import SteadyLoad
-from zkconsumer.testing.waiting import wait_until
 
 skip_without_delta()
 
@@ -70,22 +68,11 @@ def test_a_load_that_is_killed_around_its_append_brings_each_message_once(
         subprocess.run(command, env=environment, check=True, timeout=DEADLINE_S)
         for moment, pattern in MOMENTS.items():
             load.grow(200)
-            before = set(lake.glob(pattern))
-            with (tmp_path / f"{moment}.log").open("wb") as log:
-                process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-
-            def has_come(
-                process: subprocess.Popen[bytes] = process, pattern: str = pattern, before: set[Path] = before
-            ) -> bool:
-                return process.poll() is not None or any(path not in before for path in lake.glob(pattern))
-
-            wait_until(has_come, DEADLINE_S, f"the moment to kill: {moment}", interval_s=0.01)
-            group = descendants(process.pid)
-            if process.poll() is None and (pid := victim_of(process, victim)) is not None:
-                os.kill(pid, signal.SIGKILL)
+            log = tmp_path / f"{moment}.log"
+            if killed_when_files_come(
+                command, victim, lake, pattern, log, environment=environment, timeout_s=DEADLINE_S
+            ):
                 killed.append(moment)
-            process.wait(DEADLINE_S)
-            wait_gone(group)
         load.stop()
         acked = {(event.partition, event.offset) for event in load.acked}
     subprocess.run(command, env=environment, check=True, timeout=DEADLINE_S)

@@ -1,4 +1,4 @@
-"""How much of what is there a micro-batch may take, dealt out by lag, and whether that is enough for one. Pure."""
+"""How many offsets of each partition a micro-batch may take, shared by lag, and whether they are enough for one. Pure."""
 
 from __future__ import annotations
 

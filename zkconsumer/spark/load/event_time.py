@@ -1,4 +1,4 @@
-"""The time of messages that carry none, as their values tell it.
+"""The time of messages without a timestamp, taken from their values.
 
 Before Kafka 0.10 a message has no timestamp; applications wrote the time into the value.
 """

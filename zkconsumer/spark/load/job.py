@@ -1,4 +1,4 @@
-"""One run of a load: what there is to read, reading it, counting it, and publishing it at one blow.
+"""One run of a load: what there is to read, reading it, counting it, and publishing it atomically.
 
     finish the last run -> ask the cluster -> plan -> write aside -> count what was written -> publish -> finish
     (put files in their places, or append their rows to the table) -> store offsets

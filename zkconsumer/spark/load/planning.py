@@ -77,7 +77,7 @@ def plan_run(
         before: where the last one ended.
         allow_loss: pass over what is not in the logs any more, instead of raising.
         reads: whether a partition would be loaded if it existed. What is not wanted any more keeps its place.
-        most: how many offsets to read at most, dealt out as `maxOffsetsPerTrigger` is.
+        most: how many offsets to read at most, shared as `maxOffsetsPerTrigger` is.
 
     Raises:
         OffsetsLost: what was left to be read is not there any more; names each partition.

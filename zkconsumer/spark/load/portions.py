@@ -1,4 +1,4 @@
-"""A load in portions: runs one after the other, each published, so that the first load of a large topic is no leap.
+"""A load in portions: several runs of limited size, one after the other, each published by itself.
 
 Source: docs/SPARK.md, "In portions".
 """

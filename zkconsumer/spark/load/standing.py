@@ -1,4 +1,4 @@
-"""Where the runs of a folder stand: what the next one goes by. Pure."""
+"""What a run passes on to the next: offsets, last messages, partitions without a leader, messages lost. Pure."""
 
 from __future__ import annotations
 
