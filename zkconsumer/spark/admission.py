@@ -1,4 +1,4 @@
-"""How many offsets of each partition a micro-batch may take, shared by lag, and whether they are enough for one. Pure."""
+"""How many offsets of each partition a micro-batch may take, shared by lag, and whether they are enough. Pure."""
 
 from __future__ import annotations
 

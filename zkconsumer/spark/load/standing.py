@@ -1,4 +1,4 @@
-"""What a run passes on to the next: offsets, last messages, partitions without a leader, messages lost. Pure."""
+"""What a run passes on to the next: offsets, last messages, and partitions that had no leader. Pure."""
 
 from __future__ import annotations
 
