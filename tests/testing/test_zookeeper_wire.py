@@ -19,7 +19,7 @@ CLOSED = struct.pack(">iiqi", 16, 1, 5, 0)
 
 @pytest.fixture
 def server() -> Iterator[Callable[..., str]]:
-    """Serves one connection after the other: each answers as many requests as it has replies, and is closed."""
+    """Serves one connection after the other: each has its replies to what comes first, and is closed."""
     threads: list[threading.Thread] = []
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(20)
@@ -30,9 +30,7 @@ def server() -> Iterator[Callable[..., str]]:
             with connection:
                 connection.settimeout(20)
                 connection.recv(4096)
-                for reply in replies:
-                    connection.sendall(reply)
-                    connection.recv(4096)
+                connection.sendall(b"".join(replies))
 
     def start(*connections: tuple[bytes, ...]) -> str:
         threads.append(threading.Thread(target=serve, args=connections))

@@ -58,7 +58,10 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
         leaders = {name: log_ends.leader for name, log_ends in ends.items()}
         ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options, filters.offsets)
         begins = {(each.name, each.start) for each in ranges}
-        return [replace(each, is_last=(each.name, each.end) not in begins) for each in ranges]
+        return [
+            replace(each, is_last=(each.name, each.end) not in begins, table_end=bounds.ends[each.name])
+            for each in ranges
+        ]
 
 
 def ask_for_ends(

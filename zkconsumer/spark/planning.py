@@ -34,6 +34,8 @@ class PlannedRange:
         end: Offset behind the last one.
         leader: Who led the partition when it was planned; None where nobody asked.
         is_last: Nobody reads on from its end: what is wrong with a wrapper that lies across it is told here.
+        table_end: Where the table ends in the partition: a wrapper that goes on behind it has a row within it. None for
+            the end of this range.
     """
 
     topic: str
@@ -42,6 +44,7 @@ class PlannedRange:
     end: int
     leader: Broker | None = None
     is_last: bool = False
+    table_end: int | None = None
 
     @property
     def name(self) -> TopicPartition:

@@ -179,7 +179,8 @@ class Rows:
                 log.warning("skipped: %s", told)
             case _:
                 # An entry that goes on behind the end is told of by who reads that, too: each within its own offsets.
-                yield self._error_row(min(error.offset, self._wanted.end - 1), str(told))
+                end = self._wanted.end if self._wanted.table_end is None else self._wanted.table_end
+                yield self._error_row(min(error.offset, end - 1), str(told))
 
     def _error_row(self, offset: int, text: str) -> pa.RecordBatch:
         values: dict[str, object] = {

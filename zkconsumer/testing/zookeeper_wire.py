@@ -11,6 +11,7 @@ from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.waiting import Deadline
 
 CLOSE_SESSION = -11
+_CLOSE = struct.pack(">iii", 8, 1, CLOSE_SESSION)
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 _MASK_48 = (1 << 48) - 1
 
@@ -62,10 +63,10 @@ def handshake(
             the session; `TimeoutError` when `timeout_s` passed.
     """
     deadline = Deadline(timeout_s)
-    connection, granted = _connect(host, port, session_id, password, session_timeout_ms, deadline)
+    connection, granted = _connect(host, port, session_id, password, session_timeout_ms, deadline, then=_CLOSE)
     with connection:
         try:
-            _close(connection, deadline)
+            _frame(connection, deadline)
         except ConnectionError:
             pass  # some versions close without a reply
         return granted
@@ -86,10 +87,11 @@ def end_session(connect: str, session_id: int, *, timeout_s: float = 10.0) -> No
         reasons, again = [], False
         for host, port in split_connect(connect):
             try:
-                connection, _ = _connect(host, port, session_id, session_password(session_id), 10_000, deadline)
+                password = session_password(session_id)
+                connection, _ = _connect(host, port, session_id, password, 10_000, deadline, then=_CLOSE)
                 taken_back = True
                 with connection:
-                    _close(connection, deadline)
+                    _frame(connection, deadline)
                 return
             except _UnknownSessionError as error:
                 if taken_back:
@@ -117,9 +119,13 @@ class _UnknownSessionError(ConnectionRefusedError):
 
 
 def _connect(
-    host: str, port: int, session_id: int, password: bytes, session_timeout_ms: int, deadline: Deadline
+    host: str, port: int, session_id: int, password: bytes, session_timeout_ms: int, deadline: Deadline, *,
+    then: bytes = b"",
 ) -> tuple[socket.socket, Handshake]:
     """A connection under a session, a new one if its id is 0, and what the server has granted.
+
+    Args:
+        then: the first request, sent without waiting: it is served before the session's own client can come back.
 
     Raises:
         _UnknownSessionError: so the server says.
@@ -128,7 +134,7 @@ def _connect(
     connection = socket.create_connection((host, port), timeout=max(deadline.remaining_s, 0.001))
     try:
         request = struct.pack(">iqiqi", 0, 0, session_timeout_ms, session_id, len(password)) + password + b"\0"
-        connection.sendall(struct.pack(">i", len(request)) + request)
+        connection.sendall(struct.pack(">i", len(request)) + request + then)
         reply = _frame(connection, deadline)
         _, granted_ms, granted_id, length = struct.unpack_from(">iiqi", reply)
         if granted_ms <= 0 or granted_id == 0:
@@ -139,12 +145,6 @@ def _connect(
     except BaseException:
         connection.close()
         raise
-
-
-def _close(connection: socket.socket, deadline: Deadline) -> None:
-    """Close the session of a connection; return when the server has answered that it is closed."""
-    connection.sendall(struct.pack(">iii", 8, 1, CLOSE_SESSION))
-    _frame(connection, deadline)
 
 
 def four_letter(host: str, port: int, word: str, *, timeout_s: float = 5.0) -> str:
