@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from producing import Message
 
-from zkconsumer.spark.load.job import LoadReport
+from zkconsumer.spark.load import job
+from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.testing.cluster import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def numbered(first: int, count: int) -> list[Message]:
@@ -52,3 +58,31 @@ class DyingStorage(Storage):
 
     def delete(self, path: str) -> None:
         self._change(super().delete, path)
+
+
+def die_at_each_change(
+    spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch, *, before_each: Callable[[], None],
+    after_each: Callable[[], None],
+) -> None:
+    """Have a load die before or behind each change it makes to the folder, and another one follow it.
+
+    Args:
+        before_each: brings messages for the load that dies.
+        after_each: looks at what is there when the other one is done.
+    """
+    deaths = 0
+    for change in range(1, 50):
+        before_each()
+        DyingStorage.left, DyingStorage.after = change, change % 2 == 1
+        with monkeypatch.context() as patched:
+            patched.setattr(job, "Storage", DyingStorage)
+            try:
+                run_load(spark, settings)
+            except Killed:
+                deaths += 1
+            else:
+                break
+        run_load(spark, settings)
+        after_each()
+    assert deaths >= 3
+    assert not [*Path(settings.folder, "_zkconsumer", "staging").iterdir()]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from iceberg_jars import why_not
-from loading import DyingStorage, Killed, counts, numbered, settings_of
+from loading import Killed, counts, die_at_each_change, numbered, settings_of
 from producing import produce
 
-from zkconsumer.spark.load import alive, job
+from zkconsumer.spark.load import alive
 from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
 from zkconsumer.spark.load.errors import AppendFailed, LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History
@@ -117,23 +117,17 @@ def test_a_run_that_dies_at_any_change_of_the_folder_costs_no_message_and_repeat
 ) -> None:
     settings = iceberg_of(kafka_0822, tmp_path, topic, "none")
     run_load(spark, settings)
-    have, deaths = 40, 0
-    for change in range(1, 50):
+    have = 40
+
+    def grow() -> None:
+        nonlocal have
         produce(kafka_0822, topic, 1, numbered(have, 3))
         have += 3
-        DyingStorage.left, DyingStorage.after = change, change % 2 == 1
-        with monkeypatch.context() as patched:
-            patched.setattr(job, "Storage", DyingStorage)
-            try:
-                run_load(spark, settings)
-            except Killed:
-                deaths += 1
-            else:
-                break
-        run_load(spark, settings)
+
+    def check() -> None:
         assert offsets(spark, tmp_path) == {0: [*range(100)], 1: [*range(have)]}
-    assert deaths >= 3
-    assert not list((tmp_path / "_zkconsumer" / "staging").iterdir())
+
+    die_at_each_change(spark, settings, monkeypatch, before_each=grow, after_each=check)
 
 
 def test_a_run_that_dies_between_its_snapshot_and_the_publication_of_that_is_written_once(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delta_jars import why_not
-from loading import DyingStorage, Killed, counts, numbered, settings_of
+from loading import counts, die_at_each_change, numbered, settings_of
 from producing import produce
 
 from simpleconsumer.types import TopicPartition
@@ -87,23 +87,16 @@ def test_a_run_that_dies_at_any_change_of_the_folder_costs_no_message_and_repeat
     settings = replace(settings_of(kafka_0822, tmp_path, topic), shape=Shape("parquet", "none"))
     run_load(spark, settings)
     have = 40
-    deaths = 0
-    for change in range(1, 50):
+
+    def grow() -> None:
+        nonlocal have
         produce(kafka_0822, topic, 1, numbered(have, 3))
         have += 3
-        DyingStorage.left, DyingStorage.after = change, change % 2 == 1
-        with monkeypatch.context() as patched:
-            patched.setattr(job, "Storage", DyingStorage)
-            try:
-                run_load(spark, settings)
-            except Killed:
-                deaths += 1
-            else:
-                break
-        run_load(spark, settings)
+
+    def check() -> None:
         assert offsets(spark, tmp_path) == {0: [*range(100)], 1: [*range(have)]}
-    assert deaths >= 3
-    assert not list((tmp_path / "_zkconsumer" / "staging").iterdir())
+
+    die_at_each_change(spark, settings, monkeypatch, before_each=grow, after_each=check)
     published = sorted(path.name for path in (tmp_path / "_zkconsumer" / "runs").glob("*.json"))
     assert published == [f"{n:09}.json" for n in range(1, len(published) + 1)]
 
