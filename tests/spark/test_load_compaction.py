@@ -283,6 +283,23 @@ def test_a_load_finishes_what_a_compaction_left(
     assert not [path for path in files(settings.folder) if path.startswith(f"topic={topic.name}/000000001-part")]
 
 
+def test_a_load_removes_what_a_compaction_left_that_published_nothing(
+    spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(compactions: Compactions, compaction: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Compactions, "publish", die)
+        with pytest.raises(Killed):
+            compacted(spark, settings.folder)
+    staging = Path(settings.folder, "_zkconsumer", "staging")
+    assert [name.name[:21] for name in staging.iterdir()] == ["compaction-000000001-"]
+    run_load(spark, settings)
+    assert not list(staging.iterdir())
+    assert [each.compaction for each in compacted(spark, settings.folder)] == [2]  # the dead one can publish no more
+
+
 def test_of_two_compactions_at_the_same_time_one_publishes(
     spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,16 +11,14 @@ Source: docs/SPARK.md, "Compaction".
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from zkconsumer.spark.load.alive import Alive
 from zkconsumer.spark.load.compaction import Compaction, Replacement, data_files
-from zkconsumer.spark.load.compactions import Compactions, compaction_folder
+from zkconsumer.spark.load.compactions import Compactions, compaction_folder, empty_compaction
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
@@ -111,7 +109,7 @@ def run_compactions(
     for portion in portions_of(groups, _PORTION_BYTES, _PORTION_FILES):
         number += 1
         left -= sum(map(len, portion))
-        yield _compacted(spark, storage, compactions, _empty(number), portion, shape, left, tell, began_s)
+        yield _compacted(spark, storage, compactions, empty_compaction(number), portion, shape, left, tell, began_s)
         began_s = time.monotonic()
 
 
@@ -129,13 +127,8 @@ def _finish_others(storage: Storage, compactions: Compactions, tell: Tell) -> se
     unfinished = compactions.finish_last()
     if unfinished is not None:
         unsettled.update(new.final for new in compactions.read(unfinished).replacements)
-    compactions.replace_dead(_empty(max(compactions.numbers(), default=0) + 1))
+    compactions.replace_dead()
     return unsettled
-
-
-def _empty(number: int) -> Compaction:
-    """The next compaction, which has put nothing together yet."""
-    return Compaction(number, uuid.uuid4().hex[:12], datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _compacted(

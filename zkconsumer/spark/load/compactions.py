@@ -11,8 +11,10 @@ Source: docs/SPARK.md, "Compaction".
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
 from zkconsumer.spark.load.alive import all_dead, make_room
@@ -21,7 +23,7 @@ from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.manifest import run_name, run_number
 from zkconsumer.spark.load.storage import Storage
 
-__all__ = ["Compactions", "compaction_folder"]
+__all__ = ["Compactions", "compaction_folder", "empty_compaction"]
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,11 @@ _COMPACTIONS: Final = "_zkconsumer/compactions"
 _STAGING: Final = "_zkconsumer/staging"
 _PREFIX: Final = "compaction-"
 _OPEN: Final = "open"
+
+
+def empty_compaction(number: int) -> Compaction:
+    """A compaction that has put nothing together yet, and begins now."""
+    return Compaction(number, uuid.uuid4().hex[:12], datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def compaction_folder(compaction: Compaction) -> str:
@@ -125,15 +132,13 @@ class Compactions:
         return LoadOvertaken(f"another compaction has published into {self._storage.folder} meanwhile; nothing of this "
                              "one was published, start it again")
 
-    def replace_dead(self, empty: Compaction) -> bool:
+    def replace_dead(self) -> bool:
         """Remove what compactions have left that died before they were published; return whether there were any.
 
         A compaction of their number is published without anything in it, so that one that only seemed to be dead
         cannot be published any more. Nothing is done while another one works on that number.
-
-        Args:
-            empty: the next one.
         """
+        empty = empty_compaction(max(self.numbers(), default=0) + 1)
         folders = self._folders(f"{_PREFIX}{run_name(empty.number)}-")
         if not folders or not all_dead(self._storage, folders):
             return False

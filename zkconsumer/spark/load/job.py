@@ -112,7 +112,9 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
     if last is not None:
         history.finish(last)
         if table is None:
-            Compactions(storage, lambda done, total: tell("publishing", done, total)).finish_last()
+            compactions = Compactions(storage, lambda done, total: tell("publishing", done, total))
+            compactions.finish_last()
+            compactions.replace_dead()
     last = history.replace_dead(_unread(settings, last)) or last
     options = settings.options()
     before = Standing() if last is None else last.standing
