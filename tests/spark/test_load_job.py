@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from zkconsumer.spark.load import alive, job
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
+from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.writing import Shape
 from zkconsumer.testing.kafka import KafkaCluster
@@ -99,6 +101,28 @@ def test_a_run_that_dies_at_any_change_of_the_folder_costs_no_message_and_repeat
     die_at_each_change(spark, settings, monkeypatch, before_each=grow, after_each=check)
     published = sorted(path.name for path in (tmp_path / "_zkconsumer" / "runs").glob("*.json"))
     assert published == [f"{n:09}.json" for n in range(1, len(published) + 1)]
+
+
+def test_what_a_run_has_written_is_on_the_disk_before_the_run_counts(
+    spark: SparkSession, kafka_0822: KafkaCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    fsync, publish = os.fsync, History.publish
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    def compare_and_publish(history: History, manifest: Manifest) -> None:
+        files = [tmp_path / file.staged for file in manifest.files]
+        assert len(files) == 2
+        assert {place.stat().st_ino for file in files for place in (file, *file.parents[:7])} <= synced
+        assert files[0].parents[6] == tmp_path
+        publish(history, manifest)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(History, "publish", compare_and_publish)
+    assert run_load(spark, settings_of(kafka_0822, tmp_path, topic)).run == 1
 
 
 def test_a_failed_run_leaves_nothing(

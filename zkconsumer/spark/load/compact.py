@@ -146,8 +146,7 @@ def _compacted(
             with watched_jobs(spark, "comparing", tell):
                 messages = compare_groups(spark, storage, groups, shape, to)
             sizes = storage.sizes(to)
-            for path in written:
-                storage.sync(path)  # what it replaces is removed
+            storage.sync(written)  # what it replaces is removed
         except BaseException as error:
             with suppress(Exception):  # what happened before is what counts; a later compaction removes the rest
                 storage.delete(folder)

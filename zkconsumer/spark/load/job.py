@@ -30,6 +30,7 @@ from zkconsumer.spark.load.alive import Alive
 from zkconsumer.spark.load.audit import Found, audit, short_of
 from zkconsumer.spark.load.births import refuse_topics_created_anew
 from zkconsumer.spark.load.compactions import Compactions
+from zkconsumer.spark.load.counting import count_from, count_rows
 from zkconsumer.spark.load.delta import DeltaTable
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
@@ -42,7 +43,7 @@ from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.standing import Standing
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.table import LakeTable
-from zkconsumer.spark.load.writing import ICEBERG, count_from, count_rows, write_rows
+from zkconsumer.spark.load.writing import ICEBERG, UNDECODED_FOLDER, write_bad, write_rows
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
@@ -246,6 +247,8 @@ def _written(
         if plan.asked:
             with watched_jobs(spark, "loading", tell):
                 write_rows(spark, _frame(spark, settings, plan), storage.url(folder), settings.shape, began)
+                if storage.exists(f"{folder}/{UNDECODED_FOLDER}"):
+                    write_bad(spark, storage.url(folder), settings.shape)
             with watched_jobs(spark, "counting", tell):
                 found = count_rows(spark, storage.url(folder), settings.shape, plan.asked)
         may_miss = seen.compacted
@@ -257,10 +260,12 @@ def _written(
             with _visit(settings.options()) as port:
                 refuse_topics_created_anew(port, seen.logs.births, {place.topic for place in plan.asked})
         tails = {name: each.tail for name, each in found.items() if each.tail is not None}
+        files = history.staged_files(unread.run, unread.run_id, settings.shape.is_table)
+        storage.sync([file.staged for file in files])  # the manifest will say that they are there
         return replace(
             unread, standing=replace(plan.standing, tails={**plan.standing.tails, **tails}), partitions=partitions,
             lost=(*plan.lost, *_losses(plan, deleted)),
-            files=history.staged_files(unread.run, unread.run_id, settings.shape.is_table),
+            files=files,
         )  # fmt: skip
     except BaseException as error:
         with suppress(Exception):  # what happened before is what counts; a later run removes the rest

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from pathlib import Path
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
@@ -166,12 +167,20 @@ class Storage:
         stream.write(bytearray(text.encode("utf-8")))
         stream.close()
 
-    def sync(self, path: str) -> None:
-        """Have a file that Spark has written outlive a power failure; other file systems than local ones see to it."""
+    def sync(self, paths: Collection[str]) -> None:
+        """Make files that Spark has written outlive a power failure; file systems that are not local do so themselves.
+
+        Raises:
+            LoadRefused: one cannot be read, or the disk reports an error.
+        """
         if self._local is None:
             return
-        with (self._local / path).open("rb") as file:
-            os.fsync(file.fileno())
+        parents = {parent for path in paths for parent in PurePosixPath(path).parents}
+        for path in [*paths, *map(str, sorted(parents, reverse=True))]:
+            try:
+                _sync(self._local / path)
+            except OSError as error:
+                raise LoadRefused(f"{self.url(path)} cannot be written to the disk: {error}") from error
 
     def overwrite(self, path: str, text: str) -> None:
         """Write a file, whatever stands there; who reads it meanwhile may find half of it."""
@@ -186,11 +195,7 @@ class Storage:
             os.link(self._local / draft, self._local / path)
         except FileExistsError:
             return False
-        directory = os.open((self._local / path).parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync((self._local / path).parent)
         return True
 
     def move(self, before: str, after: str) -> None:
@@ -226,6 +231,15 @@ class Storage:
 
     def _path(self, path: str) -> Any:
         return self._hadoop.Path(self._root, path) if path else self._root
+
+
+def _sync(place: Path) -> None:
+    """Have the disk hold a file, or the names in a directory."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def reason_of(error: Exception) -> str:

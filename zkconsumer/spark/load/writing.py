@@ -1,26 +1,21 @@
-"""What Spark does in a run: it writes the messages and what could not be decoded, and reads back what it has written.
+"""Writes the messages of a run, and what could not be decoded, into files; how those look and are read back.
 
 Source: docs/SPARK.md, "What a load leaves behind".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from functools import reduce
-from operator import or_
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load.audit import Found, OffsetSpan, OffsetSums
 from zkconsumer.spark.load.event_time import EventTime, event_time
-from zkconsumer.spark.load.standing import Tail
 
 __all__ = [
-    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "ICEBERG", "PARTITIONINGS", "Shape", "count_from", "count_rows",
-    "rows_of_files", "settings_of_writing", "write_rows",
+    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "ICEBERG", "PARTITIONINGS", "UNDECODED_FOLDER", "Shape",
+    "read_back", "rows_of_files", "settings_of_writing", "write_bad", "write_rows",
 ]  # fmt: skip
 
 DELTA: Final = "delta"
@@ -29,9 +24,10 @@ FORMATS: Final = ("parquet", "json", DELTA, ICEBERG)
 PARTITIONINGS: Final = ("none", "date", "hour")
 DATA_FOLDER: Final = "kind=data"
 """Where a run writes its messages, below its own folder."""
+UNDECODED_FOLDER: Final = "kind=bad"
+"""Where it writes, there, what could not be decoded, for `write_bad`."""
 BAD_FOLDER: Final = "_bad"
 """Where messages go that could not be decoded; readers pass over names that begin so."""
-_LOW_HALF = 0xFFFFFFFF
 _OPEN_FILES = 64
 """Files that one task writes side by side. With more it sorts its rows first, which takes longer than writing them."""
 _SETTINGS = {
@@ -98,7 +94,7 @@ def rows_of_files(shape: Shape) -> str:
 
 
 def write_rows(spark: Any, frame: Any, url: str, shape: Shape, began: datetime) -> None:
-    """Write a frame below `url`: `kind=data/topic=.../` the messages, `_bad/` what could not be decoded.
+    """Write a frame below `url`: `kind=data/topic=.../` the messages, `kind=bad/` what could not be decoded.
 
     Args:
         frame: with the columns of the source, and `error`, which is null for messages.
@@ -111,7 +107,6 @@ def write_rows(spark: Any, frame: Any, url: str, shape: Shape, began: datetime) 
         if shape.compression is not None:
             writer = writer.option("compression", shape.compression)
         writer.save(url)
-        _write_bad(spark, url, shape)
 
 
 def _shaped(frame: Any, shape: Shape, began: datetime) -> Any:
@@ -135,15 +130,15 @@ def _shaped(frame: Any, shape: Shape, began: datetime) -> Any:
         "partition", "offset", "timestamp", "timestampType",
         f.when(is_bad, f.lit("bad")).otherwise(f.lit("data")).alias("kind"),
         "topic",
-        f.date_format(moment, "yyyy-MM-dd").alias("date"),
-        f.date_format(moment, "HH").alias("hour"),
+        moment.cast("date").alias("date"),
+        f.lpad(f.hour(moment).cast("string"), 2, "0").alias("hour"),
     ]  # fmt: skip
     left_out = {"none": ("date", "hour"), "date": ("hour",), "hour": ()}[shape.partition_by]
     return rows.select(*columns).drop(*left_out)
 
 
-def _written(spark: Any, url: str, shape: Shape) -> Any:
-    """What stands below `url`, read back; `None` when that is nothing."""
+def read_back(spark: Any, url: str, shape: Shape) -> Any:
+    """Return the rows of the files below `url`, or None when there are none."""
     from pyspark.errors import AnalysisException
 
     kind = "string" if shape.text else "binary"
@@ -156,92 +151,14 @@ def _written(spark: Any, url: str, shape: Shape) -> Any:
         raise
 
 
-def _write_bad(spark: Any, url: str, shape: Shape) -> None:
-    """The side output: a line of JSON for each message that could not be decoded."""
-    from pyspark.sql import functions as f
-
-    bad = _written(spark, f"{url}/kind=bad", shape)
-    if bad is None:
-        return
-    known = f.from_json(f.col("value").cast("string"), "reason string, key string, value string")
-    rows = bad.select("topic", "partition", "offset", known.alias("known"))
-    rows.select("topic", "partition", "offset", "known.*").write.json(f"{url}/{BAD_FOLDER}")
-
-
-def count_rows(
-    spark: Any, url: str, shape: Shape, asked: Mapping[TopicPartition, OffsetSpan]
-) -> dict[TopicPartition, Found]:
-    """What the files below `url` hold of each partition.
-
-    Count, ends, sum and exclusive or of the offsets say whether each offset is there once; where they do not,
-    the different ones are counted, which takes a shuffle of them all.
-    """
+def write_bad(spark: Any, url: str, shape: Shape) -> None:
+    """Write the side output below `url`: a line of JSON for each message that could not be decoded."""
     from pyspark.sql import functions as f
 
     with settings_of_writing(spark):
-        rows = _written(spark, url, shape)
-        if rows is None:
-            return {}
-        is_message = f.col("kind") == "data"
-        place = f.when(is_message, f.col("offset"))
-        length = f.coalesce(f.octet_length("key"), f.lit(0)) + f.coalesce(f.octet_length("value"), f.lit(0))
-        grouped = rows.groupBy("topic", "partition").agg(
-            f.count(f.lit(1)).alias("rows"),
-            f.min("offset").alias("first"),
-            f.max("offset").alias("last"),
-            # In two halves, as a sum of decimals takes four times as long; null where even these are too large.
-            f.try_sum(f.col("offset").bitwiseAND(_LOW_HALF)).alias("low"),
-            f.try_sum(f.shiftright("offset", 32)).alias("high"),
-            f.bit_xor("offset").alias("xor"),
-            f.sum(f.when(is_message, 1).otherwise(0)).alias("messages"),
-            f.sum(f.when(is_message, length).otherwise(0)).alias("bytes"),
-            f.max(place).alias("tail"),
-            f.max_by(f.crc32("key"), place).alias("key_crc"),
-            f.max_by(f.crc32("value"), place).alias("value_crc"),
-        )
-        counted = {TopicPartition(row["topic"], row["partition"]): row for row in grouped.collect()}
-        doubtful = [place for place, row in counted.items() if place not in asked or not _is_whole(asked[place], row)]
-        distinct = _count_distinct(rows, {place.topic for place in doubtful})
-    return {
-        place: Found(row["rows"], distinct.get(place, row["rows"]), row["first"], row["last"], row["messages"],
-                     row["bytes"], None if row["tail"] is None else Tail(row["tail"], row["key_crc"], row["value_crc"]))
-        for place, row in counted.items()
-    }  # fmt: skip
-
-
-def count_from(
-    spark: Any, url: str, shape: Shape, begins: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """How many different offsets from its begin on the files below `url` hold of each partition."""
-    from pyspark.sql import functions as f
-
-    if not begins:
-        return {}
-    with settings_of_writing(spark):
-        rows = _written(spark, url, shape)
-        if rows is None:
-            return {}
-        places = [f.lit(False)]
-        places += [(f.col("topic") == name.topic) & (f.col("partition") == int(name.partition))
-                   & (f.col("offset") >= begin) for name, begin in begins.items()]  # fmt: skip
-        counted = rows.where(reduce(or_, places)).groupBy("topic", "partition")
-        found = counted.agg(f.count_distinct("offset").alias("distinct")).collect()
-    return {TopicPartition(row["topic"], row["partition"]): row["distinct"] for row in found}
-
-
-def _is_whole(span: OffsetSpan, row: Any) -> bool:
-    if row["low"] is None or row["high"] is None:
-        return False
-    total = (row["high"] << 32) + row["low"]
-    return OffsetSums(row["rows"], row["first"], row["last"], total, row["xor"]) == OffsetSums.of(span)
-
-
-def _count_distinct(rows: Any, topics: Iterable[str]) -> dict[TopicPartition, int]:
-    from pyspark.sql import functions as f
-
-    wanted = sorted(topics)
-    if not wanted:
-        return {}
-    some = rows.where(f.col("topic").isin(wanted)).groupBy("topic", "partition")
-    found = some.agg(f.count_distinct("offset").alias("distinct")).collect()
-    return {TopicPartition(row["topic"], row["partition"]): row["distinct"] for row in found}
+        bad = read_back(spark, f"{url}/{UNDECODED_FOLDER}", shape)
+        if bad is None:
+            return
+        known = f.from_json(f.col("value").cast("string"), "reason string, key string, value string")
+        rows = bad.select("topic", "partition", "offset", known.alias("known"))
+        rows.select("topic", "partition", "offset", "known.*").write.json(f"{url}/{BAD_FOLDER}")
