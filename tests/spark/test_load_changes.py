@@ -260,6 +260,34 @@ def test_a_log_that_was_cut_and_has_grown_past_its_old_end_is_noticed(
     assert run(topic).lost == ()
 
 
+def test_a_log_that_was_cut_and_has_grown_up_to_its_old_end_is_noticed_once(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, run: Run, topic: str, tmp_path: Path
+) -> None:
+    run(topic)
+    load(embedded_cluster, topic, 10, first=100)
+    run(topic)
+    embedded_cluster.log(topic, 0).truncate(105)
+    load(embedded_cluster, topic, 5, first=500)
+    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 100 to 110: .*has grown up to the end since"):
+        run(topic)
+    report = run(topic, skip=True)
+    assert (report.run, spans(report), losses(report)) == (3, {}, [(0, 100, 110)])
+    again = run(topic)
+    assert (again.run, again.lost) == (None, ())
+    load(embedded_cluster, topic, 5, first=600)
+    assert run(topic).lost == ()
+    assert values(spark, tmp_path) == numbered((0, 110), (600, 605))
+
+
+def test_retention_that_took_everything_is_no_cut(embedded_cluster: EmbeddedCluster, run: Run, topic: str) -> None:
+    run(topic)
+    log = embedded_cluster.log(topic, 0)
+    log.roll()
+    assert log.delete_head(100) == 100
+    again = run(topic)
+    assert (again.run, again.lost) == (None, ())
+
+
 def test_a_log_that_was_cut_just_before_a_run_and_has_grown_since_is_noticed_by_the_next(
     embedded_cluster: EmbeddedCluster, run: Run, topic: str
 ) -> None:

@@ -169,7 +169,8 @@ def _go_on(
         step._stay(name, end)
         return
     if agreed is not None:
-        step.losses.append(Loss(name, agreed, at, "its log was cut, and has grown past the end since"))
+        how_far = "up to the end" if end == at else "past the end"
+        step.losses.append(Loss(name, agreed, at, f"its log was cut, and has grown {how_far} since"))
     if target is not None:
         # A leader that does not answer now may do so when it is read: what is fixed is read, or it is an error.
         goal = target.get(name, at)

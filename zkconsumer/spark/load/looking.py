@@ -181,21 +181,25 @@ class ClusterLook:
     def _compared(
         self, logs: Logs, begins: Mapping[TopicPartition, int], compacted: frozenset[str]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Tail]]:
-        """How much has stayed of the logs that were cut, and the last messages of those that end early now."""
+        """How much has stayed of the logs that were cut, and the last messages of those that have nothing to read."""
         start = self._before.offsets
         messages = LastMessages(self._options, self._logs.leaders, compacted)
-        grown = {name: tail for name, tail in self._before.tails.items()
-                 if name in start.offsets and logs.ends.get(name, 0) > start.offsets[name]
-                 and not logs.is_reborn(name.topic, start) and begins[name] <= tail.offset}
-        now = messages.compare(grown)
-        doubtful = {name: grown[name].offset for name, found in now.items() if found is Now.ANOTHER}
+        # One that ends where the last run did may have been cut and have grown again by as much.
+        tails = {name: tail for name, tail in self._before.tails.items()
+                 if name in start.offsets and logs.ends.get(name, 0) >= start.offsets[name]
+                 and not logs.is_reborn(name.topic, start)}  # fmt: skip
+        begins = {**self._logs.begins([name for name in tails if name not in begins]), **begins}
+        there = {name: tail for name, tail in tails.items() if begins.get(name, tail.offset + 1) <= tail.offset}
+        now = messages.compare(there)
+        doubtful = {name: there[name].offset for name, found in now.items() if found is Now.ANOTHER}
         cut = shrunk(start, logs)
         doubtful |= {name: logs.ends[name] for name in cut}
         if not doubtful:
             return {}, {}
         begins = {**self._logs.begins(cut), **begins}
         agreed = self._agreed(messages, doubtful, logs, begins)
-        return agreed, messages.at({name: logs.ends[name] - 1 for name in cut if logs.ends[name] > begins.get(name, 0)})
+        unread = {name: logs.ends[name] - 1 for name in doubtful if logs.ends[name] <= start.offsets[name]}
+        return agreed, messages.at({name: last for name, last in unread.items() if last >= begins.get(name, 0)})
 
     def _agreed(
         self, messages: LastMessages, below: Mapping[TopicPartition, int], logs: Logs,

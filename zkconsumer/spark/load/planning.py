@@ -31,7 +31,7 @@ class Seen:
         begins: of the logs, as `next_step` needs them.
         starts: where to begin with partitions that were never loaded; those that are not named begin at their start.
         agreed: of logs that were cut since, the ends of what is known to have stayed.
-        tails: last messages of the logs that end before where the last run did.
+        tails: last messages of the logs that were cut and end where the last run did, or before that.
         topics_seen: see `Standing`.
         compacted: topics whose logs have holes, or may have some.
         silent: why partitions have no end, a clause for each.
