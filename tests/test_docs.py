@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from zkconsumer.config_keys import find_key
+from zkconsumer.config.keys import find_key
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")])

@@ -9,7 +9,6 @@ from rebalance.errors import (
 )
 from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, MessageError, SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.batches import MessageBatch
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import (
@@ -30,10 +29,11 @@ from zkconsumer.errors import (
     ZooKeeperUnavailable,
 )
 from zkconsumer.filters import Blacklist, Whitelist
-from zkconsumer.listening import RebalanceListener
+from zkconsumer.member.listening import RebalanceListener
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
-from zkconsumer.stream import KafkaStream
+from zkconsumer.streams.batches import MessageBatch
+from zkconsumer.streams.stream import KafkaStream
 
 __all__ = [
     "Blacklist",

@@ -32,14 +32,14 @@ from zkconsumer.errors import (
     PauseFailed,
 )
 from zkconsumer.filters import TopicFilter
-from zkconsumer.forking import tell_after_fork
-from zkconsumer.membership import Membership
-from zkconsumer.pausing import checked_partitions
-from zkconsumer.signal_handlers import called_by_signal_handler
+from zkconsumer.member.forking import tell_after_fork
+from zkconsumer.member.membership import Membership
+from zkconsumer.member.pausing import checked_partitions
+from zkconsumer.member.signal_handlers import called_by_signal_handler
+from zkconsumer.member.statistics_thread import StatisticsThread
 from zkconsumer.statistics import ConnectorStatistics
-from zkconsumer.statistics_thread import StatisticsThread
 from zkconsumer.status import ConnectorStatus
-from zkconsumer.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream
 
 __all__ = ["ConsumerConnector", "new_consumer_id"]
 

@@ -1,7 +1,7 @@
 """A flag that is set once, and waited for by any number of threads.
 
 `threading.Event` keeps a lock while it looks at its flag: a signal handler that interrupts a thread there, and waits
-for the same event, waits for itself for ever. Here the lock is the flag, as in `zkconsumer.flow.Wakeup`.
+for the same event, waits for itself for ever. Here the lock is the flag, as in `Wakeup`.
 """
 
 from __future__ import annotations

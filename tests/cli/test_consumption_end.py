@@ -16,7 +16,7 @@ from zkconsumer.cli.message_lines import LineShape, line_formatter
 from zkconsumer.cli.signals import LeaveSignals
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout
-from zkconsumer.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream
 
 TIMEOUT_S = 8.0
 MESSAGE = Message("t", 0, 0, 1, None, b"value")

@@ -16,10 +16,10 @@ from zkconsumer.cli.release import delete_claim, read_claim
 from zkconsumer.cli.release import release as release_command
 from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.cli.zookeeper_sessions import client_of, leader_knows
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
-from zkconsumer.zookeeper_address import parse_zookeeper_address
 
 
 @pytest.fixture

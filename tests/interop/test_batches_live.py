@@ -12,7 +12,7 @@ import pytest
 from consuming import PATIENCE_S, member, produce, stored, wait_owned, wait_stored
 
 from zkconsumer import ConsumerTimeout, ForkedConnector, MessageBatch, TopicPartition
-from zkconsumer.batches import StreamBatches
+from zkconsumer.streams.batches import StreamBatches
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.waiting import Deadline, wait_until
 

@@ -28,7 +28,7 @@ from zkconsumer import (
     StreamFailed,
     TopicPartition,
 )
-from zkconsumer.membership import Membership
+from zkconsumer.member.membership import Membership
 from zkconsumer.testing import EmbeddedCluster, load
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until

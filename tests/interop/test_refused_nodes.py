@@ -18,9 +18,9 @@ from zkconsumer import ConsumerConnector, ConsumerTimeout, ZooKeeperRefused
 from zkconsumer.cli.describe import describe
 from zkconsumer.cli.groups import groups
 from zkconsumer.cli.verify import verify
-from zkconsumer.cluster import ClusterReader
+from zkconsumer.cluster.registry import ClusterReader
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
 from zkconsumer.testing import ClosedNodes, EmbeddedCluster, JavaMember, KafkaCluster, load, wait_until
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 SOON_S = 15.0
 CREATOR = {"zookeeper_auth": "digest:team:secret", "zookeeper_acl": "creator"}

@@ -10,7 +10,7 @@ from types import FrameType
 from consuming import member
 
 from rebalance.lease import lease_clock
-from zkconsumer.status_reading import read_status
+from zkconsumer.member.status_reading import read_status
 from zkconsumer.testing.kafka import KafkaCluster
 
 

@@ -41,15 +41,21 @@ TESTS: Final[dict[str, list[str]]] = {
         f"{_WIRE}{name}.py" for name in ("primitives", "kafka08_requests", "kafka08_responses")
     ],
     "simpleconsumer/shallow.py": _SETS[:2],
-    "zkconsumer/byte_shares.py": [f"{_MEMBER}byte_shares.py"],
+    "zkconsumer/fetching/byte_shares.py": [f"{_MEMBER}byte_shares.py"],
     "zkconsumer/cli/offset_findings.py": ["tests/cli/test_verify_findings.py"],
     "zkconsumer/cli/offset_lines.py": ["tests/cli/test_offset_lines.py"],
     "zkconsumer/cli/offset_target.py": ["tests/cli/test_offset_target.py"],
-    "zkconsumer/delivery.py": [f"{_MEMBER}delivery{name}.py" for name in ("", "_pauses", "_threads", "_in_hand")],
-    "zkconsumer/fetch_state.py": [f"{_MEMBER}fetch_state.py", f"{_WIRE}down_conversion.py"],
-    "zkconsumer/flow.py": [f"{_MEMBER}{name}.py" for name in ("flow", "stream", "stream_batches", "delivery_pauses")],
-    "zkconsumer/leave_times.py": [f"{_MEMBER}leaving.py"],
-    "zkconsumer/offset_records.py": [f"{_MEMBER}offset_records.py"],
-    "zkconsumer/offsets.py": [f"{_MEMBER}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults")],
-    "zkconsumer/start_offsets.py": [f"{_MEMBER}start_offsets.py"],
+    "zkconsumer/member/delivery.py": [
+        f"{_MEMBER}delivery{name}.py" for name in ("", "_pauses", "_threads", "_in_hand")
+    ],
+    "zkconsumer/fetching/fetch_state.py": [f"{_MEMBER}fetch_state.py", f"{_WIRE}down_conversion.py"],
+    "zkconsumer/fetching/partition_queue.py": [
+        f"{_MEMBER}{name}.py" for name in ("flow", "stream", "stream_batches", "delivery_pauses")
+    ],
+    "zkconsumer/member/leave_times.py": [f"{_MEMBER}leaving.py"],
+    "zkconsumer/offsets/offset_records.py": [f"{_MEMBER}offset_records.py"],
+    "zkconsumer/offsets/zookeeper_offsets.py": [
+        f"{_MEMBER}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults")
+    ],
+    "zkconsumer/offsets/start_offsets.py": [f"{_MEMBER}start_offsets.py"],
 }

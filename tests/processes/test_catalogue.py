@@ -12,7 +12,7 @@ from group_members import SESSION_S, SETTINGS
 from group_scene import Scene, scene
 
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaStream, TopicPartition
-from zkconsumer.fetcher import Fetcher
+from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.testing import Deadline, EmbeddedCluster, Hold, KafkaCluster, TcpProxy, load, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -30,7 +30,7 @@ from rebalance.ports import Member, Starts
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import KazooPort
-from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.waiting import wait_until
 
 

@@ -17,7 +17,7 @@ from rebalance.ports import Member
 from rebalance.requests import Check, Delete, Fault, GetData, Multi, Reply, Request, Stat, Sync
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
-from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 PARTITION = ("t", 0)
 OWNER = "/consumers/g/owners/t/0"

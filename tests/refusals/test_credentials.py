@@ -13,12 +13,12 @@ from secured import PATIENCE_S, SASL_PASSWORD, USER, refused, sasl, sasl_server
 from rebalance.requests import Create, Exists, Reply, SessionChange
 from rebalance.zookeeper import KazooPort, call
 from zkconsumer import ConsumerConfig, ConsumerConnector, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.cluster import read_all
+from zkconsumer.cluster.registry import read_all
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
-from zkconsumer.zookeeper_options import zookeeper_options
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 
 def test_a_member_that_authenticates_makes_nodes_of_its_own(with_sasl: ZooKeeperServer, fresh_group: str) -> None:
@@ -161,7 +161,7 @@ def test_a_mechanism_that_fails_on_our_side_is_said(
     with_sasl: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Kerberos is at hand: its library is taken to be there, and pure-sasl then finds that it is not."""
-    monkeypatch.setattr("zkconsumer.zookeeper_options._check_sasl_library", lambda mechanism: None)
+    monkeypatch.setattr("zkconsumer.config.zookeeper_options._check_sasl_library", lambda mechanism: None)
     refused(with_sasl.connect, ZooKeeperUnavailable,
             r"was not shown our credentials: SASL failed here \(kerberos module not installed.*\); check "
             "zookeeper.sasl.mechanism", zookeeper_sasl_mechanism="GSSAPI")

@@ -15,13 +15,13 @@ from rebalance.requests import Create, Exists, Reply, SessionChange
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer import ConfigError, ConsumerConfig, ConsumerConnector, ZooKeeperUnavailable
-from zkconsumer.cluster import read_all
+from zkconsumer.cluster.registry import read_all
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
-from zkconsumer.zookeeper_options import zookeeper_options
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 
 def tls(certificates: Certificates, **settings: object) -> dict[str, object]:
@@ -151,7 +151,7 @@ def test_a_file_that_may_not_be_read_is_named(
     def denied(path: str, mode: str) -> object:
         raise PermissionError(13, "Permission denied", path)  # root may read everything, so no mode of a file does it
 
-    monkeypatch.setattr("zkconsumer.zookeeper_tls.open", denied, raising=False)
+    monkeypatch.setattr("zkconsumer.config.zookeeper_tls.open", denied, raising=False)
     refused("127.0.0.1:1", ConfigError, r"^zookeeper.ssl.cafile is '.*authority.pem'; .*\(Permission denied\)",
             **tls(certificates))
 

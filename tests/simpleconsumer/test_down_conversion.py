@@ -9,7 +9,7 @@ import pytest
 from simpleconsumer.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
 from simpleconsumer.message_set import encode_message_set
 from simpleconsumer.types import FetchedPartition
-from zkconsumer.fetch_state import Outcome, Verdict, judge
+from zkconsumer.fetching.fetch_state import Outcome, Verdict, judge
 
 FILLER = b"\xff" * 8 + b"\0\0\0\x3d"
 MARK, EMPTY, DATA = 0x30, 0x10, 0x10

@@ -27,13 +27,13 @@ from rebalance.vacancies import Vacancies
 from rebalance.watchers import GroupReader
 from simpleconsumer import message_set
 from simpleconsumer.types import TopicPartition
-from zkconsumer import offsets as offsets_module
-from zkconsumer.commits import Commits
-from zkconsumer.flow import Flow
-from zkconsumer.leave_times import LeaveTimes
-from zkconsumer.listening import ListenerThread
-from zkconsumer.offset_records import OffsetRecord, Verdict, verdict
-from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.fetching.partition_queue import Flow
+from zkconsumer.member.leave_times import LeaveTimes
+from zkconsumer.member.listening import ListenerThread
+from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.offset_records import OffsetRecord, Verdict, verdict
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
+from zkconsumer.offsets.zookeeper_offsets import zookeeper_offsets as offsets_module
 from zkconsumer.testing.simulation import member as member_module
 
 

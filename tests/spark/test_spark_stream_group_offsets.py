@@ -11,9 +11,9 @@ from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetData, Request, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
 from zkconsumer.spark.group_offsets import GroupHasMembers, GroupOffsets, OffsetsNotStored
 from zkconsumer.testing.zookeeper import ZooKeeperServer
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 CLICKS = TopicPartition("clicks", 0)
 

@@ -10,9 +10,9 @@ from feeding import HeldLease, ScriptedBroker, ScriptedLog, config_of
 
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
-from zkconsumer.brokers import BrokerDirectory
-from zkconsumer.delivery import Delivery
-from zkconsumer.stream import KafkaStream
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.member.delivery import Delivery
+from zkconsumer.streams.stream import KafkaStream
 
 DEADLINE_S = 15.0
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

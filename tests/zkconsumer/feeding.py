@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from rebalance.lease import lease_clock
 from simpleconsumer.message_set import encode_message_set
 from simpleconsumer.types import Broker, Message, TopicPartition
-from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.flow import Chunk, Flow
-from zkconsumer.stream import KafkaStream
+from zkconsumer.fetching.byte_budget import ByteBudget
+from zkconsumer.fetching.partition_queue import Chunk, Flow
+from zkconsumer.streams.stream import KafkaStream
 
 MIB = 1024 * 1024
 

@@ -15,7 +15,7 @@ from feeding import METADATA, ScriptedBroker, config_of
 from rebalance.errors import RebalanceError
 from rebalance.lease import lease_clock
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.brokers import REMEMBERED_S, BrokerDirectory, LeaderFinder
+from zkconsumer.cluster.leaders import REMEMBERED_S, BrokerDirectory, LeaderFinder
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

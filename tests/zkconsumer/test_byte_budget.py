@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.byte_budget import ByteBudget, Charge
-from zkconsumer.byte_shares import SMALLEST_SHARE_BYTES, Candidate
-from zkconsumer.fetch_state import FetchState
+from zkconsumer.fetching.byte_budget import ByteBudget, Charge
+from zkconsumer.fetching.byte_shares import SMALLEST_SHARE_BYTES, Candidate
+from zkconsumer.fetching.fetch_state import FetchState
 
 MIB = 1024 * 1024
 SMALL = SMALLEST_SHARE_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.byte_shares import SMALLEST_SHARE_BYTES, Candidate, Shares, least_useful_bytes, share_out
+from zkconsumer.fetching.byte_shares import SMALLEST_SHARE_BYTES, Candidate, Shares, least_useful_bytes, share_out
 
 SIZE = 100_000
 MIB = 1024 * 1024

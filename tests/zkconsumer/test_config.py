@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config_keys import KEYS, Key, find_key
-from zkconsumer.config_kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.keys import KEYS, Key, find_key
+from zkconsumer.config.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.zookeeper_address import ZooKeeperAddress
 from zkconsumer.errors import ConfigError
-from zkconsumer.zookeeper_address import ZooKeeperAddress
 
 INT32_MAX = 2**31 - 1
 

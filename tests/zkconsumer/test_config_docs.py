@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.config_docs import BEGIN, END, main, settings_tables, with_tables
-from zkconsumer.config_keys import KEYS
+from zkconsumer.config.docs import BEGIN, END, main, settings_tables, with_tables
+from zkconsumer.config.keys import KEYS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 
 
 def test_the_document_is_up_to_date() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert with_tables(text) == text, f"run: python -m zkconsumer.config_docs {DOCUMENT.name}"
+    assert with_tables(text) == text, f"run: python -m zkconsumer.config.docs {DOCUMENT.name}"
 
 
 def test_every_setting_has_one_row_with_its_default() -> None:

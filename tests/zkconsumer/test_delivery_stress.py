@@ -21,7 +21,7 @@ from feeding import Drained, ScriptedLog
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import ConsumerTimeout
-from zkconsumer.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream
 
 STREAMS, PARTITIONS = 3, 6
 

@@ -71,7 +71,7 @@ def test_one_fetcher_serves_all_partitions_of_its_broker() -> None:
 
 
 def test_a_fetcher_without_work_ends_and_another_one_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkconsumer.fetcher.IDLE_S", 0.05)
+    monkeypatch.setattr("zkconsumer.fetching.fetcher.IDLE_S", 0.05)
     before = set(threading.enumerate())
     with rigged(ScriptedLog(1000)) as rig:
         rig.delivery.start(P0, "thread-0", 0)

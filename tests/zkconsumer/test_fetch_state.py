@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from simpleconsumer.errors import broker_error
 from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
-from zkconsumer.byte_shares import Candidate
-from zkconsumer.fetch_state import (
+from zkconsumer.fetching.byte_shares import Candidate
+from zkconsumer.fetching.fetch_state import (
     EMPTY_TRIES,
     LONGEST_BACKOFF_S,
     FetchState,

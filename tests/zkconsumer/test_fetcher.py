@@ -18,10 +18,10 @@ from rebalance.lease import lease_clock
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import MessageTooLarge
 from simpleconsumer.types import Broker, Message, TopicPartition
-from zkconsumer.brokers import BrokerDirectory
-from zkconsumer.delivery import Delivery
+from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.errors import PartitionStopped
-from zkconsumer.stream import KafkaStream
+from zkconsumer.member.delivery import Delivery
+from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -467,7 +467,7 @@ def test_a_partition_that_starts_beside_idle_ones_is_fetched_within_a_long_poll_
 
 
 def test_a_fetcher_without_partitions_ends_and_a_new_one_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkconsumer.fetcher.IDLE_S", 0.05)
+    monkeypatch.setattr("zkconsumer.fetching.fetcher.IDLE_S", 0.05)
     with rigged(ScriptedLog(1000)) as rig:
         rig.delivery.start(P0, "thread-0", 0)
         take(rig.streams[0], 1)

@@ -14,8 +14,8 @@ from feeding import Drained, Feed, chunk, message_set
 from simpleconsumer.errors import DamagedOffset
 from simpleconsumer.message_encode import encode_message
 from simpleconsumer.types import TopicPartition
-from zkconsumer.byte_budget import ByteBudget, Charge
-from zkconsumer.flow import Chunk, Flow, InHand, Wakeup
+from zkconsumer.fetching.byte_budget import ByteBudget, Charge
+from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand, Wakeup
 
 DEADLINE_S = 10.0
 

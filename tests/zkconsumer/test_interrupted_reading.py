@@ -27,8 +27,8 @@ import zkconsumer
 from simpleconsumer.errors import CrcMismatch
 from simpleconsumer.message_encode import encode_message_set
 from zkconsumer import ConsumerTimeout
-from zkconsumer.batches import StreamBatches
-from zkconsumer.flow import Chunk
+from zkconsumer.fetching.partition_queue import Chunk
+from zkconsumer.streams.batches import StreamBatches
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 DEADLINE_S = 60.0
@@ -236,7 +236,7 @@ def struck_by_a_thread() -> Iterator[Strikes]:
     thread.start()
     try:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("zkconsumer.uninterrupted._thread.start_new_thread", start_unstruck)
+            patched.setattr("zkconsumer.streams.uninterrupted._thread.start_new_thread", start_unstruck)
             yield strikes
     finally:
         over.set()
@@ -360,7 +360,7 @@ def test_what_is_being_decoded_as_a_batch_is_read_by_messages_meanwhile(monkeypa
         raise Struck
 
     with monkeypatch.context() as patched:
-        patched.setattr("zkconsumer.flow.Wakeup.wait", strike)
+        patched.setattr("zkconsumer.fetching.partition_queue.Wakeup.wait", strike)
         with pytest.raises(Struck):
             next(gated.batches)
     assert gated.is_under_way.wait(DEADLINE_S)

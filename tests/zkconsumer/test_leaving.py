@@ -11,9 +11,9 @@ import pytest
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.latch import Latch
-from zkconsumer.leave_times import SPARE_S, LeaveTimes, longest_wait_s
-from zkconsumer.leaving import Leave
-from zkconsumer.membership import Membership
+from zkconsumer.member.leave_times import SPARE_S, LeaveTimes, longest_wait_s
+from zkconsumer.member.leaving import Leave
+from zkconsumer.member.membership import Membership
 
 P0 = TopicPartition("clicks", 0)
 PATIENCE_S = 10.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.listening import ListenerThread
+from zkconsumer.member.listening import ListenerThread
 
 PATIENCE_S = 10.0
 A, B, C = (TopicPartition("clicks", number) for number in range(3))

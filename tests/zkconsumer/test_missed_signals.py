@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from zkconsumer.cli.signals import LeaveSignals
-from zkconsumer.flow import Wakeup
+from zkconsumer.fetching.partition_queue import Wakeup
 
 DEADLINE_S = 30.0
 

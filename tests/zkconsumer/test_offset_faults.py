@@ -7,9 +7,9 @@ from stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER
 
 from rebalance.errors import refusal_of
 from rebalance.requests import Create, Fault, GetData, Multi, SetData, Sync
-from zkconsumer.offsets import MAX_OPERATIONS
+from zkconsumer.offsets.zookeeper_offsets import MAX_OPERATIONS
 
-LOG = "zkconsumer.offsets"
+LOG = "zkconsumer.offsets.zookeeper_offsets"
 
 
 @pytest.fixture

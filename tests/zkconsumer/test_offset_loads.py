@@ -9,7 +9,7 @@ from rebalance.claims import Fence
 from rebalance.errors import refusal_of
 from rebalance.requests import Fault, GetData
 
-LOG = "zkconsumer.offsets"
+LOG = "zkconsumer.offsets.zookeeper_offsets"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.offset_records import OffsetRecord, Verdict, start_position, verdict
+from zkconsumer.offsets.offset_records import OffsetRecord, Verdict, start_position, verdict
 
 
 def test_the_first_claim_starts_at_what_is_stored() -> None:

@@ -9,7 +9,7 @@ from stepped_offsets import GROUP_PATH, P0, P1, P2, SteppedOffsets, path_of
 
 from rebalance.requests import Fault, GetData, Multi, Stat
 
-LOG = "zkconsumer.offsets"
+LOG = "zkconsumer.offsets.zookeeper_offsets"
 JAVA_OR_HAND = "a Java member that was suspended, a broker's OffsetCommit or a hand wrote it"
 
 

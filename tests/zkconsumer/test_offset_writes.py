@@ -10,9 +10,9 @@ from stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER
 from rebalance.claims import Fence
 from rebalance.handover import Partition
 from rebalance.requests import Create, Fault, GetData, Multi, SetData
-from zkconsumer.offsets import MAX_BYTES, MAX_OPERATIONS
+from zkconsumer.offsets.zookeeper_offsets import MAX_BYTES, MAX_OPERATIONS
 
-LOG = "zkconsumer.offsets"
+LOG = "zkconsumer.offsets.zookeeper_offsets"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from rebalance.lease import lease_clock
 from rebalance.loop import Loop
 from rebalance.requests import Create, Fault, GetData, Multi, Reply, Request, SessionChange
 from rebalance.zookeeper import KazooPort, call
-from zkconsumer.offsets import MAX_OPERATIONS, ZooKeeperOffsets
+from zkconsumer.offsets.zookeeper_offsets import MAX_OPERATIONS, ZooKeeperOffsets
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.properties import format_properties, parse_properties, read_properties
+from zkconsumer.config.properties import format_properties, parse_properties, read_properties
 
 
 @pytest.mark.parametrize(

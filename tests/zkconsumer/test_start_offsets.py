@@ -9,7 +9,7 @@ import pytest
 
 from rebalance.ports import Starts
 from simpleconsumer.types import TopicPartition
-from zkconsumer.start_offsets import read_starts
+from zkconsumer.offsets.start_offsets import read_starts
 
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 

@@ -19,10 +19,10 @@ from simpleconsumer.errors import CrcMismatch, DamagedOffset, MessageTooLarge
 from simpleconsumer.message_encode import encode_message
 from simpleconsumer.message_set import encode_message_set
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
-from zkconsumer.flow import Chunk, Flow
-from zkconsumer.stream import KafkaStream
+from zkconsumer.fetching.byte_budget import ByteBudget
+from zkconsumer.fetching.partition_queue import Chunk, Flow
+from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.testing.waiting import wait_until
 
 DEADLINE_S = 10.0

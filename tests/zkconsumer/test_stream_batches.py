@@ -17,7 +17,7 @@ from rebalance.lease import lease_clock
 from simpleconsumer.errors import CrcMismatch, MessageTooLarge
 from simpleconsumer.message_encode import encode_message_set
 from zkconsumer import ConcurrentStreamUse, ConsumerTimeout, MessageBatch, PartitionStopped, batches, flow, stream
-from zkconsumer.flow import Chunk
+from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.testing.waiting import wait_until
 
 DEADLINE_S = 10.0

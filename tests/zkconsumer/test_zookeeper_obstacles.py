@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from rebalance.zookeeper import FailedAttempt
+from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch, explain
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ConfigError, Obstacle, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble
-from zkconsumer.zookeeper_obstacles import ObstacleSearch, explain
-from zkconsumer.zookeeper_tls import ZooKeeperTls
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 SERVER = ("zk1", 2281)
 WITHOUT = ZooKeeperTls("/ca.pem", None, None, None)

@@ -26,12 +26,12 @@ from zkconsumer.cli.message_lines import LineShape, line_formatter
 from zkconsumer.cli.signals import Interrupted, LeaveSignals
 from zkconsumer.cli.zookeeper_access import children, open_zookeeper, zookeeper_option
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config_keys import find_key
+from zkconsumer.config.keys import find_key
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-from zkconsumer.stream import KafkaStream
-from zkconsumer.zookeeper_options import zookeeper_options
+from zkconsumer.streams.stream import KafkaStream
 
 __all__ = ["consume"]
 

@@ -8,9 +8,9 @@ import click
 
 from zkconsumer.cli.failures import CliError
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.properties import read_properties
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
-from zkconsumer.properties import read_properties
-from zkconsumer.zookeeper_options import zookeeper_options
 
 __all__ = ["connection_option", "given_connection", "read_config"]
 

@@ -22,7 +22,7 @@ from zkconsumer.cli.signals import Interrupted, LeaveSignals
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout, DecoderFailed, PartitionStopped
-from zkconsumer.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream
 
 __all__ = ["Consumption", "Outcome"]
 

@@ -15,7 +15,7 @@ from zkconsumer.cli.failures import CliError, nearest
 from zkconsumer.cli.group_report import GroupNodes, Name, concerned_topics
 from zkconsumer.cli.log_offsets import read_log_offsets
 from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all, children
-from zkconsumer.cluster import read_each
+from zkconsumer.cluster.registry import read_each
 
 __all__ = ["read_group", "read_log_ends", "read_offsets", "read_owners"]
 

@@ -9,9 +9,9 @@ from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.brokers import BrokerDirectory
 from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S
-from zkconsumer.cluster import ClusterReader
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.config import ConsumerConfig
 
 __all__ = ["LogOffsets", "read_log_offsets"]

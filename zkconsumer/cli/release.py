@@ -22,7 +22,7 @@ from zkconsumer.cli.nudge import passing_registration
 from zkconsumer.cli.release_rules import Claim, Evidence, consumers_of, proof
 from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all, children, open_zookeeper, zookeeper_option
 from zkconsumer.cli.zookeeper_sessions import client_of, leader_knows
-from zkconsumer.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
 __all__ = ["delete_claim", "read_claim", "release"]
 

@@ -17,10 +17,10 @@ from rebalance.requests import GetData, ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.brokers import BrokerDirectory
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all
-from zkconsumer.cluster import ClusterReader
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.config import ConsumerConfig
 
 __all__ = ["Sender", "SendSettings"]

@@ -13,9 +13,9 @@ import click
 
 from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
 from zkconsumer.cli.consumer_config import connection_option, given_connection
-from zkconsumer.cluster import read_all
-from zkconsumer.zookeeper_address import parse_zookeeper_address
-from zkconsumer.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
+from zkconsumer.cluster.registry import read_all
+from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
 __all__ = ["READ_TIMEOUT_S", "ask_all", "children", "open_zookeeper", "zookeeper_option"]
 

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.spark.bounds import LogEnds, check_named, check_times, resolve_bounds, spec_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import TopicMissing
@@ -16,8 +18,6 @@ from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange, SplitLimits, plan_ranges
 from zkconsumer.spark.pushdown import NO_FILTERS, PushedFilters
 from zkconsumer.spark.spans import ALL_OFFSETS, Spans, common
-from zkconsumer.zookeeper_options import zookeeper_options
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 __all__ = ["ask_for_ends", "chosen_partitions", "plan_batch", "split_ranges"]
 

@@ -23,15 +23,15 @@ from simpleconsumer.down_conversion import last_offset_of_batch
 from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.message_set import shallow_end
 from simpleconsumer.types import Broker, Buffer, FetchRequest, TopicPartition
-from zkconsumer.brokers import BrokerDirectory
-from zkconsumer.cluster import ClusterReader, read_all
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.registry import ClusterReader, read_all
+from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetch_state import LEADER_CODES
+from zkconsumer.fetching.fetch_state import LEADER_CODES
 from zkconsumer.spark import connections
 from zkconsumer.spark.bounds import AtTime, LogEnds
 from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing, shown_broker
 from zkconsumer.spark.time_search import TimeSearch
-from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["ClusterOffsets", "bytes_an_offset"]
 

@@ -8,7 +8,7 @@ Rules, and which failure each prevents:
   says so of good positions. What lies before the begin of the log is gone, and believed at once.
 - A message that does not fit is asked for with its own size.
 
-What an answer means is decided in `zkconsumer.fetch_state`.
+What an answer means is decided in `zkconsumer.fetching.fetch_state`.
 
 Threads: one runs it; `interrupt` from any other.
 """
@@ -26,7 +26,7 @@ from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError, broker_error
 from simpleconsumer.types import Broker, Buffer, FetchedPartition, FetchRequest
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetch_state import BROKEN_TRIES, LEADER_CODES, Outcome, Verdict, judge
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, LEADER_CODES, Outcome, Verdict, judge
 from zkconsumer.spark import connections
 from zkconsumer.spark.errors import DataLoss, PartitionUnreadable, shown_broker
 from zkconsumer.spark.leaders import LeaderSearch

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from rebalance.errors import RebalanceError
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.brokers import BrokerDirectory
-from zkconsumer.cluster import ClusterReader
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.registry import ClusterReader
+from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.zookeeper_options import zookeeper_options
-from zkconsumer.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
 
 __all__ = ["FoundLeader", "LeaderSearch", "search_in_zookeeper"]
 

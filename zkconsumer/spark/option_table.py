@@ -10,7 +10,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Final
 
-from zkconsumer.config_keys import KEYS, find_key
+from zkconsumer.config.keys import KEYS, find_key
 
 __all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "unknown_option"]
 

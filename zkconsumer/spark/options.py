@@ -15,7 +15,7 @@ from rebalance.subscription import check_topic
 from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config_keys import find_key
+from zkconsumer.config.keys import find_key
 from zkconsumer.errors import ConfigError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.spark.errors import OptionRefused

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.spark.checkpoint import newest_finished
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.options import stream_options
 from zkconsumer.spark.stream_offsets import parse_stream_offsets
-from zkconsumer.zookeeper_options import zookeeper_options
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

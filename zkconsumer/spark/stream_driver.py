@@ -24,6 +24,8 @@ from typing import Final
 
 from rebalance import znodes
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.spark.admission import TriggerDelay, admit
 from zkconsumer.spark.batch_planning import ask_for_ends, chosen_partitions, split_ranges
 from zkconsumer.spark.bounds import resolve_bounds
@@ -37,8 +39,6 @@ from zkconsumer.spark.options import SourceOptions, TopicChoice
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.stream_logs import ENDS_S, StreamLogs
 from zkconsumer.spark.stream_offsets import StreamOffsets
-from zkconsumer.zookeeper_options import zookeeper_options
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 __all__ = ["AnotherCluster", "MessagesLost", "StreamDriver"]
 

@@ -25,14 +25,14 @@ from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooK
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.brokers import BrokerDirectory
-from zkconsumer.cluster import ClusterReader, ZooKeeperSilent, read_all
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.registry import ClusterReader, ZooKeeperSilent, read_all
+from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S
 from zkconsumer.spark.errors import shown_broker
 from zkconsumer.spark.log_changes import Logs, shrunk
 from zkconsumer.spark.log_reach import ends_before
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.stream_offsets import StreamOffsets
-from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["StreamLogs"]
 

@@ -35,7 +35,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.flow import Wakeup
+from zkconsumer.fetching.partition_queue import Wakeup
 from zkconsumer.testing.history import Event, format_event
 
 

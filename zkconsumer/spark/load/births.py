@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 
 from rebalance import znodes
 from rebalance.requests import Exists, ZooKeeperPort
-from zkconsumer.cluster import read_all
+from zkconsumer.cluster.registry import read_all
+from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S
 from zkconsumer.spark.load.errors import AuditFailed
-from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["refuse_topics_created_anew"]
 

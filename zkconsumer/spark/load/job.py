@@ -22,6 +22,8 @@ from typing import Any
 from rebalance.errors import RebalanceError
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.group_offsets import GroupOffsets
@@ -48,8 +50,6 @@ from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
 from zkconsumer.spark.options import SourceOptions
-from zkconsumer.zookeeper_options import zookeeper_options
-from zkconsumer.zookeeper_visit import visit_zookeeper
 
 __all__ = ["LoadReport", "run_load"]
 

@@ -23,7 +23,8 @@ from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from rebalance.requests import Exists, GetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster import read_all
+from zkconsumer.cluster.registry import read_all
+from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S
 from zkconsumer.spark.bounds import offsets_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing
@@ -34,7 +35,6 @@ from zkconsumer.spark.load.standing import Standing, Tail
 from zkconsumer.spark.log_changes import Logs, shrunk, worth_asking
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.stream_logs import StreamLogs
-from zkconsumer.zookeeper_visit import READ_TIMEOUT_S
 
 __all__ = ["ClusterLook"]
 

@@ -15,7 +15,7 @@ from simpleconsumer.errors import MessageError
 from simpleconsumer.types import Message
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout
-from zkconsumer.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.simulation.actor import Record
 from zkconsumer.testing.simulation.process import Process

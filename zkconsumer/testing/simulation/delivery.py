@@ -1,8 +1,8 @@
 """The delivery of a simulated member: the production code but for the threads that find leaders and fetch.
 
-Flows, queues, drains, positions and what is in hand are `zkconsumer.delivery`'s. Here stands in their stead what the
-leader finder and the fetchers do between them: look for the leader, ask it for the ends of its log where that is
-needed, fetch while there is room, and start over where the leader is gone.
+Flows, queues, drains, positions and what is in hand are `zkconsumer.member.delivery`'s. Here stands in their stead
+what the leader finder and the fetchers do between them: look for the leader, ask it for the ends of its log where that
+is needed, fetch while there is room, and start over where the leader is gone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final, Protocol, cast
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.errors import DamagedOffset
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
-from zkconsumer.brokers import BrokerDirectory, LeaderFinder
+from zkconsumer.cluster.leaders import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.delivery import Delivery
-from zkconsumer.fetch_state import BROKEN_TRIES, Need, Outcome, check_range, judge
-from zkconsumer.fetch_task import FetchTask
-from zkconsumer.flow import Chunk, Flow
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, Outcome, check_range, judge
+from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.partition_queue import Chunk, Flow
+from zkconsumer.member.delivery import Delivery
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.simulation.actor import Record
 from zkconsumer.testing.simulation.application import SteppedStream

@@ -27,12 +27,12 @@ from rebalance.partition import PartitionState
 from rebalance.requests import Reply, Request
 from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.types import TopicPartition
-from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.failing import end_by_fault
-from zkconsumer.leave_times import LeaveTimes
-from zkconsumer.membership import member_of
-from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.member.failing import end_by_fault
+from zkconsumer.member.leave_times import LeaveTimes
+from zkconsumer.member.membership import member_of
+from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.leave_checks import PAUSED
 from zkconsumer.testing.simulation.actor import MemberSpec, Owned, Surroundings
 from zkconsumer.testing.simulation.application import Application, Pace, SteppedStream
@@ -198,7 +198,7 @@ class OurMember:
         """Wake a thread that waits: it goes on a little later."""
         self._process.after(lateness_s(self._rng), call, *arguments)
 
-    # -- joining and leaving: `Membership.join_group` and `zkconsumer.leaving`, step by step ---------------------------
+    # -- joining and leaving: `Membership.join_group` and `zkconsumer.member.leaving`, step by step --------------------
 
     def start(self) -> None:
         """Join the group."""

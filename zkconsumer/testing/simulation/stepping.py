@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from rebalance.loop import Loop, Timer
-from zkconsumer.listening import ListenerThread
+from zkconsumer.member.listening import ListenerThread
 from zkconsumer.testing.simulation.process import Process
 from zkconsumer.testing.simulation.schedule import Event
 

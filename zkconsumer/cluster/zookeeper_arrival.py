@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from rebalance.zookeeper import KazooPort
+from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.latch import Latch
-from zkconsumer.zookeeper_address import parse_zookeeper_address
-from zkconsumer.zookeeper_obstacles import ObstacleSearch
-from zkconsumer.zookeeper_tls import ZooKeeperTls
 
 __all__ = ["wait_for_session"]
 

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from rebalance.zookeeper import FailedAttempt
+from zkconsumer.cluster.zookeeper_probe import speaks_tls, tls_refusal, zookeeper_answer
+from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ConfigError, Obstacle
-from zkconsumer.zookeeper_probe import speaks_tls, tls_refusal, zookeeper_answer
-from zkconsumer.zookeeper_tls import ZooKeeperTls
 
 __all__ = ["ObstacleSearch", "explain"]
 

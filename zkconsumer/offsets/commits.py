@@ -1,7 +1,7 @@
 """Which positions of a member are committed, and when: by the clock, at the application's word, and at the end.
 
 Knows who holds what (the coordinator) and how far the application is (the delivery). Writes nothing itself, and waits
-for nothing: `zkconsumer.offsets` writes and reports. Rule: only what is held is committed.
+for nothing: `zkconsumer.offsets.zookeeper_offsets` writes and reports. Rule: only what is held is committed.
 
 Source: docs/SEMANTICS.md, "Delivery" and "The rebalance listener".
 """

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.byte_budget import ByteBudget, Charge
+from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 
 __all__ = ["END_OF_OFFSETS", "Chunk", "Flow", "InHand", "Reader", "Wakeup"]
 

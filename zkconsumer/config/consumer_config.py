@@ -1,7 +1,7 @@
 """ConsumerConfig: all settings of a consumer as one frozen value.
 
 Names are those of Kafka 0.8.2, with underscores in Python and dots in properties files; the names of 0.7 work
-too. Values keep Kafka's units, as the names say. The table of all settings is `zkconsumer.config_keys`.
+too. Values keep Kafka's units, as the names say. The table of all settings is `zkconsumer.config.keys`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from zkconsumer.config_checks import check_settings, warnings_about
-from zkconsumer.config_keys import KEYS, Key, find_key, known_names
-from zkconsumer.config_kinds import ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.checks import check_settings, warnings_about
+from zkconsumer.config.keys import KEYS, Key, find_key, known_names
+from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.properties import read_properties
+from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
 from zkconsumer.errors import ConfigError
-from zkconsumer.properties import read_properties
-from zkconsumer.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
 
 logger = logging.getLogger("zkconsumer.config")
 

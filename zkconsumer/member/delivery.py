@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from rebalance.assignment import java_string_hash
 from rebalance.tally import Tally
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.brokers import BrokerDirectory, LeaderFinder
-from zkconsumer.byte_budget import ByteBudget
+from zkconsumer.cluster.leaders import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetch_meter import FetchMeter
-from zkconsumer.fetch_state import FetchState, Need
-from zkconsumer.fetch_task import FetchTask
-from zkconsumer.fetcher import Fetcher
-from zkconsumer.flow import END_OF_OFFSETS, Chunk, Flow, Reader, Wakeup
-from zkconsumer.stream import KafkaStream
+from zkconsumer.fetching.byte_budget import ByteBudget
+from zkconsumer.fetching.fetch_meter import FetchMeter
+from zkconsumer.fetching.fetch_state import FetchState, Need
+from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.partition_queue import END_OF_OFFSETS, Chunk, Flow, Reader, Wakeup
+from zkconsumer.streams.stream import KafkaStream
 
 __all__ = ["Delivery", "PartitionStatus"]
 

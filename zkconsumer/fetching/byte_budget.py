@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from zkconsumer.byte_shares import Candidate, Shares, least_useful_bytes, share_out
+from zkconsumer.fetching.byte_shares import Candidate, Shares, least_useful_bytes, share_out
 
 __all__ = ["ByteBudget", "Charge"]
 
@@ -44,8 +44,8 @@ class _Asker:
 class ByteBudget:
     """How many bytes of chunks are on their way to each stream, and how many more may be asked for.
 
-    Each stream has a share of its own (`zkconsumer.byte_shares`), and one for which no chunk is queued may get one
-    chunk more than there is room for: neither a stream that stands still nor a large message ever stops the others.
+    Each stream has a share of its own (`zkconsumer.fetching.byte_shares`), and one for which no chunk is queued may get
+    one chunk more than there is room for: neither a stream that stands still nor a large message ever stops the others.
 
     Whoever was refused is woken when a chunk of that stream is read, and when a request for it is answered. The reader
     gives back first and then looks who was refused; who asks has the refusal noted first and then looks whether

@@ -23,7 +23,7 @@ from simpleconsumer.errors import BrokenFraming, broker_error
 from simpleconsumer.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, trusted_end
 from simpleconsumer.shallow import Walk, walk_entries
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
-from zkconsumer.byte_shares import Candidate
+from zkconsumer.fetching.byte_shares import Candidate
 
 __all__ = [
     "BROKEN_TRIES",

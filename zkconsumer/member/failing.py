@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from rebalance.coordinator import Coordinator
 from rebalance.requests import ZooKeeperPort
-from zkconsumer.delivery import Delivery
 from zkconsumer.errors import StreamFailed
-from zkconsumer.listening import ListenerThread
+from zkconsumer.member.delivery import Delivery
+from zkconsumer.member.listening import ListenerThread
 
 __all__ = ["end_by_fault", "stream_failure"]
 

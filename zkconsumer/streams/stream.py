@@ -6,7 +6,7 @@ Decoding happens here, in the application's own thread, one chunk at a time. Rul
   between two messages must not deliver what others own by now.
 - Of what is decoded but not handed over nothing counts: position and queue say all. So an exception that a signal
   handler raises at any point of `next()` costs decoding a chunk again, and no message. Where that was cut off, it is
-  done again out of reach of interrupts (`zkconsumer.uninterrupted`), so that a reader who is struck every few
+  done again out of reach of interrupts (`zkconsumer.streams.uninterrupted`), so that a reader who is struck every few
   milliseconds gets on. Struck on its way out of `next()`, a message is in hand that the loop has not seen; `handed`
   says which, for those who go on.
 - A batch is to all of this what a message is: in hand as a whole, done when the next one is asked for.
@@ -26,12 +26,12 @@ from typing import Any, Protocol
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.message_set import decode_messages
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.batches import MessageBatch, StreamBatches
-from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
-from zkconsumer.flow import Chunk, Flow, InHand, Wakeup
-from zkconsumer.uninterrupted import UninterruptedDecoding
+from zkconsumer.fetching.byte_budget import ByteBudget
+from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand, Wakeup
+from zkconsumer.streams.batches import MessageBatch, StreamBatches
+from zkconsumer.streams.uninterrupted import UninterruptedDecoding
 
 __all__ = ["KafkaStream", "LeaseView"]
 
@@ -193,7 +193,7 @@ class KafkaStream:
         try:
             message = next(self._source)
             flow = self._flow
-            flow.in_hand = message  # say it, then look (zkconsumer.flow)
+            flow.in_hand = message  # say it, then look (zkconsumer.fetching.partition_queue)
             self.reader = get_ident()
             if self._decode is not None:
                 self._decode(message)

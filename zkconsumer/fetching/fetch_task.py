@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simpleconsumer.consumer import EARLIEST, LATEST
-from zkconsumer.fetch_meter import FetchMeter
-from zkconsumer.fetch_state import FetchState, Need
-from zkconsumer.flow import Flow
+from zkconsumer.fetching.fetch_meter import FetchMeter
+from zkconsumer.fetching.fetch_state import FetchState, Need
+from zkconsumer.fetching.partition_queue import Flow
 
 __all__ = ["FetchTask"]
 

@@ -7,7 +7,7 @@ the leader finder when its broker does not lead it any more. Rules, and which fa
 - It never ends by an error: a fetcher that dies silently leaves its partitions to nobody (KAFKA-1178).
 - Whatever it cannot ask now, it asks after a pause; with nothing to ask it sleeps.
 
-What an answer means is decided in `zkconsumer.fetch_state`.
+What an answer means is decided in `zkconsumer.fetching.fetch_state`.
 
 Source: kafka.server.AbstractFetcherThread, kafka.consumer.ConsumerFetcherThread (0.8.2.2).
 """
@@ -24,9 +24,9 @@ from rebalance.tally import Tally
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError
 from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
-from zkconsumer.byte_budget import ByteBudget
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetch_state import (
+from zkconsumer.fetching.byte_budget import ByteBudget
+from zkconsumer.fetching.fetch_state import (
     BROKEN_TRIES,
     LEADER_CODES,
     Need,
@@ -36,8 +36,8 @@ from zkconsumer.fetch_state import (
     judge,
     poll_wait_ms,
 )
-from zkconsumer.fetch_task import FetchTask
-from zkconsumer.flow import END_OF_OFFSETS, Chunk, Flow, Wakeup
+from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.partition_queue import END_OF_OFFSETS, Chunk, Flow, Wakeup
 
 __all__ = ["IDLE_S", "Fetcher"]
 

@@ -1,13 +1,13 @@
-"""Print the tables of docs/CONFIGURATION.md: `python -m zkconsumer.config_docs docs/CONFIGURATION.md`."""
+"""Print the tables of docs/CONFIGURATION.md: `python -m zkconsumer.config.docs docs/CONFIGURATION.md`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from zkconsumer.config_keys import KEYS, Key
+from zkconsumer.config.keys import KEYS, Key
 
-BEGIN = "<!-- settings: written by python -m zkconsumer.config_docs docs/CONFIGURATION.md -->"
+BEGIN = "<!-- settings: written by python -m zkconsumer.config.docs docs/CONFIGURATION.md -->"
 END = "<!-- settings: end -->"
 
 _SECTIONS = {
@@ -60,7 +60,7 @@ def _cell(text: str) -> str:
 def main(arguments: list[str]) -> int:
     """Rewrite the tables of the named document; the exit status is 0 when it could be done."""
     if len(arguments) != 1:
-        print("usage: python -m zkconsumer.config_docs docs/CONFIGURATION.md", file=sys.stderr)
+        print("usage: python -m zkconsumer.config.docs docs/CONFIGURATION.md", file=sys.stderr)
         return 2
     path = Path(arguments[0])
     path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

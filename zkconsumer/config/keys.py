@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rebalance.subscription import check_client_id, check_group
-from zkconsumer.config_kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Kind, Text
-from zkconsumer.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Kind, Text
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
 _MIB = 1024 * 1024
 _INT64_MAX = 2**63 - 1

@@ -21,10 +21,10 @@ from rebalance.handover import Partition
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
 from zkconsumer.latch import Latch
-from zkconsumer.leave_times import LeaveTimes, longest_wait_s
+from zkconsumer.member.leave_times import LeaveTimes, longest_wait_s
 
 if TYPE_CHECKING:
-    from zkconsumer.membership import Membership
+    from zkconsumer.member.membership import Membership
 
 __all__ = ["Leave"]
 

@@ -19,7 +19,7 @@ from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.handover import Partition
 from rebalance.loop import Loop
 from rebalance.requests import Create, Fault, GetData, Multi, Reply, SetData, Sync
-from zkconsumer.offset_records import OffsetRecord, Verdict, start_position, verdict
+from zkconsumer.offsets.offset_records import OffsetRecord, Verdict, start_position, verdict
 
 __all__ = ["MAX_BYTES", "MAX_OPERATIONS", "ZooKeeperOffsets"]
 

@@ -20,7 +20,7 @@ from typing import Any
 from rebalance.handover import Partition
 from rebalance.ports import Starts
 from simpleconsumer.types import TopicPartition
-from zkconsumer.start_offsets import read_starts
+from zkconsumer.offsets.start_offsets import read_starts
 
 __all__ = ["ListenerThread", "RebalanceListener"]
 

@@ -12,7 +12,7 @@ import _thread
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from zkconsumer.flow import Chunk, InHand
+from zkconsumer.fetching.partition_queue import Chunk, InHand
 
 __all__ = ["UninterruptedDecoding"]
 

@@ -27,24 +27,24 @@ from rebalance.subscription import Subscription
 from rebalance.tally import Tally
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.types import TopicPartition
-from zkconsumer.brokers import BrokerDirectory
-from zkconsumer.cluster import ClusterReader
-from zkconsumer.commits import Commits
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.registry import ClusterReader
+from zkconsumer.cluster.zookeeper_arrival import wait_for_session
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.delivery import Delivery
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperRefused
-from zkconsumer.failing import end_by_fault, stream_failure
 from zkconsumer.latch import Latch
-from zkconsumer.leaving import Leave
-from zkconsumer.listening import ListenerThread
-from zkconsumer.offsets import ZooKeeperOffsets
-from zkconsumer.pausing import Pauses
+from zkconsumer.member.delivery import Delivery
+from zkconsumer.member.failing import end_by_fault, stream_failure
+from zkconsumer.member.leaving import Leave
+from zkconsumer.member.listening import ListenerThread
+from zkconsumer.member.pausing import Pauses
+from zkconsumer.member.status_reading import read_status
+from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
-from zkconsumer.status_reading import read_status
-from zkconsumer.stream import KafkaStream
-from zkconsumer.zookeeper_arrival import wait_for_session
-from zkconsumer.zookeeper_options import zookeeper_options
+from zkconsumer.streams.stream import KafkaStream
 
 __all__ = ["Membership", "member_of"]
 

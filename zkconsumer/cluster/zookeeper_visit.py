@@ -12,11 +12,11 @@ from typing import Any
 from rebalance.errors import AccessRefused, NamespaceMissing
 from rebalance.requests import Exists, SessionChange, ZooKeeperPort
 from rebalance.zookeeper import KazooPort
-from zkconsumer.cluster import read_all
+from zkconsumer.cluster.registry import read_all
+from zkconsumer.cluster.zookeeper_arrival import wait_for_session
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.latch import Latch
-from zkconsumer.zookeeper_address import parse_zookeeper_address
-from zkconsumer.zookeeper_arrival import wait_for_session
 
 __all__ = ["READ_TIMEOUT_S", "visit_zookeeper"]
 

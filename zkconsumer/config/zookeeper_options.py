@@ -7,9 +7,9 @@ from typing import Any
 
 from rebalance.zookeeper import access_list
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config_kinds import OPEN_ACL
+from zkconsumer.config.kinds import OPEN_ACL
+from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ConfigError
-from zkconsumer.zookeeper_tls import ZooKeeperTls
 
 __all__ = ["zookeeper_options"]
 

@@ -8,9 +8,9 @@ from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
 from rebalance.holding import Holding
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster import ClusterReader
-from zkconsumer.delivery import Delivery, PartitionStatus
-from zkconsumer.offsets import ZooKeeperOffsets
+from zkconsumer.cluster.registry import ClusterReader
+from zkconsumer.member.delivery import Delivery, PartitionStatus
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 
 __all__ = ["read_status"]

@@ -14,7 +14,7 @@ from rebalance import partition as p
 from rebalance.coordinator import Coordinator
 from rebalance.handover import Partition
 from rebalance.loop import Loop
-from zkconsumer.delivery import Delivery
+from zkconsumer.member.delivery import Delivery
 
 __all__ = ["Pauses", "checked_partitions"]
 

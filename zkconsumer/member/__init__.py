@@ -1,0 +1,1 @@
+"""One member of a group, from joining it to leaving it."""

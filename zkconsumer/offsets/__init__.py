@@ -1,0 +1,1 @@
+"""The offsets of a group: loaded, committed, and where reading begins."""
