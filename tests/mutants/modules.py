@@ -58,4 +58,5 @@ TESTS: Final[dict[str, list[str]]] = {
         f"{_MEMBER}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults")
     ],
     "zkconsumer/offsets/start_offsets.py": [f"{_MEMBER}start_offsets.py"],
+    "zkconsumer/wakeup.py": [f"{_MEMBER}{name}.py" for name in ("missed_signals", "flow", "leaving")],
 }

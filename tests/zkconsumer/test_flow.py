@@ -15,7 +15,8 @@ from simpleconsumer.errors import DamagedOffset
 from simpleconsumer.message_encode import encode_message
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
-from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand, Wakeup
+from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand
+from zkconsumer.wakeup import Wakeup
 
 DEADLINE_S = 10.0
 

@@ -360,7 +360,7 @@ def test_what_is_being_decoded_as_a_batch_is_read_by_messages_meanwhile(monkeypa
         raise Struck
 
     with monkeypatch.context() as patched:
-        patched.setattr("zkconsumer.fetching.partition_queue.Wakeup.wait", strike)
+        patched.setattr("zkconsumer.wakeup.Wakeup.wait", strike)
         with pytest.raises(Struck):
             next(gated.batches)
     assert gated.is_under_way.wait(DEADLINE_S)

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.latch import Latch
 from zkconsumer.member.leave_times import SPARE_S, LeaveTimes, longest_wait_s
 from zkconsumer.member.leaving import Leave
 from zkconsumer.member.membership import Membership
+from zkconsumer.wakeup import Latch
 
 P0 = TopicPartition("clicks", 0)
 PATIENCE_S = 10.0

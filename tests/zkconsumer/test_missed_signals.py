@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from zkconsumer.cli.signals import LeaveSignals
-from zkconsumer.fetching.partition_queue import Wakeup
+from zkconsumer.wakeup import Wakeup
 
 DEADLINE_S = 30.0
 

@@ -27,7 +27,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetching.partition_queue import Wakeup
+from zkconsumer.wakeup import Wakeup
 
 __all__ = ["REMEMBERED_S", "BrokerDirectory", "LeaderFinder"]
 

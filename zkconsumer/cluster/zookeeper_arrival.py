@@ -9,7 +9,7 @@ from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ZooKeeperUnavailable
-from zkconsumer.latch import Latch
+from zkconsumer.wakeup import Latch
 
 __all__ = ["wait_for_session"]
 

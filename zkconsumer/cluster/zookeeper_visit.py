@@ -16,7 +16,7 @@ from zkconsumer.cluster.registry import read_all
 from zkconsumer.cluster.zookeeper_arrival import wait_for_session
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.errors import ZooKeeperRefused
-from zkconsumer.latch import Latch
+from zkconsumer.wakeup import Latch
 
 __all__ = ["READ_TIMEOUT_S", "visit_zookeeper"]
 

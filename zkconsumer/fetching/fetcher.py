@@ -37,7 +37,8 @@ from zkconsumer.fetching.fetch_state import (
     poll_wait_ms,
 )
 from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import END_OF_OFFSETS, Chunk, Flow, Wakeup
+from zkconsumer.fetching.partition_queue import END_OF_OFFSETS, Chunk, Flow
+from zkconsumer.wakeup import Wakeup
 
 __all__ = ["IDLE_S", "Fetcher"]
 

@@ -15,7 +15,6 @@ that shuts the connector down. It rests on four rules instead:
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -23,41 +22,10 @@ from typing import Final, Protocol
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 
-__all__ = ["END_OF_OFFSETS", "Chunk", "Flow", "InHand", "Reader", "Wakeup"]
+__all__ = ["END_OF_OFFSETS", "Chunk", "Flow", "InHand", "Reader"]
 
 END_OF_OFFSETS: Final = 2**63 - 1
 """The next offset of a chunk behind which nothing comes."""
-_SLICE_S: Final = 0.5
-"""Longest sleep at a stretch: of a signal that strikes in the moment before it, Python hears when it ends."""
-
-
-class Wakeup:
-    """A flag to sleep on, for one sleeper. `wake` takes no lock that anybody holds: signal handlers may call it."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        # A lock as binary semaphore: releasing it is the flag, acquiring it is the sleep. Unlike a Condition it needs
-        # no second lock, and unlike a queue it cannot pile up.
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def wake(self) -> None:
-        """End the sleep, the present one or the next one."""
-        if self._lock.locked():
-            try:
-                self._lock.release()
-            except RuntimeError:  # another waker was faster
-                pass
-
-    def wait(self, timeout_s: float | None) -> bool:
-        """Return True when woken, False at the time-out; None waits without end and is interruptible by signals."""
-        while timeout_s is None or timeout_s > _SLICE_S:
-            if self._lock.acquire(timeout=_SLICE_S):
-                return True
-            if timeout_s is not None:
-                timeout_s -= _SLICE_S
-        return self._lock.acquire(timeout=max(timeout_s, 0.0))
 
 
 class Chunk:

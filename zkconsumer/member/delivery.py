@@ -27,8 +27,9 @@ from zkconsumer.fetching.fetch_meter import FetchMeter
 from zkconsumer.fetching.fetch_state import FetchState, Need
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher import Fetcher
-from zkconsumer.fetching.partition_queue import END_OF_OFFSETS, Chunk, Flow, Reader, Wakeup
+from zkconsumer.fetching.partition_queue import END_OF_OFFSETS, Chunk, Flow, Reader
 from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.wakeup import Wakeup
 
 __all__ = ["Delivery", "PartitionStatus"]
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 from rebalance.handover import Partition
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
-from zkconsumer.latch import Latch
 from zkconsumer.member.leave_times import LeaveTimes, longest_wait_s
+from zkconsumer.wakeup import Latch
 
 if TYPE_CHECKING:
     from zkconsumer.member.membership import Membership

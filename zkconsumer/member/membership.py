@@ -33,7 +33,6 @@ from zkconsumer.cluster.zookeeper_arrival import wait_for_session
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperRefused
-from zkconsumer.latch import Latch
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.failing import end_by_fault, stream_failure
 from zkconsumer.member.leaving import Leave
@@ -45,6 +44,7 @@ from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.wakeup import Latch
 
 __all__ = ["Membership", "member_of"]
 

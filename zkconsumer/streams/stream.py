@@ -29,9 +29,10 @@ from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand, Wakeup
+from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
 from zkconsumer.streams.uninterrupted import UninterruptedDecoding
+from zkconsumer.wakeup import Wakeup
 
 __all__ = ["KafkaStream", "LeaseView"]
 

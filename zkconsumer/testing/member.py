@@ -35,8 +35,8 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.fetching.partition_queue import Wakeup
 from zkconsumer.testing.history import Event, format_event
+from zkconsumer.wakeup import Wakeup
 
 
 class History:
