@@ -30,10 +30,10 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.partition_queue import Flow
 from zkconsumer.member.leave_times import LeaveTimes
 from zkconsumer.member.listening import ListenerThread
+from zkconsumer.offsets import zookeeper_offsets as offsets_module
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.offset_records import OffsetRecord, Verdict, verdict
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
-from zkconsumer.offsets.zookeeper_offsets import zookeeper_offsets as offsets_module
 from zkconsumer.testing.simulation import member as member_module
 
 
