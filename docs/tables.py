@@ -25,6 +25,7 @@ REBALANCE = ROOT / "docs" / "REBALANCE.md"
 SPARK = ROOT / "docs" / "SPARK.md"
 PACKAGES = (
     "simpleconsumer",
+    "simpleconsumer/kafka08",
     "rebalance",
     "zkconsumer",
     "zkconsumer/config",

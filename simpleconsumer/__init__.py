@@ -25,8 +25,8 @@ from simpleconsumer.errors import (
     UnknownCodec,
     broker_error,
 )
-from simpleconsumer.message_encode import encode_message_set
-from simpleconsumer.message_set import decode_messages, shallow_end
+from simpleconsumer.kafka08.message_encode import encode_message_set
+from simpleconsumer.kafka08.message_set import decode_messages, shallow_end
 from simpleconsumer.types import (
     Broker,
     ClusterMetadata,

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from simpleconsumer import kafka08
 from simpleconsumer.connection import Connection
 from simpleconsumer.errors import BrokerError, DecodeError, MessageError, MessageTooLarge
 from simpleconsumer.framing import MAX_FRAME_BYTES
-from simpleconsumer.message_encode import Encodable, encode_message_set
-from simpleconsumer.message_set import MAX_DECODED_BYTES, decode_messages, shallow_end
+from simpleconsumer.kafka08 import requests as kafka08
+from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
+from simpleconsumer.kafka08.message_set import MAX_DECODED_BYTES, decode_messages, shallow_end
 from simpleconsumer.types import (
     Broker,
     Buffer,
@@ -49,7 +49,7 @@ class SimpleConsumer:
     connection (`ConnectionFailed`, `DecodeError`) and the next call makes a new one. Requests that only read are sent
     a second time when an idle connection turns out to be dead; produce and commit never are.
 
-    `version` arguments: 0 is what every broker serves; see `simpleconsumer.kafka08` for which broker has more.
+    `version` arguments: 0 is what every broker serves; see `simpleconsumer.kafka08.requests` for which broker has more.
 
     Threads: One at a time. `close()` from any thread makes a blocked call end at once with ConnectionFailed.
     """

@@ -21,7 +21,7 @@ if __name__ == "__main__":  # this folder holds a `rebalance` that is not the pa
     sys.path[0] = str(Path(__file__).parents[2])
 
 from simpleconsumer import FetchRequest, SimpleConsumer
-from simpleconsumer.message_set import decode_messages, shallow_end
+from simpleconsumer.kafka08.message_set import decode_messages, shallow_end
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
 TOPIC = "bench"

@@ -13,7 +13,7 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.message_encode import Encodable
+from simpleconsumer.kafka08.message_encode import Encodable
 from simpleconsumer.types import Message
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, KafkaStream
 from zkconsumer.testing.cluster import Cluster

@@ -27,7 +27,7 @@ from consuming import (
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError
-from simpleconsumer.message_set import decode_messages
+from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import FetchRequest
 from zkconsumer import Blacklist, ConsumerTimeout, MessageStreamsExist, Whitelist
 from zkconsumer.filters import TopicFilter

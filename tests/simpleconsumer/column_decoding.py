@@ -8,10 +8,10 @@ from typing import Any
 
 from decoding import MEBIBYTE
 
-from simpleconsumer import columns
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.message_set import decode_messages
+from simpleconsumer.kafka08 import columns
+from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Buffer
 
 Row = tuple[bytes | None, bytes | None, int, int | None]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from simpleconsumer import codecs
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.message_set import decode_messages
+from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Buffer, Message
 
 MEBIBYTE = 1024 * 1024

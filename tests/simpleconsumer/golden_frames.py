@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from simpleconsumer.kafka08 import decode_fetch
+from simpleconsumer.kafka08.requests import decode_fetch
 from simpleconsumer.types import FetchedPartition, FetchRequest
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simpleconsumer import column_lanes, column_walk
-from simpleconsumer.column_walk import entry_positions
-from simpleconsumer.message_encode import encode_message
+from simpleconsumer.kafka08 import column_lanes, column_walk
+from simpleconsumer.kafka08.column_walk import entry_positions
+from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.types import Buffer
 
 COUNT = 6000

@@ -10,9 +10,6 @@ import pyarrow as pa
 import pytest
 from decoding import MEBIBYTE, memory_growth_below
 
-from simpleconsumer import column_entries, columns
-from simpleconsumer.column_batches import COLUMNS
-from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import (
     BrokenFraming,
@@ -21,8 +18,11 @@ from simpleconsumer.errors import (
     MessageError,
     MessageTooLarge,
 )
-from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.message_shapes import Level
+from simpleconsumer.kafka08 import column_entries, columns
+from simpleconsumer.kafka08.column_batches import COLUMNS
+from simpleconsumer.kafka08.column_walk import entry_positions
+from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.types import Message
 
 BOTH = pytest.mark.parametrize("count", [3, 300], ids=["one by one", "together"])

@@ -11,7 +11,7 @@ from golden_frames import VERSIONS
 
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import MessageError
-from simpleconsumer.message_encode import encode_message_set
+from simpleconsumer.kafka08.message_encode import encode_message_set
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.message_set import decode_messages
+from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Buffer
 
 fields = st.none() | st.binary(max_size=12) | st.sampled_from([0, 5, 5, 100]).map(bytes)

@@ -8,7 +8,7 @@ from decoding import MEBIBYTE, decode_all, entries, memory_growth_below
 from golden_frames import VERSIONS, Fetch
 
 from simpleconsumer.errors import BrokenFraming, DamagedOffset, DecodeError, MessageError
-from simpleconsumer.message_set import decode_messages, shallow_end
+from simpleconsumer.kafka08.message_set import decode_messages, shallow_end
 from simpleconsumer.types import Message
 
 FETCHES = [fetch for fetch in golden_frames.fetches() if len(fetch.decode().message_set)]

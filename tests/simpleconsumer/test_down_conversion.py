@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from simpleconsumer.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
-from simpleconsumer.message_set import encode_message_set
+from simpleconsumer.kafka08.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
+from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import FetchedPartition
 from zkconsumer.fetching.fetch_state import Outcome, Verdict, judge
 

@@ -8,8 +8,8 @@ import golden_frames
 import pytest
 from golden_frames import KEYS, VALUES, VERSIONS, Fetch
 
-from simpleconsumer.message_encode import encode_message
-from simpleconsumer.message_set import decode_messages, shallow_end
+from simpleconsumer.kafka08.message_encode import encode_message
+from simpleconsumer.kafka08.message_set import decode_messages, shallow_end
 from simpleconsumer.types import Message
 
 FETCHES = list(golden_frames.fetches())

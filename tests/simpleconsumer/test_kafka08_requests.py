@@ -9,10 +9,10 @@ import pytest
 from decoding import decode_simply
 from golden_frames import VERSIONS
 
-from simpleconsumer import kafka08
 from simpleconsumer.codecs import CODECS
-from simpleconsumer.kafka08 import frame_request
-from simpleconsumer.message_encode import encode_message_set
+from simpleconsumer.kafka08 import requests as kafka08
+from simpleconsumer.kafka08.message_encode import encode_message_set
+from simpleconsumer.kafka08.requests import frame_request
 from simpleconsumer.types import FetchRequest, Message, OffsetAndMetadata
 
 LATEST, EARLIEST = -1, -2

@@ -12,9 +12,9 @@ from golden_frames import VERSIONS, answer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer import kafka08
 from simpleconsumer.errors import DecodeError
-from simpleconsumer.kafka08 import ProducedPartition
+from simpleconsumer.kafka08 import requests as kafka08
+from simpleconsumer.kafka08.requests import ProducedPartition
 from simpleconsumer.primitives import encode_array, encode_bytes, encode_int32, encode_string
 from simpleconsumer.types import (
     Broker,

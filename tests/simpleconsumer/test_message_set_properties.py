@@ -15,12 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from simpleconsumer import message_set, message_shapes
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.message_set import decode_messages
-from simpleconsumer.shallow import shallow_end
+from simpleconsumer.kafka08 import message_set, message_shapes
+from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.kafka08.message_set import decode_messages
+from simpleconsumer.kafka08.shallow import shallow_end
 from simpleconsumer.types import Buffer, Message
 
 codecs = st.sampled_from(["none", "gzip", "snappy", "lz4"])

@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.errors import BrokenFraming, DamagedOffset
-from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, most_in, trusted_end
-from simpleconsumer.shallow import walk_entries
+from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.kafka08.offset_order import (
+    begins_again,
+    begins_below,
+    end_in_order,
+    is_sole_trusted,
+    most_in,
+    trusted_end,
+)
+from simpleconsumer.kafka08.shallow import walk_entries
 
 HUGE = 2**63 - 1
 ENTRY = len(encode_message(0, None, b"v", 0))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.errors import BrokenFraming
-from simpleconsumer.shallow import plain, shallow_end, walk_entries
+from simpleconsumer.kafka08.shallow import plain, shallow_end, walk_entries
 from simpleconsumer.types import Buffer
 
 

@@ -18,8 +18,8 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     UnknownCodec,
 )
-from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.message_set import decode_messages
+from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Message
 
 COMPRESSED = ("gzip", "snappy", "lz4")

@@ -25,7 +25,7 @@ from rebalance.session import SessionKeeper
 from rebalance.snapshot import GroupSnapshot
 from rebalance.vacancies import Vacancies
 from rebalance.watchers import GroupReader
-from simpleconsumer import message_set
+from simpleconsumer.kafka08 import message_set
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.partition_queue import Flow
 from zkconsumer.member.leave_times import LeaveTimes

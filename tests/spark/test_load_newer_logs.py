@@ -12,7 +12,7 @@ from loading import settings_of
 from transaction_marks import add_mark
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.message_set import decode_messages
+from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import FetchRequest
 from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.job import LoadReport, run_load

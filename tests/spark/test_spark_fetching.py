@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from simpleconsumer.message_set import encode_message_set
+from simpleconsumer.kafka08.message_set import encode_message_set
 from zkconsumer.spark import fetching
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.message_set import encode_message_set
+from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.bounds import LogEnds, resolve_bounds
 from zkconsumer.spark.cluster_offsets import bytes_an_offset

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from rebalance.lease import lease_clock
-from simpleconsumer.message_set import encode_message_set
+from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget

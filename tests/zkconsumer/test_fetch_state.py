@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.errors import broker_error
-from simpleconsumer.message_encode import encode_message, encode_message_set, encode_wrapper
+from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.fetching.byte_shares import Candidate
 from zkconsumer.fetching.fetch_state import (

@@ -12,7 +12,7 @@ import pytest
 from feeding import Drained, Feed, chunk, message_set
 
 from simpleconsumer.errors import DamagedOffset
-from simpleconsumer.message_encode import encode_message
+from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand

@@ -25,7 +25,7 @@ from feeding import Drained, Feed, chunk, message_set, with_bad_crc
 import simpleconsumer
 import zkconsumer
 from simpleconsumer.errors import CrcMismatch
-from simpleconsumer.message_encode import encode_message_set
+from simpleconsumer.kafka08.message_encode import encode_message_set
 from zkconsumer import ConsumerTimeout
 from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.streams.batches import StreamBatches

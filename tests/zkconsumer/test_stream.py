@@ -16,8 +16,8 @@ from feeding import MIB, Drained, Feed, HeldLease, chunk, config_of, message_set
 
 from rebalance.lease import lease_clock
 from simpleconsumer.errors import CrcMismatch, DamagedOffset, MessageTooLarge
-from simpleconsumer.message_encode import encode_message
-from simpleconsumer.message_set import encode_message_set
+from simpleconsumer.kafka08.message_encode import encode_message
+from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.fetching.byte_budget import ByteBudget

@@ -15,7 +15,7 @@ from feeding import Drained, Feed, chunk, message_set, values, with_bad_crc
 
 from rebalance.lease import lease_clock
 from simpleconsumer.errors import CrcMismatch, MessageTooLarge
-from simpleconsumer.message_encode import encode_message_set
+from simpleconsumer.kafka08.message_encode import encode_message_set
 from zkconsumer import ConcurrentStreamUse, ConsumerTimeout, MessageBatch, PartitionStopped
 from zkconsumer.fetching import partition_queue as flow
 from zkconsumer.fetching.partition_queue import Chunk

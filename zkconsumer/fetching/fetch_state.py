@@ -4,8 +4,8 @@ Pure: time comes in as `now`; nothing is sent from here. Rules, and which failur
 - An answer counts only for the very position that was asked for: a late one is dropped, not delivered twice.
 - One partition's error touches that partition: it is asked again later, the others at once.
 - No answer moves a position but a message set, or a range that the leader confirmed, and a message set by offsets only
-  that can be right (`simpleconsumer.offset_order`): a damaged one would lead out of the log. "Out of range" does not:
-  a broker that has just become leader, or one that is restarting, says so of positions that are good.
+  that can be right (`simpleconsumer.kafka08.offset_order`): a damaged one would lead out of the log. "Out of range"
+  does not: a broker that has just become leader, or one that is restarting, says so of positions that are good.
 - A message that does not fit is asked for with its own size; bounded by the byte budget of the connector.
 
 Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread (0.8.2.2).
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
-from simpleconsumer.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
 from simpleconsumer.errors import BrokenFraming, broker_error
-from simpleconsumer.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, trusted_end
-from simpleconsumer.shallow import Walk, walk_entries
+from simpleconsumer.kafka08.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
+from simpleconsumer.kafka08.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, trusted_end
+from simpleconsumer.kafka08.shallow import Walk, walk_entries
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.fetching.byte_shares import Candidate
 
@@ -108,7 +108,8 @@ def judge(
         position: The offset that was asked for.
         asked_bytes: The size that was asked for.
         largest_bytes: The largest size that may ever be asked for.
-        may_be_converted: Whether the broker may have converted what is in its log (`simpleconsumer.down_conversion`).
+        may_be_converted: Whether the broker may have converted what is in its log
+            (`simpleconsumer.kafka08.down_conversion`).
     """
     code = answer.error_code
     if code:

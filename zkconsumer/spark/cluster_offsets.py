@@ -19,9 +19,9 @@ from rebalance import znodes
 from rebalance.errors import GroupRefused, UnreadableNode
 from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.down_conversion import last_offset_of_batch
 from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError, broker_error
-from simpleconsumer.message_set import shallow_end
+from simpleconsumer.kafka08.down_conversion import last_offset_of_batch
+from simpleconsumer.kafka08.message_set import shallow_end
 from simpleconsumer.types import Broker, Buffer, FetchRequest, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.cluster.registry import ClusterReader, read_all

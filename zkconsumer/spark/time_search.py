@@ -16,7 +16,7 @@ from typing import Final
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, DecodeError, MessageError
-from simpleconsumer.kafka08 import OFFSETS
+from simpleconsumer.kafka08.requests import OFFSETS
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.bounds import AtTime
 from zkconsumer.spark.errors import shown_broker

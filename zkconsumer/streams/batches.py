@@ -51,7 +51,7 @@ class StreamBatches:
         columns: Sequence[str] | None,
     ) -> None:
         try:
-            from simpleconsumer import columns as decoding
+            from simpleconsumer.kafka08 import columns as decoding
         except ImportError as error:
             error.add_note("batches need numpy and pyarrow: pip install 'zkconsumer[columns]'")
             raise

@@ -24,7 +24,7 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.message_set import decode_messages
+from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped

@@ -17,7 +17,7 @@ from contextlib import closing
 from typing import Final
 
 from simpleconsumer.errors import SimpleConsumerError
-from simpleconsumer.message_set import decode_messages
+from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import SparkSourceError

@@ -1,8 +1,8 @@
 """What the embedded broker does to a produced message set: check it, give it offsets, recompress it. Pure.
 
-Written beside `simpleconsumer.message_set`, not on top of it, so that the consumer is not tested by its own reader; the
-two share the codecs alone. Entry: `int64 offset, int32 size, message`; message of magic 0: `uint32 crc, int8 magic,
-int8 attributes, int32 key length, key, int32 value length, value`.
+Written beside `simpleconsumer.kafka08.message_set`, not on top of it, so that the consumer is not tested by its own
+reader; the two share the codecs alone. Entry: `int64 offset, int32 size, message`; message of magic 0: `uint32 crc,
+int8 magic, int8 attributes, int32 key length, key, int32 value length, value`.
 
 Source: kafka.log.Log, kafka.message.ByteBufferMessageSet, kafka.message.Message (0.8.2.2).
 """

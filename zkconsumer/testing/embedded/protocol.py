@@ -1,6 +1,6 @@
 """Requests and answers of Kafka 0.8.2.2, from the broker's side. Pure.
 
-Written beside `simpleconsumer.kafka08`, not on top of it, so that the consumer is not tested by its own encoder.
+Written beside `simpleconsumer.kafka08.requests`, so that the consumer is not tested by its own encoder.
 Request: `int16 api key, int16 version, int32 correlation id, string client id`, body. Answer: `int32 size, int32
 correlation id`, body. Produce, fetch, offsets and metadata are answered in version 0 whatever version was asked.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from rebalance import znodes
-from simpleconsumer.message_encode import encode_message
+from simpleconsumer.kafka08.message_encode import encode_message
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.simulation.controller import Controller
 from zkconsumer.testing.simulation.pipe import Latency

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from simpleconsumer.column_entries import APPEND_TIME, CREATE_TIME, NO_TIME, Entries, Ints
-from simpleconsumer.message_set import LOG_APPEND_TIME, Entry
-from simpleconsumer.message_shapes import NO_TIMESTAMP, Level
+from simpleconsumer.kafka08.column_entries import APPEND_TIME, CREATE_TIME, NO_TIME, Entries, Ints
+from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, Entry
+from simpleconsumer.kafka08.message_shapes import NO_TIMESTAMP, Level
 
 __all__ = ["COLUMNS", "Rows", "column_schema", "size_of", "to_batch"]
 

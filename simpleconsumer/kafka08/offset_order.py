@@ -20,8 +20,8 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final
 
-from simpleconsumer.message_shapes import CODEC_MASK, END_OF_OFFSETS, ENTRY_OVERHEAD, Level
-from simpleconsumer.shallow import SMALLEST_MESSAGE, Walk
+from simpleconsumer.kafka08.message_shapes import CODEC_MASK, END_OF_OFFSETS, ENTRY_OVERHEAD, Level
+from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, Walk
 from simpleconsumer.types import Buffer
 
 __all__ = [

@@ -40,11 +40,11 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     UnknownCodec,
 )
-from simpleconsumer.message_encode import encode_message_set
-from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level, family_at
-from simpleconsumer.offset_order import most_in, offset_behind, place_of_damaged, why_damaged
+from simpleconsumer.kafka08.message_encode import encode_message_set
+from simpleconsumer.kafka08.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level, family_at
+from simpleconsumer.kafka08.offset_order import most_in, offset_behind, place_of_damaged, why_damaged
+from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, plain, shallow_end
 from simpleconsumer.primitives import read_int32
-from simpleconsumer.shallow import SMALLEST_MESSAGE, plain, shallow_end
 from simpleconsumer.types import Buffer, Message
 
 __all__ = ["MAX_DECODED_BYTES", "MAX_DEPTH", "decode_messages", "encode_message_set", "shallow_end"]

@@ -10,7 +10,7 @@ from struct import Struct, error
 from typing import Final, NamedTuple
 
 from simpleconsumer.errors import BrokenFraming
-from simpleconsumer.message_shapes import ENTRY_OVERHEAD
+from simpleconsumer.kafka08.message_shapes import ENTRY_OVERHEAD
 from simpleconsumer.types import Buffer
 
 SMALLEST_MESSAGE: Final = 14

@@ -20,8 +20,8 @@ import numpy as np
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
-from simpleconsumer.message_set import LOG_APPEND_TIME, SMALLEST_OF_MAGIC
-from simpleconsumer.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level
+from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, SMALLEST_OF_MAGIC
+from simpleconsumer.kafka08.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level
 from simpleconsumer.types import Buffer
 
 __all__ = ["APPEND_TIME", "CREATE_TIME", "NO_TIME", "Entries", "Part", "read_entries", "wrappers_among"]

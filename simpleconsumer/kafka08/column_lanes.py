@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simpleconsumer.message_shapes import ENTRY_OVERHEAD
+from simpleconsumer.kafka08.message_shapes import ENTRY_OVERHEAD
 from simpleconsumer.types import Buffer
 
 __all__ = ["WORTH_LANES", "positions_by_lanes"]

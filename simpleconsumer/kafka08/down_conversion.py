@@ -20,7 +20,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from simpleconsumer.message_set import shallow_end
+from simpleconsumer.kafka08.message_set import shallow_end
 from simpleconsumer.types import Buffer
 
 __all__ = ["behind_marks", "last_offset_of_batch", "repeated_bytes"]
