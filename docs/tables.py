@@ -1,13 +1,14 @@
 """Write the tables of docs/ARCHITECTURE.md, REBALANCE.md and SPARK.md from the code: `python docs/tables.py`.
 
-They stand between markers: the file map (first sentence of each module), the two machines, and the options of the
-Spark source. Of a machine the events and states are read from its transition table, and what a step may do from the
-source of the step.
+They stand between markers: the pure modules (from `setup.cfg`), the file map (first sentence of each module), the two
+machines, and the options of the Spark source. Of a machine the events and states are read from its transition table,
+and what a step may do from the source of the step.
 """
 
 from __future__ import annotations
 
 import ast
+import configparser
 import inspect
 import sys
 import textwrap
@@ -58,6 +59,19 @@ def file_map() -> str:
         ]
         parts.append("\n".join([f"**{package}/**", "", "| file | |", "|---|---|", *rows]))
     return "\n\n".join(parts)
+
+
+def pure_modules() -> str:
+    """Return one table: the modules that the import linter holds to be pure, by their package."""
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg", encoding="utf-8")
+    by_package: dict[str, list[str]] = {}
+    for name in sorted(settings["importlinter:contract:pure"]["source_modules"].split()):
+        package, _, module = name.rpartition(".")
+        whole = ROOT.joinpath(*name.split(".")).is_dir()
+        by_package.setdefault(package, []).append(f"all of `{module}`" if whole else f"`{module}`")
+    rows = [f"| `{package}` | {', '.join(modules)} |" for package, modules in sorted(by_package.items())]
+    return "\n".join(["| package | pure modules |", "|---|---|", *rows])
 
 
 def _first_sentence(path: Path) -> str:
@@ -140,7 +154,7 @@ def option_table() -> str:
 def sections() -> dict[Path, dict[str, str]]:
     """Return what stands between the markers of each section of each document."""
     return {
-        ARCHITECTURE: {"files": file_map()},
+        ARCHITECTURE: {"pure": pure_modules(), "files": file_map()},
         REBALANCE: {
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
             "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),
