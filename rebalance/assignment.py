@@ -14,6 +14,9 @@ from typing import TypeVar
 
 from rebalance.errors import UnequalSubscriptions
 
+Partition = tuple[str, int | str]
+"""Topic and partition as the znode is named: an integer in 0.8, `broker-partition` in 0.7."""
+
 _Partition = TypeVar("_Partition", int, str)
 
 _HASHED_TEXT = {"0.8": "[{},{}]", "1.0": "{}-{}"}

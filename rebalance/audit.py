@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 
 from rebalance import partition as p
-from rebalance.handover import Partition
+from rebalance.assignment import Partition
 from rebalance.holding import Holding
 from rebalance.holdings import Holdings
 from rebalance.loop import Loop

@@ -18,8 +18,8 @@ from typing import Final
 
 from rebalance import partition as p
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.errors import refusal_of
-from rebalance.handover import Partition
 from rebalance.requests import (
     Check,
     Create,

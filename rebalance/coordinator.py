@@ -15,10 +15,10 @@ from collections.abc import Callable
 from rebalance import machine as m
 from rebalance import partition as p
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.audit import Audit
 from rebalance.claims import Claims, Fence
 from rebalance.episodes import Episodes
-from rebalance.handover import Partition
 from rebalance.holding import Holding
 from rebalance.holdings import Holdings
 from rebalance.lease import Lease
@@ -80,7 +80,7 @@ class Coordinator:
         self._holdings = Holdings(
             member, loop, claims, delivery, offsets, listener,
             recheck=self._changed, fenced=self.session.prove, moved=self._moved, episodes=self.episodes,
-            may_claim=lambda: self.machine.claims_allowed,
+            may_claim=lambda: self.machine.state is m.GroupState.STABLE,  # nothing is pending
         )
         self._audit = Audit(member, loop, self._holdings, listener, rng, self._audited)
         self._reader = GroupReader(

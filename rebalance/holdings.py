@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
+from rebalance.assignment import Partition
 from rebalance.claims import UNREAD_OWNER, Claims, is_same_session
 from rebalance.episodes import Episodes
-from rebalance.handover import Partition
 from rebalance.holding import Holding
 from rebalance.loop import Loop
 from rebalance.ports import Delivery, Listener, Member, Offsets

@@ -147,11 +147,6 @@ class RebalanceMachine:
         """When `TimerFired` should come, `None` for never."""
         return self._timer
 
-    @property
-    def claims_allowed(self) -> bool:
-        """Whether nothing is pending, so that a partition that becomes free may be claimed at once."""
-        return self.state is GroupState.STABLE
-
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _go(self, state: GroupState) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rebalance.assignment import Partition
 from rebalance.claims import Fence
-from rebalance.handover import Partition
 from rebalance.machine import RebalanceTimes
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription

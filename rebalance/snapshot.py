@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rebalance.assignment import assign_range, assign_roundrobin, hash_collisions
+from rebalance.assignment import Partition, assign_range, assign_roundrobin, hash_collisions
 from rebalance.errors import RefusedNode, UnequalSubscriptions
-from rebalance.handover import Partition
 from rebalance.subscription import Subscription, thread_ids
 
 __all__ = ["Assignment", "GroupSnapshot", "Strategy", "TopicNode"]

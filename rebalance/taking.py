@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
-from rebalance.handover import Partition
+from rebalance.assignment import Partition
 from rebalance.holding import Holding
 from rebalance.loop import Loop
 from rebalance.ports import Delivery, Listener, Member, Offsets, Starts

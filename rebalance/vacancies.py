@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rebalance import partition as p
+from rebalance.assignment import Partition
 from rebalance.claims import UNREAD_OWNER, Claims, IsOwned
-from rebalance.handover import Partition
 from rebalance.loop import Loop, Timer
 from rebalance.requests import WatchEvent
 

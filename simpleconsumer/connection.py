@@ -116,11 +116,6 @@ class Connection:
             else:
                 self._drop()
 
-    @property
-    def is_open(self) -> bool:
-        """True while there is a socket; says nothing about the other end."""
-        return self._socket is not None
-
     def _leave_to_parent(self) -> None:
         """In a forked child: leave the parent's socket to it; answers would go to whoever of the two reads first."""
         if self._pid == os.getpid():

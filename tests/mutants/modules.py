@@ -16,7 +16,6 @@ _COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "column_walk", "c
 
 TESTS: Final[dict[str, list[str]]] = {
     "rebalance/assignment.py": [f"{_REBALANCE}assignment.py"],
-    "rebalance/handover.py": [f"{_REBALANCE}handover.py"],
     "rebalance/java_regex.py": [f"{_REBALANCE}java_regex.py", f"{_REBALANCE}subscription.py"],
     "rebalance/lease.py": [f"{_REBALANCE}lease.py"],
     "rebalance/lenient_json.py": [f"{_REBALANCE}znodes.py"],

@@ -20,8 +20,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
-from rebalance.handover import Partition
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.machine import GroupState

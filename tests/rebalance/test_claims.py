@@ -11,8 +11,8 @@ from kazoo.security import make_acl
 
 from rebalance import partition as p
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.claims import MOST_WRITES, Claims, Fence, create_parents
-from rebalance.handover import Partition
 from rebalance.requests import Create, Fault, Multi, WatchEvent
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until

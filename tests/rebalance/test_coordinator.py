@@ -13,8 +13,8 @@ from kazoo.security import make_acl
 from members import History, TestMember, create_topic, owners, share_is_complete, wait_for_share
 
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.errors import ConsumerIdInUse
-from rebalance.handover import Partition
 from rebalance.lease import lease_clock
 from rebalance.machine import GroupState
 from rebalance.partition import PartitionState

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rebalance import partition as p
+from rebalance.assignment import Partition
 from rebalance.claims import Claims, Fence
-from rebalance.handover import Partition
 from rebalance.loop import Loop
 from rebalance.requests import Check, Create, Fault, GetChildren, GetData, Multi, Reply, Request, Stat, WatchEvent
 from rebalance.vacancies import FEW, Vacancies

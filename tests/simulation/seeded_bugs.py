@@ -14,9 +14,9 @@ from typing import Any
 from rebalance import machine as m
 from rebalance import partition as p
 from rebalance import watchers, znodes
+from rebalance.assignment import Partition
 from rebalance.claims import Claims, Fence
 from rebalance.coordinator import Coordinator
-from rebalance.handover import Partition
 from rebalance.holdings import Holding, Holdings
 from rebalance.lease import LEASE_FRACTION, Lease
 from rebalance.refusals import Refusals

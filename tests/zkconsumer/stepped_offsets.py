@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.claims import Fence
-from rebalance.handover import Partition
 from rebalance.loop import Loop
 from rebalance.requests import Create, Delete, Exists, Fault, GetChildren, GetData, Multi, Reply, Request, SetData, Sync
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets

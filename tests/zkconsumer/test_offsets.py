@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.claims import Fence
-from rebalance.handover import Partition
 from rebalance.lease import lease_clock
 from rebalance.loop import Loop
 from rebalance.requests import Create, Fault, GetData, Multi, Reply, Request, SessionChange

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.config.properties import format_properties, parse_properties, read_properties
+from zkconsumer.config.properties import parse_properties, read_properties
 
 
 @pytest.mark.parametrize(
@@ -64,16 +64,34 @@ def test_encodings(data: bytes, tmp_path: Path) -> None:
     assert read_properties(tmp_path / "p") == {"a": "grüße"}
 
 
-def test_what_is_written_is_ascii_and_plain_where_it_can_be() -> None:
-    written = format_properties({"zookeeper.connect": "zk:2181/k", "a b": " x=ü\n"})
-    assert written == "zookeeper.connect=zk\\:2181/k\na\\ b=\\ x\\=\\u00fc\\n\n"
+def stored(entries: dict[str, str]) -> str:
+    """Properties text as `java.util.Properties.store` writes it."""
+    lines = []
+    for key, value in entries.items():
+        blanks = len(value) - len(value.lstrip(" "))
+        lines.append(f"{escaped(key, ' ')}={escaped(value[:blanks], ' ')}{escaped(value[blanks:], '')}\n")
+    return "".join(lines)
+
+
+def escaped(text: str, blanks: str) -> str:
+    return "".join(escaped_char(char, blanks) for char in text)
+
+
+def escaped_char(char: str, blanks: str) -> str:
+    letters = {"\t": "t", "\n": "n", "\r": "r", "\f": "f"}
+    if char in letters or char in "\\=:#!" or char in blanks:
+        return "\\" + letters.get(char, char)
+    if " " <= char <= "~":
+        return char
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{high << 8 | low:04x}" for high, low in zip(units[::2], units[1::2], strict=True))
 
 
 text = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
 @given(st.dictionaries(text, text, max_size=6))
-def test_what_is_written_reads_back_the_same(entries: dict[str, str]) -> None:
-    written = format_properties(entries)
+def test_what_java_writes_reads_back_the_same(entries: dict[str, str]) -> None:
+    written = stored(entries)
     assert written.isascii()
     assert parse_properties(written) == entries

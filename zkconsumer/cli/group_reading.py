@@ -17,7 +17,7 @@ from zkconsumer.cli.log_offsets import read_log_offsets
 from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all, children
 from zkconsumer.cluster.registry import read_each
 
-__all__ = ["read_group", "read_log_ends", "read_offsets", "read_owners"]
+__all__ = ["read_group", "read_log_ends", "read_offsets"]
 
 _CLIENT_ID = "zkconsumer-describe"
 
@@ -56,12 +56,6 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str) -> GroupNodes:
     if znodes.TOPICS in asker.refused:
         known = tuple(topic for topic in topics if data[topic] is not None or znodes.topic_path(topic) in asker.refused)
     return dataclasses.replace(nodes, topics=data, known_topics=known, refused=asker.refused)
-
-
-def read_owners(port: ZooKeeperPort, group: str) -> dict[Name, str]:
-    """(topic, partition's name) -> thread id of its owner; empty for a group that is not there."""
-    nodes = _read_below(_Strict(port), f"{znodes.group_path(group)}/owners")
-    return {name: znodes.parse_owner(data) for name, (data, _) in nodes.items()}
 
 
 def read_offsets(port: ZooKeeperPort, group: str) -> dict[Name, bytes]:

@@ -1,17 +1,17 @@
-r"""Java's properties files, read and written.
+r"""Java's properties files, as `java.util.Properties` reads them.
 
 `key=value` lines; `=`, `:` or white space separates; `#` and `!` begin comment lines; a line that ends with an
 odd number of backslashes goes on with the next one; `\t \n \r \f \uXXXX` are escapes, and a backslash before
 anything else is dropped. The last of several equal keys counts.
 
-Source: java.util.Properties (Java 8), `load` and `store`.
+Source: java.util.Properties (Java 8), `load`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t\f"
@@ -19,7 +19,6 @@ _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(?P
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _TRAILING_BACKSLASHES = re.compile(r"\\*\Z")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LETTERS = {char: "\\" + letter for letter, char in _ESCAPED.items()}
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -52,11 +51,6 @@ def parse_properties(text: str) -> dict[str, str]:
     return entries
 
 
-def format_properties(entries: Mapping[str, str]) -> str:
-    """Return properties text, one line each in the given order, that is ASCII and reads back the same."""
-    return "".join(f"{_escape(key, _BLANKS)}={_escape_value(value)}\n" for key, value in entries.items())
-
-
 def _logical_lines(text: str) -> Iterator[str]:
     """Yield the lines with continuations joined; blank lines and comments are left out."""
     natural = iter(_LINE_END.split(text))
@@ -87,24 +81,3 @@ def _unescape(text: str) -> str:
 
     # A character above U+FFFF stands as two escapes, its UTF-16 units.
     return _ESCAPE.sub(replace, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _escape_value(value: str) -> str:
-    """Return a value; only leading white space would be lost, so only that needs a backslash."""
-    body = value.lstrip(" ")
-    return "\\ " * (len(value) - len(body)) + _escape(body, "")
-
-
-def _escape(text: str, blanks: str) -> str:
-    return "".join(_escape_char(char, blanks) for char in text)
-
-
-def _escape_char(char: str, blanks: str) -> str:
-    if char in _LETTERS:
-        return _LETTERS[char]
-    if char in "\\=:#!" or char in blanks:
-        return "\\" + char
-    if " " <= char <= "~":
-        return char
-    units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{high << 8 | low:04x}" for high, low in zip(units[::2], units[1::2], strict=True))

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from rebalance.handover import Partition
+from rebalance.assignment import Partition
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
 from zkconsumer.member.leave_times import LeaveTimes, longest_wait_s

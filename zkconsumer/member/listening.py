@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rebalance.handover import Partition
+from rebalance.assignment import Partition
 from rebalance.ports import Starts
 from simpleconsumer.types import TopicPartition
 from zkconsumer.offsets.start_offsets import read_starts

@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from rebalance import machine as m
+from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
 from rebalance.counted_port import CountedPort
 from rebalance.errors import AccessRefused
-from rebalance.handover import Partition
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.ports import Member

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from rebalance import partition as p
+from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
-from rebalance.handover import Partition
 from rebalance.loop import Loop
 from zkconsumer.member.delivery import Delivery
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rebalance import partition as p
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
-from rebalance.handover import Partition
 from rebalance.holding import Holding
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.registry import ClusterReader

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rebalance import partition as p
+from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
-from rebalance.handover import Partition
 from rebalance.loop import Loop
 from rebalance.ports import Offsets
 from simpleconsumer.types import TopicPartition

@@ -11,7 +11,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Collection, Mapping
 
-from rebalance.handover import Partition
+from rebalance.assignment import Partition
 from rebalance.ports import Starts
 
 __all__ = ["read_starts"]

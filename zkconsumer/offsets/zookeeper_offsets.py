@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.claims import Ask, Fence, create_parents, is_same_session
 from rebalance.errors import UnreadableNode, refusal_of
-from rebalance.handover import Partition
 from rebalance.loop import Loop
 from rebalance.requests import Create, Fault, GetData, Multi, Reply, SetData, Sync
 from zkconsumer.offsets.offset_records import OffsetRecord, Verdict, start_position, verdict

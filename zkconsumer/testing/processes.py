@@ -215,14 +215,6 @@ class ChildProcess:
             return f"(no log: {error})"
         return "\n".join(text.splitlines()[-lines:])
 
-    def rss_bytes(self) -> int:
-        """Resident memory in bytes; 0 where /proc does not tell or the process is gone."""
-        try:
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        except (OSError, IndexError):
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
     # ---- control
 
     def signal(self, number: int) -> None:

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
-from rebalance.handover import Partition
 from rebalance.lease import Lease
 from rebalance.partition import PartitionState
 from rebalance.requests import Reply, Request
