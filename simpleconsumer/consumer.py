@@ -19,6 +19,7 @@ from simpleconsumer.kafka08 import requests as kafka08
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
 from simpleconsumer.kafka08.message_set import MAX_DECODED_BYTES, decode_messages, shallow_end
 from simpleconsumer.types import (
+    MAX_INT64,
     Broker,
     Buffer,
     ClusterMetadata,
@@ -38,7 +39,6 @@ EARLIEST: Final = -2
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 _NO_BASE_OFFSET = -1
 _MAX_CORRELATION_ID = 0x7FFFFFFF
-_MAX_TIME_MS = 2**63 - 1
 T = TypeVar("T")
 
 
@@ -239,7 +239,7 @@ class SimpleConsumer:
         if not wanted:
             raise ValueError("no partitions to look for a time in")
         for (topic, number), time_ms in wanted.items():
-            if not 0 <= time_ms <= _MAX_TIME_MS:
+            if not 0 <= time_ms <= MAX_INT64:
                 raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
         return self._ask(
             kafka08.OFFSETS,

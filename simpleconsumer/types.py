@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+MAX_INT64: Final = 2**63 - 1
+"""The largest offset and time; as an end, that nothing comes behind it."""
 
 Buffer = bytes | bytearray | memoryview
 """What every decoder reads: contiguous bytes. Nothing keeps a buffer longer than its own values live."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, SMALLEST_OF_MAGIC
 from simpleconsumer.kafka08.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level
-from simpleconsumer.types import Buffer
+from simpleconsumer.types import MAX_INT64, Buffer
 
 __all__ = ["APPEND_TIME", "CREATE_TIME", "NO_TIME", "Entries", "Part", "read_entries", "wrappers_among"]
 
@@ -31,7 +31,7 @@ CREATE_TIME: Final = 0
 APPEND_TIME: Final = 1
 
 _HEAD_BYTES = 16
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_MIN_INT64: Final = -(2**63)
 
 Ints = NDArray[np.int64]
 
@@ -163,9 +163,9 @@ def _offsets(found: NDArray[np.int64], parts: Sequence[Part], counts: Ints) -> I
     if not any(bases):
         return offset
     lowest, highest = int(offset.min()), int(offset.max())
-    if lowest + min(bases) < _INT64_MIN or highest + max(bases) > _INT64_MAX:
+    if lowest + min(bases) < _MIN_INT64 or highest + max(bases) > MAX_INT64:
         return None
-    if any(not _INT64_MIN <= base <= _INT64_MAX for base in bases):
+    if any(not _MIN_INT64 <= base <= MAX_INT64 for base in bases):
         return None
     return offset + np.repeat(np.array(bases, np.int64), counts)
 

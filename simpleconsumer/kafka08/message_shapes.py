@@ -25,12 +25,11 @@ from typing import Any, ClassVar, Final
 
 from isal.isal_zlib import crc32
 
-from simpleconsumer.types import Buffer, Message
+from simpleconsumer.types import MAX_INT64, Buffer, Message
 
 ENTRY_OVERHEAD: Final = 12
 CODEC_MASK: Final = 7
 NO_TIMESTAMP: Final = -1
-END_OF_OFFSETS: Final = 2**63 - 1
 _ENTRY = Struct(">qi").unpack_from
 # offset, size, CRC; magic, attributes, then key length (magic 0) or timestamp and key length (magic 1).
 _HEAD_0 = Struct(">16xBBi").unpack_from
@@ -83,7 +82,7 @@ class Level:
         self.wrapper_offset = -1
         self.budget_bytes = budget_bytes
         self.floor = 0
-        self.limit = END_OF_OFFSETS
+        self.limit = MAX_INT64
         self.asked = 0
         self.damaged = (-1, 0)
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final
 
-from simpleconsumer.kafka08.message_shapes import CODEC_MASK, END_OF_OFFSETS, ENTRY_OVERHEAD, Level
+from simpleconsumer.kafka08.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level
 from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, Walk
-from simpleconsumer.types import Buffer
+from simpleconsumer.types import MAX_INT64, Buffer
 
 __all__ = [
     "PLAIN",
@@ -150,7 +150,7 @@ def end_in_order(message_set: Buffer, walk: Walk, high_watermark: int) -> int | 
     """
     first, _ = _ENTRY(message_set, walk.tail)
     last, _ = _ENTRY(message_set, walk.last)
-    limit = END_OF_OFFSETS if high_watermark < 0 else high_watermark
+    limit = MAX_INT64 if high_watermark < 0 else high_watermark
     return int(last) + 1 if 0 <= first == last - walk.tail_entries + 1 and last < limit else None
 
 

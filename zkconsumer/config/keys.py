@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rebalance.subscription import check_client_id, check_group
+from simpleconsumer.types import MAX_INT64
 from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Kind, Text
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
 _MIB = 1024 * 1024
-_INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,10 @@ _OWN = (
         "Time that a change in the group may settle, jittered, before partitions are claimed.", section="own"),
     Key("rebalance.quiet.max.ms", Integer(0), 1500, "Longest such time while changes keep coming.",
         section="own"),
-    Key("queued.max.bytes", Integer(1, _INT64_MAX), 64 * _MIB,
+    Key("queued.max.bytes", Integer(1, MAX_INT64), 64 * _MIB,
         "Most fetched bytes that wait in all streams of a connector together; half of it in equal shares for each.",
         section="own"),
-    Key("decoded.max.bytes", Integer(1, _INT64_MAX), 64 * _MIB,
+    Key("decoded.max.bytes", Integer(1, MAX_INT64), 64 * _MIB,
         "Largest inflated size of one compressed wrapper.", section="own"),
     Key("on.message.error", Choice(("raise", "skip", "stop")), "raise",
         "What a stream does with a message that cannot be decoded.", section="own"),

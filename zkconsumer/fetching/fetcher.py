@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from rebalance.tally import Tally
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError
-from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
+from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_state import (
@@ -37,7 +37,7 @@ from zkconsumer.fetching.fetch_state import (
     poll_wait_ms,
 )
 from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import END_OF_OFFSETS, Chunk, Flow
+from zkconsumer.fetching.partition_queue import Chunk, Flow
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["IDLE_S", "Fetcher"]
@@ -321,7 +321,7 @@ class Fetcher:
             task.state.need = Need.NOTHING
             flow.push(
                 Chunk(
-                    bytes(answer.message_set), END_OF_OFFSETS, high_watermark=answer.high_watermark,
+                    bytes(answer.message_set), MAX_INT64, high_watermark=answer.high_watermark,
                     error=BrokenFraming(reason),
                 )
             )  # fmt: skip

@@ -17,15 +17,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 
-__all__ = ["END_OF_OFFSETS", "Chunk", "Flow", "InHand", "Reader"]
-
-END_OF_OFFSETS: Final = 2**63 - 1
-"""The next offset of a chunk behind which nothing comes."""
+__all__ = ["Chunk", "Flow", "InHand", "Reader"]
 
 
 class Chunk:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from rebalance.assignment import java_string_hash
 from rebalance.tally import Tally
-from simpleconsumer.types import Broker, TopicPartition
+from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
@@ -27,7 +27,7 @@ from zkconsumer.fetching.fetch_meter import FetchMeter
 from zkconsumer.fetching.fetch_state import FetchState, Need
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher import Fetcher
-from zkconsumer.fetching.partition_queue import END_OF_OFFSETS, Chunk, Flow, Reader
+from zkconsumer.fetching.partition_queue import Chunk, Flow, Reader
 from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.wakeup import Wakeup
 
@@ -156,7 +156,7 @@ class Delivery:
             flow.end()
         elif refusal is not None:
             state.need = Need.NOTHING
-            flow.push(Chunk(b"", END_OF_OFFSETS, error=ValueError(refusal)))
+            flow.push(Chunk(b"", MAX_INT64, error=ValueError(refusal)))
         else:
             self._finder.look_for(name, is_new=True)
 

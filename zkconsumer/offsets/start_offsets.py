@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping
 
 from rebalance.assignment import Partition
 from rebalance.ports import Starts
+from simpleconsumer.types import MAX_INT64
 
 __all__ = ["read_starts"]
 
-_MOST = 2**63 - 1
 
 
 def read_starts(answer: object, assigned: Collection[Partition]) -> Starts:
@@ -46,7 +46,7 @@ def read_starts(answer: object, assigned: Collection[Partition]) -> Starts:
     chosen: dict[Partition, int] = {}
     refused: dict[Partition, str] = {}
     for (topic, partition), offset in entries.items():
-        if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= _MOST:
+        if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= MAX_INT64:
             chosen[topic, partition] = offset
         else:
             refused[topic, partition] = (

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from rebalance.errors import RebalanceError
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.offsets_json import MAX_TIME_MS, parse_offsets, parse_times
+from zkconsumer.spark.offsets_json import parse_offsets, parse_times
 
 __all__ = ["TIME_OPTIONS", "OffsetSpec", "converted", "ending_spec", "starting_spec"]
 
@@ -104,7 +104,7 @@ def _by_offsets(option: str, text: str) -> OffsetSpec:
 
 def _milliseconds(text: str) -> int:
     text = text.strip()
-    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > MAX_TIME_MS:
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > MAX_INT64:
         raise ValueError(f"{text[:40]!r} is not a time: a number of milliseconds since 1970, from 0, is needed")
     return int(text)
 

@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from rebalance.errors import InvalidName
 from rebalance.subscription import check_topic
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import MAX_INT64, TopicPartition
 
 __all__ = [
     "EARLIEST_OFFSET",
     "LATEST_OFFSET",
-    "MAX_TIME_MS",
     "nested_offsets",
     "parse_assignment",
     "parse_offsets",
@@ -28,8 +27,6 @@ EARLIEST_OFFSET: Final = -2
 """In place of an offset: the first that is there."""
 LATEST_OFFSET: Final = -1
 """In place of an offset: behind the last that is there."""
-_MAX_OFFSET: Final = 2**63 - 1
-MAX_TIME_MS: Final = 2**63 - 1
 _MAX_PARTITION: Final = 2**31 - 1
 
 
@@ -55,7 +52,7 @@ def parse_times(text: str) -> dict[TopicPartition, int]:
         ValueError: Not JSON, or not of that shape; a clause that names the value.
     """
     topics = _object(text, '{"topic": {"0": 1393632000000}}')
-    return _each_partition(topics, 0, MAX_TIME_MS, "a time in milliseconds since 1970, from 0, is due")
+    return _each_partition(topics, 0, MAX_INT64, "a time in milliseconds since 1970, from 0, is due")
 
 
 def read_offsets(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
@@ -64,7 +61,7 @@ def read_offsets(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
     Raises:
         ValueError: Not of that shape; a clause that names the value.
     """
-    return _each_partition(topics, EARLIEST_OFFSET, _MAX_OFFSET, "an offset, -1 (latest) or -2 (earliest) is due")
+    return _each_partition(topics, EARLIEST_OFFSET, MAX_INT64, "an offset, -1 (latest) or -2 (earliest) is due")
 
 
 def _each_partition(topics: Mapping[str, Any], least: int, most: int, due: str) -> dict[TopicPartition, int]:

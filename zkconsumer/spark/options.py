@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from rebalance.subscription import check_topic
 from simpleconsumer.framing import MAX_FRAME_BYTES
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.keys import find_key
 from zkconsumer.errors import ConfigError
@@ -44,7 +44,6 @@ _BYTES = re.compile(r"([0-9]{1,15})([bkmg]?)b?", re.IGNORECASE)
 _DURATION: Final = re.compile(r"([0-9]{1,12}) *(ms|s|m|min|h|d|)", re.IGNORECASE)
 _DURATIONS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _INT32_MAX: Final = 2**31 - 1
-_INT64_MAX: Final = 2**63 - 1
 _LARGEST_FETCH: Final = MAX_FRAME_BYTES - 1024 * 1024
 T = TypeVar("T")
 
@@ -200,13 +199,13 @@ def _options(
         starting=starting,
         ending=ending,
         min_partitions=_get(given, "minPartitions", _count(_INT32_MAX), None),
-        max_records_per_partition=_get(given, "maxRecordsPerPartition", _count(_INT64_MAX), None),
+        max_records_per_partition=_get(given, "maxRecordsPerPartition", _count(MAX_INT64), None),
         max_bytes_per_partition=_get(given, "maxBytesPerPartition", _bytes_or_off, max_bytes),
         fail_on_data_loss=_get(given, "failOnDataLoss", _boolean, True),
         on_message_error=_get(given, "onMessageError", _one_of("raise", "skip", "row"), "raise"),
         max_message_bytes=largest,
         patience_ms=patience_ms,
-        max_offsets_per_trigger=_get(given, "maxOffsetsPerTrigger", _count(_INT64_MAX), None),
+        max_offsets_per_trigger=_get(given, "maxOffsetsPerTrigger", _count(MAX_INT64), None),
         commit_to_live_group=_get(given, "commitToLiveGroup", _boolean, False),
         commit_offsets=ending is None and _commits_offsets(given, has_group),
         min_offsets_per_trigger=_least_offsets(given),
@@ -217,8 +216,8 @@ def _options(
 
 
 def _least_offsets(given: Mapping[str, str]) -> int:
-    least = _get(given, "minOffsetsPerTrigger", _count(_INT64_MAX), 1)
-    most = _get(given, "maxOffsetsPerTrigger", _count(_INT64_MAX), None)
+    least = _get(given, "minOffsetsPerTrigger", _count(MAX_INT64), 1)
+    most = _get(given, "maxOffsetsPerTrigger", _count(MAX_INT64), None)
     if most is not None and least > most:
         raise OptionRefused("minOffsetsPerTrigger", f"{least} is more than maxOffsetsPerTrigger, which is {most}")
     return least

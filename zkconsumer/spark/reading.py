@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import DamagedOffset, DecodeError, MessageError
-from simpleconsumer.types import Broker, Buffer
+from simpleconsumer.types import MAX_INT64, Broker, Buffer
 from zkconsumer.spark.ahead import Ahead
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.fetching import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
@@ -48,7 +48,7 @@ _HEAD: Final = Struct(">qi5xB")
 _ENTRY_OVERHEAD: Final = 12
 _CODEC_MASK: Final = 7
 _MICROSECONDS: Final = pa.scalar(1000, pa.int64())
-_LARGEST_MS: Final = (2**63 - 1) // 1000
+_LARGEST_MS: Final = MAX_INT64 // 1000
 
 
 def read_range(wanted: PlannedRange, columns: tuple[str, ...], options: SourceOptions) -> Iterator[pa.RecordBatch]:

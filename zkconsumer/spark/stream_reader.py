@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from simpleconsumer.types import MAX_INT64
 from zkconsumer.spark.driver_log import show_log
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.options import SourceOptions
@@ -36,7 +37,6 @@ __all__ = ["ZkStreamReader"]
 
 log = logging.getLogger(__name__)
 
-_EVERYTHING: Final = 2**63 - 1
 
 
 class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -57,7 +57,7 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return `maxOffsetsPerTrigger`, or no limit."""
         self._driver.open()  # what is wrong with the group or the cluster is said before anything else
-        return ReadMaxRows(self._options.max_offsets_per_trigger or _EVERYTHING)
+        return ReadMaxRows(self._options.max_offsets_per_trigger or MAX_INT64)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Take note of where the logs end: the run reads up to there."""
