@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rebalance.requests import Fault, Reply
+from zkconsumer_error import ZkConsumerError
 
 _EXCERPT_BYTES = 80
 _GIVE_CREDENTIALS = "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes"
@@ -28,7 +29,7 @@ _CREDENTIALS_DEMANDED = "SessionClosedRequireSasl"
 """Part of what a server says (error -124) that is set up to serve nobody without them."""
 
 
-class RebalanceError(Exception):
+class RebalanceError(ZkConsumerError):
     """Root of everything this package raises, wrong arguments (`ValueError`, `TypeError`) aside."""
 
 
@@ -154,13 +155,16 @@ class UnequalSubscriptions(RebalanceError):
 class ConsumerIdInUse(RebalanceError):
     """The registration node exists and belongs to a live session that is not ours."""
 
+    remedy = "give another consumer.id, or wait until that session has ended"
+
     def __init__(self, path: str, session: int) -> None:
         super().__init__(path, session)
         self.path = path
         self.session = session
 
     def __str__(self) -> str:
-        return f"{self.path}: held by session 0x{self.session % 2**64:x}, another consumer with the same consumer id"
+        return (f"{self.path}: held by session 0x{self.session % 2**64:x}, another consumer with the same consumer id; "
+                f"{self.remedy}")  # fmt: skip
 
 
 class GroupRefused(RebalanceError):
@@ -214,12 +218,15 @@ class AccessRefused(RebalanceError, PermissionError):
 class NamespaceMissing(RebalanceError):
     """The chroot of the connection string does not exist; consumers never create it."""
 
+    remedy = "check the path behind the hosts of the connection string"
+
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.path = path
 
     def __str__(self) -> str:
-        return f"the chroot {self.path!r} does not exist in ZooKeeper (KAFKA-2088: consumers do not create it)"
+        return (f"the chroot {self.path!r} does not exist in ZooKeeper (KAFKA-2088: consumers do not create it); "
+                f"{self.remedy}")  # fmt: skip
 
 
 def refusal_of(action: str, path: str, fault: Fault, reason: str = "") -> str:

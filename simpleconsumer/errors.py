@@ -23,8 +23,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from zkconsumer_error import ZkConsumerError
 
-class SimpleConsumerError(Exception):
+
+class SimpleConsumerError(ZkConsumerError):
     """Root of everything this package raises, wrong arguments (`ValueError`) aside."""
 
 

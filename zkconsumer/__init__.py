@@ -1,6 +1,7 @@
 """The ZooKeeper-coordinated Kafka high-level consumer for Python: the public names."""
 
 from rebalance.errors import (
+    AccessRefused,
     ConsumerIdInUse,
     GroupRefused,
     NamespaceMissing,
@@ -36,6 +37,7 @@ from zkconsumer.streams.batches import MessageBatch
 from zkconsumer.streams.stream import KafkaStream
 
 __all__ = [
+    "AccessRefused",
     "Blacklist",
     "BlockedClaim",
     "BrokenFraming",

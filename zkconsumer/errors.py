@@ -1,6 +1,6 @@
 """What users of the consumer may have to catch.
 
-    ZkConsumerError
+    ZkConsumerError          the root of all errors (`zkconsumer_error`), those of the packages below included
     ├── ConfigError          a setting with a value that is not allowed (a ValueError)
     ├── NotSupported         a legal setting, or a cluster, that this release does not serve
     ├── ZooKeeperUnavailable no ZooKeeper within zookeeper.connection.timeout.ms
@@ -15,7 +15,7 @@
     └── ConnectorClosed      the call came after shutdown
 
 The packages below raise through: `simpleconsumer.errors.MessageError` for one bad message,
-`rebalance.errors.RebalanceError` for the group.
+`rebalance.errors.RebalanceError` for the group, `rebalance.errors.AccessRefused` among them.
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.
@@ -25,11 +25,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from zkconsumer_error import ZkConsumerError
+
+__all__ = [
+    "CommitFailed",
+    "ConcurrentStreamUse",
+    "ConfigError",
+    "ConnectorClosed",
+    "ConsumerTimeout",
+    "DecoderFailed",
+    "ForkedConnector",
+    "MessageStreamsExist",
+    "NotSupported",
+    "Obstacle",
+    "PartitionStopped",
+    "PauseFailed",
+    "StreamFailed",
+    "ZkConsumerError",
+    "ZooKeeperRefused",
+    "ZooKeeperUnavailable",
+]
+
 _SHOWN_PARTITIONS = 5
-
-
-class ZkConsumerError(Exception):
-    """Root of everything this package raises of its own."""
 
 
 class ConfigError(ZkConsumerError, ValueError):
@@ -95,13 +112,13 @@ class ZooKeeperUnavailable(ZkConsumerError):
         self.hosts = hosts
         self.timeout_s = timeout_s
         self.obstacles = tuple(obstacles)
+        self.remedy = "; ".join(dict.fromkeys(each.remedy for each in self.obstacles if each.remedy))
         super().__init__(hosts, timeout_s, self.obstacles)
 
     def __str__(self) -> str:
         causes = "; ".join(map(str, self.obstacles))
-        remedies = list(dict.fromkeys(each.remedy for each in self.obstacles if each.remedy))
-        if remedies:
-            return f"no session with ZooKeeper within {self.timeout_s:g} s: {causes}; {'; '.join(remedies)}"
+        if self.remedy:
+            return f"no session with ZooKeeper within {self.timeout_s:g} s: {causes}; {self.remedy}"
         found = f" ({causes})" if causes else ""
         return f"no ZooKeeper server answered at {self.hosts} within {self.timeout_s:g} s; is it running there?{found}"
 

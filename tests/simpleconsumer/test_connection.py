@@ -23,9 +23,9 @@ from simpleconsumer.errors import BrokenFraming, ConnectionFailed, DecodeError, 
 def test_calls_go_over_one_connection() -> None:
     with ScriptedBroker(echo(3)) as broker:
         connection = connect(broker)
-        before = connection.is_open
+        before = connection._socket is not None
         assert [call(connection, number) for number in (1, 2, 3)] == [request(number)[4:] for number in (1, 2, 3)]
-        assert (before, connection.is_open) == (False, True)
+        assert (before, connection._socket is not None) == (False, True)
         connection.close()
     assert broker.connections == 1
 
@@ -99,7 +99,7 @@ def test_an_answer_that_makes_no_sense(reply: bytes, error: type[DecodeError], t
         connection = connect(broker)
         with pytest.raises(error, match=text):
             call(connection, 1, resend=True)
-        assert not connection.is_open
+        assert connection._socket is None
         assert call(connection, 2) == request(2)[4:]
         connection.close()
 
@@ -113,7 +113,7 @@ def test_a_connection_that_ends_in_the_middle_of_an_answer(sent: int) -> None:
         connection = connect(broker)
         with pytest.raises(ConnectionFailed, match=r"closed by the broker|reset by peer"):
             call(connection, 1, resend=True)
-        assert not connection.is_open
+        assert connection._socket is None
         assert call(connection, 2) == request(2)[4:]
         connection.close()
 
@@ -141,7 +141,7 @@ def test_the_deadline_ends_a_call_however_far_the_answer_came(sent: int) -> None
         connection = connect(broker, timeout_s=0.2)
         with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{broker.port}: no answer within 0.2 s"):
             call(connection, 1, resend=True)
-        assert not connection.is_open
+        assert connection._socket is None
         connection.timeout_s = DEADLINE_S
         assert call(connection, 2) == request(2)[4:]
         connection.close()

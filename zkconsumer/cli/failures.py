@@ -7,18 +7,16 @@ and says so.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from rebalance.errors import ConsumerIdInUse, NamespaceMissing, RebalanceError
-from simpleconsumer.errors import SimpleConsumerError
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer_error import ZkConsumerError
 
 __all__ = ["CliError", "nearest", "sentence_of"]
 
 _SHOWN_NAMES = 10
 
 
-class CliError(Exception):
+class CliError(ZkConsumerError):
     """Something the user can do something about.
 
     Args:
@@ -51,23 +49,8 @@ def nearest(name: str, known: Sequence[str], kind: str) -> str:
 
 def sentence_of(error: Exception) -> str | None:
     """One sentence about an error that was raised on purpose, `None` for a fault of the program."""
-    if isinstance(error, CliError):
+    if isinstance(error, ZkConsumerError):
         return str(error)
-    for kind, remedy in _REMEDIES:
-        if isinstance(error, kind):
-            return _joined(str(error), remedy(error))
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
-    if isinstance(error, ZkConsumerError | RebalanceError | SimpleConsumerError):
-        return str(error)
     return None
-
-
-def _joined(sentence: str, remedy: str) -> str:
-    return f"{sentence}; {remedy}" if remedy else sentence
-
-
-_REMEDIES: tuple[tuple[type[Exception], Callable[[Exception], str]], ...] = (
-    (NamespaceMissing, lambda error: "check the path behind the hosts given to --zookeeper"),
-    (ConsumerIdInUse, lambda error: "give another consumer.id, or wait until that session has ended"),
-)

@@ -21,7 +21,7 @@ __all__ = ["COMPILED", "write_archive"]
 
 COMPILED: Final = ("pyarrow", "numpy", "isal", "lz4", "cramjam")
 """What executors need installed beside the archive."""
-_OURS: Final = ("simpleconsumer", "rebalance", "zkconsumer", "pyspark_zkconsumer")
+_OURS: Final = ("simpleconsumer", "rebalance", "zkconsumer", "zkconsumer_error", "pyspark_zkconsumer")
 _PURE: Final = ("kazoo", "snappy")
 _LEFT_OUT: Final = ("zkconsumer/testing/", "kazoo/tests/", "kazoo/testing/")
 _ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rebalance.errors import RebalanceError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.cluster.registry import ClusterReader
@@ -55,7 +54,7 @@ def search_in_zookeeper(config: ConsumerConfig) -> LeaderSearch:
                 directory = BrokerDirectory(config, reader.brokers, reader.existing, reader.leaders)
                 broker = directory.leaders({name: denied_by}).get(name)
                 return FoundLeader(broker, reason="" if broker else "no broker that is registered leads it")
-        except (ZkConsumerError, RebalanceError) as error:
+        except ZkConsumerError as error:
             return FoundLeader(reason=f"its leader cannot be looked up: {error}")
 
     return search

@@ -14,8 +14,10 @@ KitError
 
 from __future__ import annotations
 
+from zkconsumer_error import ZkConsumerError
 
-class KitError(Exception):
+
+class KitError(ZkConsumerError):
     """Anything the test kit itself has to complain about."""
 
 

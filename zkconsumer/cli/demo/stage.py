@@ -23,6 +23,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.member_process import MemberProcess
 from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import Deadline
+from zkconsumer_error import ZkConsumerError
 
 __all__ = ["AUTO_COMMIT_S", "PARTITIONS", "SESSION_S", "TOPIC", "Stage", "StageError"]
 
@@ -40,7 +41,7 @@ _SETTINGS = {
 }
 
 
-class StageError(Exception):
+class StageError(ZkConsumerError):
     """The show cannot go on: a process died, or something did not come to pass in time."""
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rebalance.errors import RebalanceError
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
@@ -198,7 +197,7 @@ def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int], in
     try:
         with _visit(options) as port:
             latest = ClusterOffsets(port, options.config, options.patience_ms / 1000).latest(names)
-    except (ZkConsumerError, RebalanceError) as error:
+    except ZkConsumerError as error:
         log.warning("how much is left to be read is not known: %s", error)
         return {}
     ends = manifest.standing.offsets.offsets
@@ -214,7 +213,7 @@ def _store(options: SourceOptions, manifest: Manifest) -> bool | None:
         with _visit(options) as port:
             group = GroupOffsets(port, options.config.group_id, options.commit_to_live_group)
             group.commit(offsets.offsets, offsets.births)
-    except (ZkConsumerError, RebalanceError) as error:
+    except ZkConsumerError as error:
         log.warning("the data is published, the offsets of the group are left to the next run: %s", error)
         return False
     return True

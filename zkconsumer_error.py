@@ -1,0 +1,24 @@
+"""The root of all errors that this project raises on purpose; it imports nothing, so that every package may.
+
+    ZkConsumerError
+    ├── simpleconsumer.errors.SimpleConsumerError  between us and one broker
+    ├── rebalance.errors.RebalanceError            in the group and its znodes
+    ├── zkconsumer.errors                          of the consumer: settings, streams, commits, ZooKeeper
+    ├── zkconsumer.spark.errors.SparkSourceError   of the Spark source and of loads
+    ├── zkconsumer.testing.errors.KitError         of the test kit
+    └── zkconsumer.cli.failures.CliError           of the command line
+
+`from zkconsumer import ZkConsumerError` is its public name.
+"""
+
+__all__ = ["ZkConsumerError"]
+
+
+class ZkConsumerError(Exception):
+    """Root of everything that is raised on purpose, wrong arguments (`ValueError`, `TypeError`) aside.
+
+    Attributes:
+        remedy: What to do about it, a clause; empty where the message says it all.
+    """
+
+    remedy: str = ""
