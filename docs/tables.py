@@ -41,7 +41,7 @@ PACKAGES = (
     "zkconsumer/spark/load",
     "zkconsumer/testing",
     "zkconsumer/testing/embedded",
-    "zkconsumer/testing/simulation",
+    "tests/simulator",
 )
 IGNORED = "·"
 

@@ -44,7 +44,7 @@ def test_the_tables_name_every_state_event_and_module(tables: ModuleType) -> Non
     sections = {name: table for written in tables.sections().values() for name, table in written.items()}
     assert "| `SnapshotRead` |  |  | read done |  |  |  |" in sections["group machine"]
     assert re.search(r"^\| claim \| claiming \| `Claim` \|$", sections["partition machine"], re.MULTILINE)
-    roots = ("simpleconsumer", "rebalance", "zkconsumer")
+    roots = ("simpleconsumer", "rebalance", "zkconsumer", "tests/simulator")
     sources = [path for root in roots for path in (ROOT / root).rglob("*.py")]
     assert {path.parent.relative_to(ROOT).as_posix() for path in sources} == set(tables.PACKAGES)
     for package in tables.PACKAGES:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from rebalance import requests as r
 from rebalance import znodes
 from tests.benchmarks.rebalance_phases import Crowd, Node, assigned, at_rest_per_s
-from zkconsumer.testing.simulation import MemberSpec, Plan, World
-from zkconsumer.testing.simulation.java_member import JavaMember
-from zkconsumer.testing.simulation.plan import GROUP
+from tests.simulator import MemberSpec, Plan, World
+from tests.simulator.java_member import JavaMember
+from tests.simulator.plan import GROUP
 
 TOPIC = "t"
 LOOK_S = 0.1

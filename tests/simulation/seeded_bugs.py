@@ -27,6 +27,7 @@ from rebalance.vacancies import Vacancies
 from rebalance.watchers import GroupReader
 from simpleconsumer.kafka08 import message_set
 from simpleconsumer.types import TopicPartition
+from tests.simulator import member as member_module
 from zkconsumer.fetching.partition_queue import Flow
 from zkconsumer.member.leave_times import LeaveTimes
 from zkconsumer.member.listening import ListenerThread
@@ -34,7 +35,6 @@ from zkconsumer.offsets import zookeeper_offsets as offsets_module
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.offset_records import OffsetRecord, Verdict, verdict
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
-from zkconsumer.testing.simulation import member as member_module
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from zookeeper_worlds import Session
 
 from rebalance.requests import Reply, Request
-from zkconsumer.testing.simulation import (
+from tests.simulator import (
     Latency,
     PortSettings,
     Process,

@@ -10,18 +10,18 @@ from java_scenes import FOREIGNER, QUIET_S
 from java_traces import Trace, normalised
 
 from rebalance import znodes
+from tests.simulator.actor import MemberSpec, Surroundings
+from tests.simulator.brokers import Brokers
+from tests.simulator.controller import Controller
+from tests.simulator.java_member import JavaMember
+from tests.simulator.java_threads import USUAL_PACE
+from tests.simulator.java_zkclient import java_port
+from tests.simulator.pipe import Latency
+from tests.simulator.port import PortSettings, SimulatedPort
+from tests.simulator.process import Process
+from tests.simulator.schedule import Schedule
+from tests.simulator.zookeeper import SimulatedZooKeeper
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.simulation.actor import MemberSpec, Surroundings
-from zkconsumer.testing.simulation.brokers import Brokers
-from zkconsumer.testing.simulation.controller import Controller
-from zkconsumer.testing.simulation.java_member import JavaMember
-from zkconsumer.testing.simulation.java_threads import USUAL_PACE
-from zkconsumer.testing.simulation.java_zkclient import java_port
-from zkconsumer.testing.simulation.pipe import Latency
-from zkconsumer.testing.simulation.port import PortSettings, SimulatedPort
-from zkconsumer.testing.simulation.process import Process
-from zkconsumer.testing.simulation.schedule import Schedule
-from zkconsumer.testing.simulation.zookeeper import SimulatedZooKeeper
 from zkconsumer.testing.zookeeper_exchanges import Entry
 from zkconsumer.testing.zookeeper_trace import format_trace
 

@@ -13,11 +13,11 @@ import pytest
 
 from rebalance.pipeline import Pipeline
 from rebalance.requests import Reply, Request
-from zkconsumer.testing.simulation.actor import MemberSpec
-from zkconsumer.testing.simulation.member import OurMember
-from zkconsumer.testing.simulation.plan import Plan, Step
-from zkconsumer.testing.simulation.run import simulate
-from zkconsumer.testing.simulation.stepping import PlannedFault, SteppedLoop
+from tests.simulator.actor import MemberSpec
+from tests.simulator.member import OurMember
+from tests.simulator.plan import Plan, Step
+from tests.simulator.run import simulate
+from tests.simulator.stepping import PlannedFault, SteppedLoop
 
 VICTIM = "a"
 SETTINGS: dict[str, Any] = {

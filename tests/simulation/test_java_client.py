@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from rebalance.requests import Create
-from zkconsumer.testing.simulation.java_threads import Body, BoundedQueue, JavaFailure, Lock, Monitor, Threads
-from zkconsumer.testing.simulation.java_zkclient import NodeExists, NoNode, ZkClient, java_port
-from zkconsumer.testing.simulation.port import PortSettings
-from zkconsumer.testing.simulation.process import Process
-from zkconsumer.testing.simulation.schedule import Schedule
-from zkconsumer.testing.simulation.zookeeper import SimulatedZooKeeper
+from tests.simulator.java_threads import Body, BoundedQueue, JavaFailure, Lock, Monitor, Threads
+from tests.simulator.java_zkclient import NodeExists, NoNode, ZkClient, java_port
+from tests.simulator.port import PortSettings
+from tests.simulator.process import Process
+from tests.simulator.schedule import Schedule
+from tests.simulator.zookeeper import SimulatedZooKeeper
 
 
 class Jvm:

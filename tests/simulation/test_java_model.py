@@ -13,10 +13,10 @@ from simulated_java_stage import SimulatedStage
 from rebalance import znodes
 from rebalance.assignment import assign_range, assign_roundrobin
 from rebalance.errors import UnequalSubscriptions
+from tests.simulator.java_hashing import in_map_order, partition_hash, topic_hash
+from tests.simulator.java_layout import Kafka082, deal_range, deal_roundrobin
+from tests.simulator.java_threads import JavaFailure
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.simulation.java_hashing import in_map_order, partition_hash, topic_hash
-from zkconsumer.testing.simulation.java_layout import Kafka082, deal_range, deal_roundrobin
-from zkconsumer.testing.simulation.java_threads import JavaFailure
 
 A, B = "g_a", "g_b"
 

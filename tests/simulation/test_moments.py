@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.testing.simulation.actor import MemberSpec
-from zkconsumer.testing.simulation.campaign import run_plan
-from zkconsumer.testing.simulation.coverage import Coverage, counting
-from zkconsumer.testing.simulation.plan import Plan, Step
-from zkconsumer.testing.simulation.run import Run, trace_run
+from tests.simulator.actor import MemberSpec
+from tests.simulator.campaign import run_plan
+from tests.simulator.coverage import Coverage, counting
+from tests.simulator.plan import Plan, Step
+from tests.simulator.run import Run, trace_run
 
 MEMBER = MemberSpec("a", topics=(("t", 2),))
 STUCK = MemberSpec("a", topics=(("t", 1),), max_processing_s=2.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from seeded_bugs import BUGS
 
-from zkconsumer.testing.simulation.campaign import run_seed
+from tests.simulator.campaign import run_seed
 
 SEEDS = 1000
 SLOW = {

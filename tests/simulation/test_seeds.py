@@ -1,6 +1,6 @@
 """Some hundreds of seeds: groups of our members come through every kind of fault with a clean history.
 
-More of them: `zkconsumer-simulate --seeds 10000 --jobs 2`.
+More of them: `python -m tests.simulator --seeds 10000 --jobs 2`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import os
 
 import pytest
 
-from zkconsumer.testing.simulation.campaign import run_seeds
-from zkconsumer.testing.simulation.drawing import PROFILES
+from tests.simulator.campaign import run_seeds
+from tests.simulator.drawing import PROFILES
 
 SEEDS = {"everything": 200} | {name: 30 for name in PROFILES if name != "everything"}
 JOBS = min(2, os.cpu_count() or 1)
@@ -21,7 +21,7 @@ def test_a_group_comes_through(profile: str) -> None:
     outcomes = list(run_seeds(range(SEEDS[profile]), "ours", profile, JOBS))
     assert len(outcomes) == SEEDS[profile]
     failed = [
-        f"zkconsumer-simulate --profile {profile} --seed {outcome.seed} --trace\n    {outcome.findings[0]}"
+        f"python -m tests.simulator --profile {profile} --seed {outcome.seed} --trace\n    {outcome.findings[0]}"
         for outcome in outcomes if outcome.findings
     ]  # fmt: skip
     assert not failed, "\n".join(failed)

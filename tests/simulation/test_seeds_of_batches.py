@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from simpleconsumer.types import Message
-from zkconsumer.testing.simulation import member
-from zkconsumer.testing.simulation.application import Application, SteppedStream
-from zkconsumer.testing.simulation.campaign import run_seeds
+from tests.simulator import member
+from tests.simulator.application import Application, SteppedStream
+from tests.simulator.campaign import run_seeds
 
 
 class TakesBatches(Application):

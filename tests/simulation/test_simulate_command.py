@@ -1,4 +1,4 @@
-"""`zkconsumer-simulate`: many seeds, a failure that can be replayed, and a plan without what it does not need."""
+"""`python -m tests.simulator`: many seeds, a failure that can be replayed, and a plan without what it does not need."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from zkconsumer.testing.simulation import campaign, command
-from zkconsumer.testing.simulation.actor import MemberSpec
-from zkconsumer.testing.simulation.command import simulate_command
-from zkconsumer.testing.simulation.drawing import draw_plan
-from zkconsumer.testing.simulation.plan import Plan, Step, format_plan
-from zkconsumer.testing.simulation.plan_file import read_plan
-from zkconsumer.testing.simulation.profiles import PROFILES, profile_of
-from zkconsumer.testing.simulation.shrink import only_steps, shrink
+from tests.simulator import campaign, command
+from tests.simulator.actor import MemberSpec
+from tests.simulator.command import simulate_command
+from tests.simulator.drawing import draw_plan
+from tests.simulator.plan import Plan, Step, format_plan
+from tests.simulator.plan_file import read_plan
+from tests.simulator.profiles import PROFILES, profile_of
+from tests.simulator.shrink import only_steps, shrink
 
 PLAN = Plan((MemberSpec("a", topics=(("t", 1),)),), (("t", 1),), tuple(Step(float(at), "join", "a") for at in range(9)))
 
 
 def simulate(*arguments: str) -> Result:
-    return CliRunner().invoke(simulate_command, arguments, prog_name="zkconsumer-simulate")
+    return CliRunner().invoke(simulate_command, arguments, prog_name="python -m tests.simulator")
 
 
 def needs(*wanted: int) -> Callable[[Plan], bool]:
@@ -109,7 +109,7 @@ def test_a_failing_seed_tells_the_command_that_replays_it(monkeypatch: pytest.Mo
     assert ran.exit_code == 1
     assert "a crash is taken for a loss" in ran.output
     assert "Of its steps 1 are enough" in ran.output
-    assert "zkconsumer-simulate --members ours --profile all --seed " in ran.output
+    assert "python -m tests.simulator --members ours --profile all --seed " in ran.output
     assert "--keep " in ran.output
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.simulator.actor import MemberSpec
+from tests.simulator.plan import Plan
+from tests.simulator.world import World
 from zkconsumer.testing.history import format_event
 from zkconsumer.testing.history_checks import check_history
-from zkconsumer.testing.simulation.actor import MemberSpec
-from zkconsumer.testing.simulation.plan import Plan
-from zkconsumer.testing.simulation.world import World
 
 PLAN = Plan((MemberSpec("a", topics=(("t", 2),)), MemberSpec("b", topics=(("t", 1),))), (("t", 4),), ())
 

@@ -25,7 +25,7 @@ from rebalance.requests import (
     Sync,
     ZooKeeperPort,
 )
-from zkconsumer.testing.simulation import Latency, PortSettings, SimulatedPort
+from tests.simulator import Latency, PortSettings, SimulatedPort
 
 # -- asking ---------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkconsumer.testing.simulation import MemberSpec, Plan, Step, simulate
+from tests.simulator import MemberSpec, Plan, Step, simulate
 
 T = (("t", 1),)
 

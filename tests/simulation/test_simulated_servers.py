@@ -9,7 +9,7 @@ import pytest
 from simulated_clients import STEADY, Sim
 
 from rebalance.requests import Check, Create, Delete, Exists, Fault, GetChildren, GetData, Multi, SetData, Sync
-from zkconsumer.testing.simulation import Latency, SimulatedZooKeeper
+from tests.simulator import Latency, SimulatedZooKeeper
 
 PATIENT = STEADY._replace(session_timeout_s=20.0)
 

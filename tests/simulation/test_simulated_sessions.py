@@ -6,7 +6,7 @@ import pytest
 from simulated_clients import STEADY, Sim
 
 from rebalance.requests import Create, Exists, Fault, GetData, SetData
-from zkconsumer.testing.simulation import Latency, PortSettings
+from tests.simulator import Latency, PortSettings
 
 
 def session(seconds: float) -> PortSettings:

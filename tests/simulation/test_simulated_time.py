@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from zkconsumer.testing.simulation import Latency, Process, Schedule
-from zkconsumer.testing.simulation import schedule as schedule_module
-from zkconsumer.testing.simulation.pipe import Pipe
+from tests.simulator import Latency, Process, Schedule
+from tests.simulator import schedule as schedule_module
+from tests.simulator.pipe import Pipe
 
 
 def test_events_run_in_the_order_of_their_moments_and_time_is_theirs() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance.requests import Check, Create, Delete, Fault, Multi, SetData, Stat
-from zkconsumer.testing.simulation.tree import Change, ChangeKind, Operation, SetAccess, Tree, parent_of
+from tests.simulator.tree import Change, ChangeKind, Operation, SetAccess, Tree, parent_of
 
 SESSION = 77
 

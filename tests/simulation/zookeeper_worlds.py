@@ -24,13 +24,13 @@ from rebalance.requests import (
     ZooKeeperPort,
 )
 from rebalance.zookeeper import KazooPort
+from tests.simulator.pipe import INSTANT
+from tests.simulator.port import PortSettings
+from tests.simulator.process import Process
+from tests.simulator.schedule import Schedule
+from tests.simulator.zookeeper import SimulatedZooKeeper
+from tests.simulator.zookeeper_ensemble import ZooKeeperSettings
 from zkconsumer.testing.proxy import TcpProxy
-from zkconsumer.testing.simulation.pipe import INSTANT
-from zkconsumer.testing.simulation.port import PortSettings
-from zkconsumer.testing.simulation.process import Process
-from zkconsumer.testing.simulation.schedule import Schedule
-from zkconsumer.testing.simulation.zookeeper import SimulatedZooKeeper
-from zkconsumer.testing.simulation.zookeeper_ensemble import ZooKeeperSettings
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from histories import GroupStory, history_findings
 
+from tests.simulator.beginnings import find_beginnings
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.history_limits import HAND, Limits
-from zkconsumer.testing.simulation.beginnings import find_beginnings
 
 T0 = ("t", 0)
 OLD, NEW = {T0: 0.0}, {T0: 1.0}

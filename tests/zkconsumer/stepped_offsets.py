@@ -10,8 +10,8 @@ from rebalance.assignment import Partition
 from rebalance.claims import Fence
 from rebalance.loop import Loop
 from rebalance.requests import Create, Delete, Exists, Fault, GetChildren, GetData, Multi, Reply, Request, SetData, Sync
+from tests.simulator.tree import Tree, parent_of
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
-from zkconsumer.testing.simulation.tree import Tree, parent_of
 
 __all__ = ["FENCE", "GROUP_PATH", "P0", "P1", "P2", "PARENTS", "SESSION_OVER", "SteppedOffsets", "path_of"]
 

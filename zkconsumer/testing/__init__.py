@@ -14,7 +14,6 @@
 | `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
 | `containers` | ZooKeeper and Kafka 0.8.2.2 in Docker, for who has it |
 | `load` | fills topics and tells what was acknowledged |
-| `simulation` | groups in virtual time: production members and a model of Java's, thirty kinds of faults |
 | `history`, `history_checks` | was anything lost, skipped, repeated, owned twice? |
 
 Every child process ends with the Python process that started it, whatever ends that one. What is missing on a machine

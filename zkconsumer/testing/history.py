@@ -16,7 +16,7 @@ events of all of them can be put in one order. A history is about one consumer g
 | owner_gone | watcher | member, topic, partition: its owner node vanished or changed hands; `id`: by whom, if known |
 | offset_node | watcher | topic, partition, offset: value seen in the offset node; `member`: who wrote it, if known |
 
-Only a simulation (`zkconsumer.testing.simulation`) sees these:
+Only a simulation (`tests.simulator`) sees these:
 
 | kind | who writes it | fields beside time_ns and kind |
 |---|---|---|

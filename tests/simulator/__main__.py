@@ -1,0 +1,5 @@
+"""Runs the simulator: `python -m tests.simulator --help`."""
+
+from tests.simulator.command import main
+
+main()

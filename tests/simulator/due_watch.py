@@ -1,0 +1,133 @@
+"""Who should own what, as events: written down whenever the leader writes a node on which that depends.
+
+An event `due` names the member that should have a partition by the assignment rule from now on, or nobody. While a
+registration, or the list of them, may not be read, that is nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from rebalance import znodes
+from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
+from rebalance.snapshot import Strategy
+from rebalance.subscription import Subscription
+from tests.simulator.tree import Change, ChangeKind
+from tests.simulator.zookeeper_connection import Record
+from zkconsumer.testing.group_checks import rightful_owners
+from zkconsumer.testing.history import Place
+
+__all__ = ["DueWatch"]
+
+_TOPICS: Final = f"{znodes.TOPICS}/"
+
+
+class DueWatch:
+    """Follows the registrations of one group, and the topics.
+
+    Args:
+        group: whose.
+        strategy: how the group deals partitions.
+        member_of: session id -> the name of the member, "" for none.
+        place: (topic, partition) -> its name in the history.
+        write: takes an event: member, place.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        strategy: Strategy,
+        member_of: Callable[[int], str],
+        place: Callable[[str, int], Place],
+        write: Callable[[str, Place], None],
+    ) -> None:
+        self._list = znodes.ids_path(group)
+        self._ids = f"{self._list}/"
+        self._strategy = strategy
+        self._member_of = member_of
+        self._place = place
+        self._write = write
+        self._registrations: dict[str, bytes] = {}
+        self._members: dict[str, str] = {}
+        self._topics: dict[str, tuple[int, ...]] = {}
+        self._due: dict[Place, tuple[Place, str]] = {}
+        self._closed: set[str] = set()
+
+    def observe(self, record: Record) -> None:
+        """Take note of an entry of ZooKeeper's log."""
+        is_other = False
+        for change in record.changes:
+            if change.kind in (ChangeKind.CLOSED, ChangeKind.OPENED):
+                is_other |= self._access_set(change)
+            elif change.path.startswith(self._ids):
+                self._registration_written(change)
+                is_other = True
+            elif change.path.startswith(_TOPICS) and "/" not in change.path[len(_TOPICS):]:
+                self._topic_written(change)
+                is_other = True
+        if is_other:
+            self.deal()
+
+    def wiped(self) -> None:
+        """Take note that all nodes are gone."""
+        self._registrations.clear()
+        self._members.clear()
+        self._topics.clear()
+        self._closed.clear()
+        self.deal()
+
+    def _access_set(self, change: Change) -> bool:
+        """Whether that concerns who should own what."""
+        if change.kind is ChangeKind.OPENED:
+            self._closed.discard(change.path)
+        elif change.path == self._list or change.path.startswith(self._ids):
+            self._closed.add(change.path)
+        return change.path.startswith(self._list)
+
+    def _registration_written(self, change: Change) -> None:
+        name = change.path[len(self._ids):]
+        if change.kind is ChangeKind.DELETED:
+            self._registrations.pop(name, None)
+            self._members.pop(name, None)
+            self._closed.discard(change.path)
+            return
+        self._registrations[name] = change.data
+        if change.kind is ChangeKind.CREATED:
+            self._members[name] = self._member_of(change.owner) if change.owner else ""
+
+    def _topic_written(self, change: Change) -> None:
+        topic = change.path[len(_TOPICS):]
+        if change.kind is ChangeKind.DELETED:
+            self._topics.pop(topic, None)
+            return
+        try:
+            self._topics[topic] = znodes.parse_topic(topic, change.data)
+        except UnreadableNode:
+            self._topics[topic] = ()
+
+    def deal(self) -> None:
+        """Tell what is other than it was told last, be it only the name of a topic's new life."""
+        due: dict[Place, tuple[Place, str]] = {}
+        for place, thread_id in self._owners().items():
+            due[place] = (self._place(*place), self._members.get(thread_id.rpartition("-")[0], ""))
+        for place in sorted(self._due.keys() | due.keys()):
+            before, after = self._due.get(place), due.get(place)
+            if before is not None and (after is None or after[0] != before[0]):
+                self._write("", before[0])
+            if after is not None and after != before:
+                self._write(after[1], after[0])
+        self._due = due
+
+    def _owners(self) -> dict[Place, str]:
+        """(topic, partition) -> thread id; nothing where the rule, or what we cannot read, forbids claims."""
+        if self._closed:
+            return {}
+        try:
+            for name, data in self._registrations.items():
+                with suppress(UnreadableNode):
+                    Subscription.from_registration(znodes.parse_registration(data, name))
+            return rightful_owners(self._registrations, self._topics, self._strategy)
+        except (UnequalSubscriptions, UnsupportedFilter):
+            return {}

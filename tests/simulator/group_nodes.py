@@ -1,0 +1,46 @@
+"""The nodes of a simulated group as of the last write: who is registered, who owns what, and who should. Pure."""
+
+from __future__ import annotations
+
+from rebalance import znodes
+from rebalance.errors import UnequalSubscriptions
+from rebalance.snapshot import Strategy
+from tests.simulator.brokers import Brokers
+from tests.simulator.plan import GROUP
+from tests.simulator.zookeeper import SimulatedZooKeeper
+from zkconsumer.testing.group_checks import rightful_owners
+from zkconsumer.testing.history import Place
+
+__all__ = ["owner_nodes", "registrations", "should_own"]
+
+
+def registrations(zookeeper: SimulatedZooKeeper) -> dict[str, bytes]:
+    """Consumer id -> data, of all that are registered."""
+    ids = znodes.ids_path(GROUP)
+    found = {}
+    for name in zookeeper.children(ids):
+        node = zookeeper.read(f"{ids}/{name}")
+        if node is not None:
+            found[name] = node[0]
+    return found
+
+
+def owner_nodes(zookeeper: SimulatedZooKeeper, brokers: Brokers) -> dict[Place, str]:
+    """(topic, partition) -> what its owner node holds, of topics that exist."""
+    found: dict[Place, str] = {}
+    for topic in brokers.topics:
+        path = znodes.owners_path(GROUP, topic)
+        for name in zookeeper.children(path):
+            node = zookeeper.read(f"{path}/{name}")
+            if node is not None and name.isdigit():
+                found[topic, int(name)] = node[0].decode("utf-8", "replace")
+    return found
+
+
+def should_own(zookeeper: SimulatedZooKeeper, brokers: Brokers, strategy: str) -> dict[Place, str] | None:
+    """(topic, partition) -> thread id, as the assignment rule says; None where it says nothing."""
+    topics = {topic: range(count) for topic, count in brokers.topics.items()}
+    try:
+        return rightful_owners(registrations(zookeeper), topics, Strategy(strategy))
+    except UnequalSubscriptions:
+        return None

@@ -1,0 +1,90 @@
+"""Steps that wait for their moment: until a member is in a state in which it stays but shortly.
+
+What a coordinator does takes milliseconds, and a fault that comes at a random second seldom hits it. A step that names
+a state of one of the two machines (`Step.when`) is done as soon as a member of ours has come into that state, or up to
+some milliseconds later, so that what the member has asked for is on its way, done, or answered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from rebalance.machine import GroupState
+from rebalance.partition import PartitionState
+from tests.simulator.plan import Step
+
+if TYPE_CHECKING:
+    from tests.simulator.world import Inhabitant
+
+__all__ = ["MOMENTS", "Moments"]
+
+_LASTING: Final = (GroupState.STABLE, GroupState.FAILED, PartitionState.OWNED)
+
+MOMENTS: Final = tuple(state.value for state in (*GroupState, *PartitionState) if state not in _LASTING)
+"""States that a step may wait for: those that pass."""
+
+_OF_A_PARTITION: Final = frozenset({"owner deleted", "owner replaced", "offset set"})
+_LATEST_S: Final = (0.0, 0.002, 0.01, 0.01)
+
+
+class Moments:
+    """The steps of one world that wait.
+
+    Args:
+        living: the members whose processes are there.
+        do: does a step now.
+        rng: dice by name.
+        later: runs a call after so many seconds.
+    """
+
+    def __init__(
+        self,
+        living: Callable[[], Iterable[Inhabitant]],
+        do: Callable[[Step], None],
+        rng: Callable[[str], random.Random],
+        later: Callable[[float, Callable[[Step], None], Step], object],
+    ) -> None:
+        self._living = living
+        self._do = do
+        self._rng = rng
+        self._later = later
+        self._waiting: list[Step] = []
+
+    def wait_for(self, step: Step) -> None:
+        """Do the step when its moment comes."""
+        self._waiting.append(step)
+        for each in self._living():
+            self.watch(each)
+            self._look(each)
+
+    def watch(self, inhabitant: Inhabitant) -> None:
+        """Look at a member after each step that its coordinator makes."""
+        if self._waiting:
+            inhabitant.actor.when_moved(lambda: self._look(inhabitant))
+
+    def forget(self) -> None:
+        """What has not come by now does not come."""
+        self._waiting.clear()
+
+    def _look(self, inhabitant: Inhabitant) -> None:
+        for step in [each for each in self._waiting if _has_come(each, inhabitant)]:
+            self._waiting.remove(step)
+            dice = self._rng(f"moment {step}")
+            self._later(dice.choice(_LATEST_S) * dice.random(), self._do, step)
+
+
+def _has_come(step: Step, inhabitant: Inhabitant) -> bool:
+    if step.kind in _OF_A_PARTITION:
+        return step.when in inhabitant.actor.states((step.target, step.number))
+    if step.target == inhabitant.spec.name or step.kind in _ON_THE_GROUP:
+        return step.when in inhabitant.actor.states()
+    return False
+
+
+_ON_THE_GROUP: Final = frozenset({
+    "join", "outage", "stop server", "freeze", "isolate", "lag", "wipe", "grow", "create topic", "delete topic",
+    "leader", "retention", "damaged offset", "poison",
+})  # fmt: skip
+"""Kinds without a member as their target: any member's state is their moment."""

@@ -1,0 +1,144 @@
+"""What plans are drawn from: how likely each kind of step is, and what members and topics there are. Pure values.
+
+`everything` has every kind of fault at any time. `moments`, `stuck`, `blocked`, `ends` and `scenes` wait for states
+that pass quickly; long runs take all six in turn. The others look at one side of the product, and find what is wrong
+with it sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulator.hand_faults import POISONS
+from tests.simulator.moments import MOMENTS
+from tests.simulator.plan import Step
+from tests.simulator.scenes import LATE_PROOFS, SCENES
+
+__all__ = ["ALL", "PROFILES", "Profile", "profile_of"]
+
+_EVERYTHING: Final[Mapping[str, float]] = {
+    "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "hold up": 3, "wall clock": 0.5,
+    "end session": 4, "stall": 4, "cut": 4, "old requests": 3, "late watch": 3, "lost reply": 4, "lost request": 2,
+    "outage": 1.5, "stop server": 1.5, "freeze": 1.5, "isolate": 1.5, "lag": 1.5, "wipe": 0.3,
+    "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1, "damaged offset": 2,
+    "owner deleted": 1.5, "owner replaced": 1, "offset set": 1.5, "unregistered": 1.5, "poison": 1.5, "closed": 2,
+    "late answers": 1, "moved": 1, "refused": 0.7, "name taken": 0.7, "fault": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a plan is drawn from.
+
+    Attributes:
+        weights: kind of step -> how likely, against each other.
+        steps: fewest and most steps, the first joins left out.
+        members: fewest and most members.
+        servers: numbers of ZooKeeper servers, all alike likely.
+        settings: of every member, where they are not to be drawn.
+        others: how likely a member comes back with another subscription.
+        limited: how likely a member has a `max.processing.interval.ms`.
+        waits: how likely a step waits for a state of a member.
+        moments: those states, see `tests.simulator.moments`.
+        streams: how many a member may have for a topic, all alike likely.
+        partitions: fewest and most of a topic.
+        poisons: what hands register.
+        scenes: one of them is part of each plan.
+        bunched: whether steps come close together, and not all over the time of faults.
+    """
+
+    weights: Mapping[str, float]
+    steps: tuple[int, int] = (2, 14)
+    members: tuple[int, int] = (1, 4)
+    servers: tuple[int, ...] = (1, 3)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    others: float = 0.25
+    limited: float = 0.15
+    waits: float = 0.0
+    moments: tuple[str, ...] = MOMENTS
+    streams: tuple[int, ...] = (1, 1, 2, 3)
+    partitions: tuple[int, int] = (1, 4)
+    poisons: tuple[str, ...] = tuple(POISONS)
+    scenes: tuple[tuple[Step, ...], ...] = ()
+    bunched: bool = False
+
+
+def _some(*kinds: str) -> Mapping[str, float]:
+    return dict.fromkeys(kinds, 1.0)
+
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "everything": Profile(_EVERYTHING),
+    "membership": Profile(_some("join", "leave", "crash"), steps=(3, 12), servers=(1,)),
+    "sessions": Profile(
+        _some("join", "leave", "pause", "hold up", "end session", "stall", "cut", "old requests", "lost reply")
+    ),
+    "late proofs": Profile(
+        _some("slow", "leader"), steps=(0, 2), members=(2, 2), servers=(3,), settings={"session_s": 4.0},
+        scenes=LATE_PROOFS,
+    ),
+    "pauses": Profile({"join": 2, "pause": 4}, steps=(4, 14), members=(2, 4)),
+    "returns": Profile(
+        {"join": 4, "leave": 4, "pause": 2}, steps=(8, 16), members=(2, 3), others=1.0, servers=(1,),
+    ),
+    "scenes": Profile(
+        _some("slow", "late watch", "lag", "leader", "offset set"), steps=(0, 3), members=(2, 2), partitions=(4, 4),
+        settings={"topics": (("t", 2),), "whitelist": "", "max_processing_s": 2.0}, scenes=SCENES,
+    ),
+    "handovers": Profile({"join": 2, "leave": 2, "slow": 1, "lost request": 3, "lost reply": 1}, servers=(1,)),
+    "ends": Profile(
+        {**_some("crash", "slow", "stuck", "pause", "hold up", "end session", "outage", "freeze", "isolate", "lag",
+                 "lost reply", "lost request", "owner deleted", "unregistered"),
+         "join": 6.0, "leave": 6.0, "fault": 5.0, "stall": 3.0, "cut": 3.0},
+        steps=(6, 16), waits=0.4, bunched=True,
+        moments=("disconnected", "registering", "reading", "settling", "claiming", "draining", "draining", "releasing",
+                 "unknown"),
+    ),
+    "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
+    "topics": Profile(_some("join", "leave", "cut", "grow", "create topic", "delete topic", "leader", "retention")),
+    "moments": Profile(
+        {**_some("join", "leave", "crash", "pause", "stall", "cut", "lost request", "late watch", "poison",
+                 "name taken"),
+         **dict.fromkeys(("end session", "lost reply", "moved", "refused", "unregistered"), 2.0),
+         "late answers": 3.0, "owner deleted": 4.0, "owner replaced": 3.0},
+        steps=(6, 16), waits=0.75, streams=(1, 2, 3),
+        moments=("disconnected", "registering", "registering", "reading", "settling", "free", "claiming",
+                 "claiming", "blocked", "draining", "draining", "releasing", "unknown"),
+    ),
+    "stuck": Profile(
+        {**_some("join", "pause", "cut", "lost request", "outage"),
+         **dict.fromkeys(("end session", "lost reply", "unregistered", "name taken", "late answers"), 2.0),
+         "refused": 3.0, "stall": 3.0, "stuck": 6.0},
+        steps=(6, 14), members=(1, 3), limited=1.0, waits=0.6, bunched=True,
+        moments=("registering", "reading", "reading", "settling", "leaving", "leaving", "unregistering",
+                 "unregistering", "out"),
+    ),
+    "blocked": Profile(
+        {**_some("join", "leave", "crash", "late watch"), "owner replaced": 3.0, "owner deleted": 4.0, "poison": 3.0},
+        steps=(6, 16), members=(1, 3), waits=0.6, moments=("free", "claiming", "claiming", "blocked"),
+        partitions=(1, 2), poisons=("foreign filter",),
+    ),
+    "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
+    "damaged": Profile(
+        {**_some("join", "leave", "crash", "cut", "end session", "leader", "retention"), "damaged offset": 8.0},
+        steps=(6, 20),
+    ),
+    "closed": Profile(
+        {**_some("join", "leave", "crash", "end session", "cut", "grow", "delete topic"), "closed": 6.0}, steps=(4, 14),
+    ),
+}
+
+
+ALL: Final = "all"
+"""The choice of several profiles, each in its turn by the number of the seed: together they reach everything."""
+
+_IN_TURN: Final = (
+    "everything", "moments", "everything", "stuck", "everything", "moments", "blocked", "scenes", "ends",
+)  # fmt: skip
+
+
+def profile_of(name: str, seed: int) -> Profile:
+    """The profile of this name, or, with the name `all`, the one whose turn it is at this seed."""
+    return PROFILES[_IN_TURN[seed % len(_IN_TURN)] if name == ALL else name]

@@ -1,0 +1,45 @@
+"""A few steps each that together bring a member into what seldom comes about by chance. Pure values.
+
+`SCENES` are written for two members, `a` and `b`, with two streams for the four partitions of `t`, and a limit of two
+seconds for the work on a message; times count from the moment at which the scene begins.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulator.plan import Step
+
+__all__ = ["LATE_PROOFS", "SCENES"]
+
+_STUCK: Final = Step(0.0, "stuck", "a", for_s=9.0)
+
+SCENES: Final[tuple[tuple[Step, ...], ...]] = (
+    # Refused, over, or without an answer in the moment in which it unregisters.
+    (_STUCK, Step(0.0, "stall", "a", for_s=1.0, when="unregistering"), Step(0.0, "refused", "a", when="unregistering")),
+    (_STUCK, Step(0.0, "old requests", "a", for_s=3.0, when="unregistering")),
+    (_STUCK, Step(0.0, "lost reply", "a", word="delete", when="unregistering")),
+    # Out of the group for so long that it makes a round.
+    (Step(0.0, "stuck", "a", for_s=25.0),),
+    # Stuck while the group is read, or settles, under a new session.
+    (_STUCK, Step(1.6, "end session", "a")),
+    (_STUCK, Step(1.2, "end session", "a"), Step(1.2, "stall", "a", for_s=2.5, when="reading")),
+    # Registered, and the connection is lost before it is told.
+    tuple(
+        step for at_s in (0.0, 3.0, 6.0, 9.0)
+        for step in (Step(at_s, "end session", "a"),
+                     Step(at_s, "late answers", "a", for_s=0.1, word="cut", when="registering"))
+    ),
+    # Its name is another's while changes that do not end keep it from settling.
+    (Step(0.0, "name taken", "a", for_s=4.0, when="settling"),
+     *(Step(0.15 * number, "poison", number=number % 2, for_s=0.1, word="ghost") for number in range(14))),
+    # Its node is deleted while the partition moves between two threads of it.
+    (Step(-1.0, "leave", "b"), Step(3.0, "owner deleted", "t", 1, when="draining"), Step(4.0, "join", "b")),
+)  # fmt: skip
+
+LATE_PROOFS: Final[tuple[tuple[Step, ...], ...]] = tuple(
+    (Step(0.0, "pause", "a", for_s=pause_s), Step(pause_s + later_s, "stall", "a", for_s=4.0))
+    for pause_s in (3.5, 4.0, 4.5, 5.0, 5.5)
+    for later_s in (0.03, 0.1, 0.3)
+)
+"""Paused until about the end of its session of four seconds, and without a link again when it has asked once."""
