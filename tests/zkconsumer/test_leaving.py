@@ -11,8 +11,7 @@ import pytest
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.member.leave_times import SPARE_S, LeaveTimes, longest_wait_s
-from zkconsumer.member.leaving import Leave
-from zkconsumer.member.membership import Membership
+from zkconsumer.member.leaving import Leave, LeavingMember
 from zkconsumer.wakeup import Latch
 
 P0 = TopicPartition("clicks", 0)
@@ -125,7 +124,7 @@ class Stuck:
 
 def left(member: Stuck, wait_s: float) -> tuple[Leave, float]:
     """A leave that is over, and what it took."""
-    leave = Leave(cast(Membership, member), member.clock)
+    leave = Leave(cast(LeavingMember, member), member.clock)
     began = member.now
     assert leave.begin(wait_s, None, False, None)
     assert leave.wait(PATIENCE_S)

@@ -15,22 +15,58 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from rebalance.assignment import Partition
-from rebalance.lease import lease_clock
+from rebalance.coordinator import Coordinator
+from rebalance.counted_port import CountedPort
+from rebalance.lease import Lease, lease_clock
+from rebalance.loop import Loop
 from simpleconsumer.types import TopicPartition
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.leave_times import LeaveTimes, longest_wait_s
+from zkconsumer.member.listening import ListenerThread
+from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.wakeup import Latch
 
-if TYPE_CHECKING:
-    from zkconsumer.member.membership import Membership
-
-__all__ = ["Leave"]
+__all__ = ["Leave", "LeavingMember"]
 
 log = logging.getLogger(__name__)
 
 _SHOWN: Final = 5
+
+
+class LeavingMember(Protocol):
+    """What a leave needs of its member."""
+
+    config: ConsumerConfig
+    consumer_id: str
+    lease: Lease
+    loop: Loop
+    port: CountedPort
+    offsets: ZooKeeperOffsets
+    delivery: Delivery
+    listening: ListenerThread
+    coordinator: Coordinator
+    commits: Commits
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether the coordinator lives."""
+
+    def give_up_start(self) -> None:
+        """Let a thread that waits for the start of the member wait no longer."""
+
+    def is_own_thread(self, thread: threading.Thread, but: threading.Thread | None) -> bool:
+        """Whether a leave waits for what this thread does, if it was not begun by it."""
+
+    def join_threads(self, until: float, but: threading.Thread | None) -> None:
+        """Wait for the coordinator and the listener to end."""
+
+    def await_coordinator(self, done: Latch, timeout_s: float) -> bool:
+        """Return whether `done` is set in time; no longer than there is somebody to set it."""
 
 
 class Leave:
@@ -43,7 +79,7 @@ class Leave:
     Threads: `begin`, `wait` and `unstored` from any, signal handlers too.
     """
 
-    def __init__(self, member: Membership, clock: Callable[[], float] = lease_clock) -> None:
+    def __init__(self, member: LeavingMember, clock: Callable[[], float] = lease_clock) -> None:
         self._member = member
         self._clock = clock
         self._lock = threading.RLock()
