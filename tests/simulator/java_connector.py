@@ -10,41 +10,22 @@ Source: kafka.consumer.ZookeeperConsumerConnector, kafka.consumer.ZookeeperTopic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rebalance import znodes
-from rebalance.subscription import Subscription, thread_ids
+from rebalance.subscription import thread_ids
 from tests.simulator.actor import Surroundings
 from tests.simulator.java_delivery import Fetchers, PartitionInfo, Queue, Stream
 from tests.simulator.java_layout import Layout
 from tests.simulator.java_rebalance import Rebalancer
+from tests.simulator.java_settings import ConnectorSettings
 from tests.simulator.java_threads import Body, BoundedQueue, JavaFailure, Lock, Threads
 from tests.simulator.java_zkclient import NodeExists, NoNode, ZkClient
 
-__all__ = ["ConnectorSettings", "JavaConnector"]
+__all__ = ["JavaConnector"]
 
 _QUEUED_CHUNKS = 2
 _CLOSE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectorSettings:
-    """The settings of a consumer.
-
-    Attributes:
-        auto_commit_s: `auto.commit.interval.ms`; 0 for `auto.commit.enable=false`.
-        session_s: `zookeeper.session.timeout.ms`, and the limit for the first connection.
-    """
-
-    group: str
-    consumer_id: str
-    subscription: Subscription
-    strategy: str = "range"
-    session_s: float = 6.0
-    auto_commit_s: float = 60.0
-    backoff_s: float = 2.0
-    max_retries: int = 4
 
 
 class JavaConnector:

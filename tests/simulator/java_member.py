@@ -13,10 +13,11 @@ from typing import Final
 from rebalance.subscription import Subscription
 from tests.simulator.actor import MemberSpec, Owned, Surroundings
 from tests.simulator.application import Pace
-from tests.simulator.java_connector import ConnectorSettings, JavaConnector
+from tests.simulator.java_connector import JavaConnector
 from tests.simulator.java_delivery import Fetchers, Stream
 from tests.simulator.java_layout import Kafka082
 from tests.simulator.java_rebalance import GivenUp
+from tests.simulator.java_settings import ConnectorSettings
 from tests.simulator.java_threads import USUAL_PACE, Body, JavaFailure, Threads
 from tests.simulator.java_zkclient import ZkClient
 from tests.simulator.pipe import Latency

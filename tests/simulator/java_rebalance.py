@@ -10,18 +10,17 @@ Source: kafka.consumer.ZookeeperConsumerConnector.ZKRebalancerListener, kafka.co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rebalance import znodes
 from rebalance.subscription import Subscription, thread_ids
-from tests.simulator.java_delivery import PartitionInfo, Queue
+from tests.simulator.actor import Surroundings
+from tests.simulator.java_delivery import Fetchers, PartitionInfo, Queue, Stream
 from tests.simulator.java_hashing import in_map_order, partition_hash, topic_hash
-from tests.simulator.java_layout import Decision, deal_range, deal_roundrobin, in_java_order
-from tests.simulator.java_threads import Body, JavaFailure, Monitor
-from tests.simulator.java_zkclient import NodeExists, NoNode
-
-if TYPE_CHECKING:
-    from tests.simulator.java_connector import JavaConnector
+from tests.simulator.java_layout import Decision, Layout, deal_range, deal_roundrobin, in_java_order
+from tests.simulator.java_settings import ConnectorSettings
+from tests.simulator.java_threads import Body, JavaFailure, Lock, Monitor, Threads
+from tests.simulator.java_zkclient import NodeExists, NoNode, ZkClient
 
 __all__ = ["GivenUp", "RebalanceFailed", "Rebalancer"]
 
@@ -44,6 +43,31 @@ class GivenUp(NamedTuple):
     error: str
 
 
+class RebalancedConnector(Protocol):
+    """What a rebalance reads and changes of its connector; the attributes are those of `JavaConnector`."""
+
+    settings: ConnectorSettings
+    layout: Layout
+    zookeeper: ZkClient
+    fetchers: Fetchers
+    threads: Threads
+    surroundings: Surroundings
+    registry: dict[str, dict[int, PartitionInfo]]
+    checkpointed: dict[tuple[str, int], int]
+    queues: dict[tuple[str, str], Queue]
+    streams: list[Stream]
+    is_shutting_down: bool
+    rebalance_lock: Lock
+
+    def commit_offsets(self) -> Body[None]: ...
+
+    def load_offset(self, topic: str, partition: int) -> Body[int]: ...
+
+    def create_ephemeral(self, path: str, data: bytes) -> Body[None]: ...
+
+    def children_or_none(self, path: str) -> Body[list[str]]: ...
+
+
 class Rebalancer:
     """The rebalances of one connector.
 
@@ -53,7 +77,7 @@ class Rebalancer:
         is_triggered: a rebalance is wanted, and not begun yet.
     """
 
-    def __init__(self, connector: JavaConnector) -> None:
+    def __init__(self, connector: RebalancedConnector) -> None:
         self.attempts = self.failures = self.conflicts = 0
         self.given_up: list[GivenUp] = []
         self.is_triggered = False

@@ -35,10 +35,10 @@ from tests.simulator.zookeeper_connection import (
     CloseSession,
     Connection,
     Link,
+    LinkedServer,
     Mishaps,
     WatchKind,
 )
-from tests.simulator.zookeeper_server import Server
 
 __all__ = ["PortSettings", "SimulatedPort"]
 
@@ -94,7 +94,7 @@ class SimulatedPort:
         self._granted_s = settings.session_timeout_s
         self._last_zxid = 0
         self._refused_since_s: float | None = None
-        self._known: set[Server] = set()
+        self._known: set[LinkedServer] = set()
         self._changes = 0
         self._queue: deque[_Asked] = deque()
         self._pending: deque[_Asked] = deque()

@@ -5,19 +5,16 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from rebalance.requests import Create, Delete, Exists, Fault, GetChildren, GetData, Multi, Request, SetData, Sync
 from tests.simulator.pipe import Latency, Pipe
 from tests.simulator.schedule import Schedule
 from tests.simulator.tree import Change, ChangeKind
 
-if TYPE_CHECKING:
-    from tests.simulator.zookeeper_server import Server
-
 __all__ = [
-    "CLOSE", "Client", "CloseSession", "Connection", "Link", "Mishaps", "Pending", "Read", "Record", "WatchKind",
-    "Write",
+    "CLOSE", "Client", "CloseSession", "Connection", "Link", "LinkedServer", "Mishaps", "Pending", "Read", "Record",
+    "WatchKind", "Write",
 ]
 
 
@@ -104,6 +101,29 @@ class Client(Protocol):
     def hung_up(self, connection: Connection, listening: bool) -> None: ...
 
 
+class LinkedServer(Protocol):
+    """What a client tells a server; each call comes through the link.
+
+    Attributes:
+        number: its number, from 0.
+        links: of all clients to it.
+    """
+
+    number: int
+    is_frozen: bool
+    links: dict[Link, None]
+
+    def connect(self, connection: Connection, session_id: int, last_zxid: int, asked_s: float) -> None: ...
+
+    def receive(self, connection: Connection, request: Request | CloseSession) -> None: ...
+
+    def ping(self, connection: Connection) -> None: ...
+
+    def hung_up(self, connection: Connection) -> None: ...
+
+    def forget_link(self, link: Link) -> None: ...
+
+
 class Link:
     """Between one client process and one server: two pipes, and whether bytes and connections get through.
 
@@ -112,7 +132,7 @@ class Link:
 
     __slots__ = ("down", "is_cut", "server", "stalled_down", "stalled_up", "up")
 
-    def __init__(self, schedule: Schedule, rng: random.Random, latency: Latency, server: Server) -> None:
+    def __init__(self, schedule: Schedule, rng: random.Random, latency: Latency, server: LinkedServer) -> None:
         self.server = server
         self.up = Pipe(schedule, rng, latency)
         self.down = Pipe(schedule, rng, latency)

@@ -82,6 +82,10 @@ class Ensemble:
 
     # -- servers speak to the leader --------------------------------------------------------------------------------
 
+    def granted_s(self, asked_s: float) -> float:
+        """The session time-out that a client gets that asks for `asked_s`."""
+        return self.settings.granted_s(asked_s)
+
     def to_leader(self, server: Server, call: Callable[..., None], *arguments: Any) -> None:
         """Have `call(*arguments)` run at the leader; a server that follows nobody speaks to nobody."""
         if server is self.leader:

@@ -10,7 +10,8 @@ Source: FinalRequestProcessor, CommitProcessor, WatchManager and ZooKeeperServer
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Request
 from tests.simulator.pipe import Latency, Pipe
@@ -26,12 +27,25 @@ from tests.simulator.zookeeper_connection import (
     WatchKind,
 )
 
-if TYPE_CHECKING:
-    from tests.simulator.zookeeper_ensemble import Ensemble
-
 __all__ = ["Server"]
 
 _Watches: TypeAlias = dict[str, dict[Connection, None]]
+
+
+class Leadership(Protocol):
+    """What a server wants of its ensemble."""
+
+    def granted_s(self, asked_s: float) -> float: ...
+
+    def heard_of(self, server: Server, session_id: int) -> None: ...
+
+    def to_leader(self, server: Server, call: Callable[..., None], *arguments: Any) -> None: ...
+
+    def open_session(self, server: Server, connection: Connection) -> None: ...
+
+    def resume_session(self, server: Server, connection: Connection, session_id: int) -> None: ...
+
+    def write(self, server: Server, pending: Pending) -> None: ...
 
 
 class Server:
@@ -52,7 +66,7 @@ class Server:
     """
 
     def __init__(
-        self, number: int, ensemble: Ensemble, schedule: Schedule, rng: random.Random, latency: Latency
+        self, number: int, ensemble: Leadership, schedule: Schedule, rng: random.Random, latency: Latency
     ) -> None:
         self.number = number
         self.tree = Tree()
@@ -76,7 +90,7 @@ class Server:
             connection.link.down.send(connection.client.hung_up, connection, self.is_up)
             return
         connection.open = True
-        connection.timeout_s = self._ensemble.settings.granted_s(asked_s)
+        connection.timeout_s = self._ensemble.granted_s(asked_s)
         self._connections[connection] = None
         if session_id:
             self.let_go(session_id)

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tests.simulator.schedule import Schedule
-
-if TYPE_CHECKING:
-    from tests.simulator.zookeeper_server import Server
+from tests.simulator.zookeeper_server import Server
 
 __all__ = ["Session", "SessionTable"]
 

@@ -1,0 +1,28 @@
+"""The settings of a Java consumer, as far as they matter to its group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rebalance.subscription import Subscription
+
+__all__ = ["ConnectorSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorSettings:
+    """The settings of a consumer.
+
+    Attributes:
+        auto_commit_s: `auto.commit.interval.ms`; 0 for `auto.commit.enable=false`.
+        session_s: `zookeeper.session.timeout.ms`, and the limit for the first connection.
+    """
+
+    group: str
+    consumer_id: str
+    subscription: Subscription
+    strategy: str = "range"
+    session_s: float = 6.0
+    auto_commit_s: float = 60.0
+    backoff_s: float = 2.0
+    max_retries: int = 4
