@@ -8,17 +8,16 @@ does nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
 from tests.simulator import hand_faults
+from tests.simulator.inhabitant import Inhabitant
 from tests.simulator.member import OurMember
 from tests.simulator.pipe import Latency
 from tests.simulator.plan import GROUP, Step
-
-if TYPE_CHECKING:
-    from tests.simulator.world import Inhabitant, World
+from tests.simulator.stage import Stage
 
 __all__ = ["KINDS", "do"]
 
@@ -32,10 +31,10 @@ _CONNECTED_S: Final = 1.5
 
 _BROKEN_S: Final = 0.2
 
-Fault = Callable[["World", Step], None]
+Fault = Callable[["Stage", Step], None]
 
 
-def do(world: World, step: Step) -> None:
+def do(world: Stage, step: Step) -> None:
     """Do a step now."""
     KINDS[step.kind](world, step)
 
@@ -43,11 +42,11 @@ def do(world: World, step: Step) -> None:
 # -- members ---------------------------------------------------------------------------------------------------------
 
 
-def _join(world: World, step: Step) -> None:
+def _join(world: Stage, step: Step) -> None:
     world.join(step.target)
 
 
-def _leave(world: World, step: Step) -> None:
+def _leave(world: Stage, step: Step) -> None:
     """In order, within so many milliseconds, or the time that the member has for a drain."""
     member = world.living(step.target)
     if member is not None and member.is_well:
@@ -56,7 +55,7 @@ def _leave(world: World, step: Step) -> None:
         member.actor.leave(wait_s)
 
 
-def _fault(world: World, step: Step) -> None:
+def _fault(world: Stage, step: Step) -> None:
     """The coordinator of a member of ours fails in one of the next calls of its loop, `before` or `behind` its work."""
     member = world.living(step.target)
     if member is None or not isinstance(member.actor, OurMember) or not member.is_well:
@@ -67,7 +66,7 @@ def _fault(world: World, step: Step) -> None:
     world.undo_later(world.faults_left_s, actor.forget_fault)
 
 
-def _crash(world: World, step: Step) -> None:
+def _crash(world: Stage, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         world.kill(member)
@@ -75,7 +74,7 @@ def _crash(world: World, step: Step) -> None:
             world.undo_later(step.for_s, lambda: world.join(step.target))
 
 
-def _pause(world: World, step: Step) -> None:
+def _pause(world: Stage, step: Step) -> None:
     """At once, or (`asking`, `proving`) as soon as any question, or the one about its registration, is on its way."""
     member = world.living(step.target)
     if member is None:
@@ -97,21 +96,21 @@ def _pause(world: World, step: Step) -> None:
         pause()
 
 
-def _slow(world: World, step: Step) -> None:
+def _slow(world: Stage, step: Step) -> None:
     """The application takes so many milliseconds for each message, for a while."""
     member = world.living(step.target)
     if member is not None and member.is_well:
         member.actor.slow_down(step.amount / 1000, world.schedule.now + step.for_s)
 
 
-def _stuck(world: World, step: Step) -> None:
+def _stuck(world: Stage, step: Step) -> None:
     """The application does not come back from its next message for long, but before everything is healed."""
     member = world.living(step.target)
     if member is not None and member.is_well:
         member.actor.slow_down(min(step.for_s, world.faults_left_s), world.schedule.now + 0.5)
 
 
-def _hold_up(world: World, step: Step) -> None:
+def _hold_up(world: Stage, step: Step) -> None:
     """Its coordinator gets no turn for a while (a log handler blocks, say), and all other threads go on.
 
     At once, or (`moving`) as soon as it asks about an owner node; then its session ends meanwhile, too, so that what it
@@ -139,7 +138,7 @@ def _hold_up(world: World, step: Step) -> None:
         hold_up()
 
 
-def _wall_clock(world: World, step: Step) -> None:
+def _wall_clock(world: Stage, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         member.wall_clock.jump_s += step.amount
@@ -148,13 +147,13 @@ def _wall_clock(world: World, step: Step) -> None:
 # -- sessions and links ----------------------------------------------------------------------------------------------
 
 
-def _end_session(world: World, step: Step) -> None:
+def _end_session(world: Stage, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         world.end_session(member)
 
 
-def _stall(world: World, step: Step) -> None:
+def _stall(world: Stage, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         world.zookeeper.stall(member.port, answers_only=step.word == "answers")
@@ -162,7 +161,7 @@ def _stall(world: World, step: Step) -> None:
         world.undo_later(step.for_s, lambda: world.zookeeper.heal(member.port))
 
 
-def _cut(world: World, step: Step) -> None:
+def _cut(world: Stage, step: Step) -> None:
     """Connections break, and none is made for a while."""
     member = world.living(step.target)
     if member is not None:
@@ -171,7 +170,7 @@ def _cut(world: World, step: Step) -> None:
         world.undo_later(step.for_s, lambda: world.zookeeper.heal(member.port))
 
 
-def _old_requests(world: World, step: Step) -> None:
+def _old_requests(world: Stage, step: Step) -> None:
     """The session ends while there is no connection, and the next one begins behind it.
 
     What is asked between the two waits for the next connection; above all (`late`) if the coordinator gets its next
@@ -188,7 +187,7 @@ def _old_requests(world: World, step: Step) -> None:
             world.undo_later(held_s, lambda: member.actor.hold_up(world.schedule.now))
 
 
-def _late_watch(world: World, step: Step) -> None:
+def _late_watch(world: Stage, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         world.zookeeper.delay_watch(member.port, step.for_s)
@@ -205,14 +204,14 @@ def _matching(word: str) -> Callable[[Request], bool]:
     return matches
 
 
-def _lost_reply(world: World, step: Step) -> None:
+def _lost_reply(world: Stage, step: Step) -> None:
     member = world.living(step.target)
     if member is not None:
         world.zookeeper.lose_reply(member.port, _matching(step.word))
         world.trouble(world.faults_left_s, member.name)
 
 
-def _lost_request(world: World, step: Step) -> None:
+def _lost_request(world: Stage, step: Step) -> None:
     """The next write, or the next of a kind, or (`handover`) the first commit after a look at the members.
 
     That is most likely the commit of what it then gives up.
@@ -238,7 +237,7 @@ def _is_commit(request: Request) -> bool:
     return any(isinstance(part, SetData) and part.path.startswith(_OFFSETS) for part in parts)
 
 
-def _moved(world: World, step: Step) -> None:
+def _moved(world: Stage, step: Step) -> None:
     """Another server counts as the one that has its session, and it is slow to come anew."""
     member = world.living(step.target)
     if member is not None:
@@ -246,7 +245,7 @@ def _moved(world: World, step: Step) -> None:
         world.trouble(world.faults_left_s, member.name)
 
 
-def _late_answers(world: World, step: Step) -> None:
+def _late_answers(world: Stage, step: Step) -> None:
     """Answers and watch events are handed on late; what becomes of the session (with the word `cut`: lost) is not."""
     member = world.living(step.target)
     if member is not None:
@@ -256,12 +255,12 @@ def _late_answers(world: World, step: Step) -> None:
             world.schedule.after(step.for_s / 2, _break, world, member)
 
 
-def _break(world: World, member: Inhabitant) -> None:
+def _break(world: Stage, member: Inhabitant) -> None:
     world.zookeeper.cut(member.port)
     world.undo_later(_BROKEN_S, lambda: world.zookeeper.heal(member.port))
 
 
-def _refused(world: World, step: Step) -> None:
+def _refused(world: Stage, step: Step) -> None:
     """ZooKeeper takes the credentials of a member of ours no longer: it is out for good."""
     member = world.living(step.target)
     if member is not None and member.spec.kind == "ours" and member.is_well:
@@ -272,24 +271,24 @@ def _refused(world: World, step: Step) -> None:
 # -- ZooKeeper -------------------------------------------------------------------------------------------------------
 
 
-def _server(world: World, step: Step) -> int:
+def _server(world: Stage, step: Step) -> int:
     return step.number % world.plan.servers
 
 
-def _outage(world: World, step: Step) -> None:
+def _outage(world: Stage, step: Step) -> None:
     world.zookeeper.outage()
     world.trouble(step.for_s)
     world.undo_later(step.for_s, world.zookeeper.restore)
 
 
-def _stop_server(world: World, step: Step) -> None:
+def _stop_server(world: Stage, step: Step) -> None:
     server = _server(world, step)
     world.zookeeper.stop(server)
     world.trouble(step.for_s)
     world.undo_later(step.for_s, lambda: world.zookeeper.start(server))
 
 
-def _freeze(world: World, step: Step) -> None:
+def _freeze(world: Stage, step: Step) -> None:
     """A server, or with the word `all` each, is stopped without being ended."""
     servers = range(world.plan.servers) if step.word == "all" else (_server(world, step),)
     for server in servers:
@@ -299,7 +298,7 @@ def _freeze(world: World, step: Step) -> None:
     world.cut_off(step.for_s)
 
 
-def _isolate(world: World, step: Step) -> None:
+def _isolate(world: Stage, step: Step) -> None:
     """A server hears nothing of the others; its clients go on asking it."""
     if world.plan.servers > 1:
         server = _server(world, step)
@@ -309,7 +308,7 @@ def _isolate(world: World, step: Step) -> None:
         world.undo_later(step.for_s, lambda: world.zookeeper.rejoin(server))
 
 
-def _lag(world: World, step: Step) -> None:
+def _lag(world: Stage, step: Step) -> None:
     """A server hears late of what is written."""
     server = _server(world, step)
     world.zookeeper.lag(server, Latency(0.0, step.amount / 1000))
@@ -318,22 +317,22 @@ def _lag(world: World, step: Step) -> None:
     world.undo_later(step.for_s, lambda: world.zookeeper.lag(server, world.zookeeper.settings.peer_latency))
 
 
-def _wipe(world: World, step: Step) -> None:
+def _wipe(world: Stage, step: Step) -> None:
     world.wipe()
 
 
 # -- brokers ---------------------------------------------------------------------------------------------------------
 
 
-def _grow(world: World, step: Step) -> None:
+def _grow(world: Stage, step: Step) -> None:
     world.brokers.add_partitions(step.target, max(1, step.amount))
 
 
-def _create_topic(world: World, step: Step) -> None:
+def _create_topic(world: Stage, step: Step) -> None:
     world.brokers.create_topic(step.target, max(1, step.amount))
 
 
-def _delete_topic(world: World, step: Step) -> None:
+def _delete_topic(world: Stage, step: Step) -> None:
     """With a duration it is created again after it; with the word `offsets` the group's offsets go, too."""
     topic = step.target
     partitions = world.brokers.topics.get(topic)
@@ -345,7 +344,7 @@ def _delete_topic(world: World, step: Step) -> None:
         world.undo_later(step.for_s, lambda: world.brokers.create_topic(topic, partitions))
 
 
-def _leader(world: World, step: Step) -> None:
+def _leader(world: Stage, step: Step) -> None:
     """A partition has no leader for a while, then another one."""
     before = world.brokers.leader(step.target, step.number)
     if before is not None:
@@ -353,7 +352,7 @@ def _leader(world: World, step: Step) -> None:
         world.undo_later(step.for_s, lambda: world.brokers.set_leader(step.target, step.number, 1 - before))
 
 
-def _retention(world: World, step: Step) -> None:
+def _retention(world: Stage, step: Step) -> None:
     """So many percent of the log of every partition of a topic are dropped."""
     for partition in range(world.brokers.topics.get(step.target, 0)):
         ends = world.brokers.ends(step.target, partition)
@@ -362,7 +361,7 @@ def _retention(world: World, step: Step) -> None:
             world.brokers.trim(step.target, partition, first + (end - first) * step.amount // 100)
 
 
-def _damaged_offset(world: World, step: Step) -> None:
+def _damaged_offset(world: Stage, step: Step) -> None:
     """A message near the end of a log says that it has another offset, from now on."""
     world.brokers.damage_offset(step.target, step.number, step.amount, step.word)
 

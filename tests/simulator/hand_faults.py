@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rebalance import znodes
 from rebalance.registration import REGISTRATIONS_MODULO
 from tests.simulator.plan import GROUP, Step
-
-if TYPE_CHECKING:
-    from tests.simulator.world import World
+from tests.simulator.stage import Stage
 
 __all__ = [
     "CLOSED", "POISONS", "closed", "name_taken", "offset_set", "owner_deleted", "owner_replaced", "poison",
@@ -36,16 +34,16 @@ _ELSEWHERE: Final = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"sta
 _GARBAGE: Final = b"not an offset"
 
 
-def owner_deleted(world: World, step: Step) -> None:
+def owner_deleted(world: Stage, step: Step) -> None:
     world.by_hand(lambda: world.zookeeper.delete(znodes.owner_path(GROUP, step.target, step.number)))
 
 
-def owner_replaced(world: World, step: Step) -> None:
+def owner_replaced(world: Stage, step: Step) -> None:
     """Somebody else's node stands where the owner's was: for good, or (`ephemeral`) as long as its session."""
     _replace(world, step, znodes.owner_path(GROUP, step.target, step.number), b"g_stranger-0")
 
 
-def _replace(world: World, step: Step, path: str, data: bytes) -> bool:
+def _replace(world: Stage, step: Step, path: str, data: bytes) -> bool:
     """Put somebody else's node in the place of one, for a while; whether that could be done."""
     stranger = world.controller_port.session_id
     owner = stranger if step.word == "ephemeral" and stranger in world.zookeeper.sessions else 0
@@ -69,7 +67,7 @@ def _replace(world: World, step: Step, path: str, data: bytes) -> bool:
     return True
 
 
-def offset_set(world: World, step: Step) -> None:
+def offset_set(world: Stage, step: Step) -> None:
     """A stored offset is moved by so many, or (`garbage`, `deleted`) spoilt."""
     path = znodes.offset_path(GROUP, step.target, step.number)
     found = world.zookeeper.read(path)
@@ -92,20 +90,20 @@ def offset_set(world: World, step: Step) -> None:
         world.by_hand(lambda: world.zookeeper.set_data(path, moved))
 
 
-def unregistered(world: World, step: Step) -> None:
+def unregistered(world: Stage, step: Step) -> None:
     world.by_hand(lambda: world.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
     member = world.living(step.target)
     if member is not None:
         world.trouble(0.0, member.name)
 
 
-def poison(world: World, step: Step) -> None:
+def poison(world: Stage, step: Step) -> None:
     path = znodes.registration_path(GROUP, f"{GROUP}_poison{step.number}")
     if world.by_hand(lambda: world.zookeeper.create(path, POISONS[step.word], parents=True)):
         world.undo_later(step.for_s, lambda: world.by_hand_surely(lambda: world.zookeeper.delete(path)))
 
 
-def closed(world: World, step: Step) -> None:
+def closed(world: Stage, step: Step) -> None:
     """A node that nobody but its owner may read; after a while it can be read again, or it vanishes.
 
     Words: a registration that comes closed, and vanishes (`stranger`) or is opened (`stranger opened`); that of a
@@ -130,7 +128,7 @@ def closed(world: World, step: Step) -> None:
     world.undo_later(step.for_s, lambda: world.by_hand_surely(lambda: world.zookeeper.set_access(path, False)))
 
 
-def _closed_stranger(world: World, step: Step) -> None:
+def _closed_stranger(world: Stage, step: Step) -> None:
     path = znodes.registration_path(GROUP, f"{GROUP}_closed{step.number}")
 
     def remove() -> None:
@@ -149,7 +147,7 @@ def _closed_stranger(world: World, step: Step) -> None:
         world.undo_later(world.faults_left_s, remove)
 
 
-def name_taken(world: World, step: Step) -> None:
+def name_taken(world: Stage, step: Step) -> None:
     """Somebody else's registration stands under a member's name, in the place of its own: see `owner_replaced`.
 
     At a version that no registration of ours has: the fence knows its member by that alone (docs/REBALANCE.md, Limits).

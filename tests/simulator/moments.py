@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
+from tests.simulator.inhabitant import Inhabitant
 from tests.simulator.plan import Step
-
-if TYPE_CHECKING:
-    from tests.simulator.world import Inhabitant
 
 __all__ = ["MOMENTS", "Moments"]
 

@@ -12,12 +12,14 @@ from typing import Final
 from rebalance.waits import RebalanceTimes
 from tests.simulator.beginnings import find_beginnings
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
+from tests.simulator.inhabitant import Inhabitant
 from tests.simulator.java_member import JavaMember
 from tests.simulator.plan import Plan
 from tests.simulator.schedule import SimulationStuck
+from tests.simulator.stage import ActorBuilder
 from tests.simulator.stepping import PlannedFault
 from tests.simulator.trace import Trace, tree_lines
-from tests.simulator.world import ActorBuilder, Inhabitant, World
+from tests.simulator.world import World
 from zkconsumer.testing.group_checks import check_group, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history_checks import NS, Finding, Limits, check_history

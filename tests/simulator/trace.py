@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rebalance.requests import (
     Check,
@@ -28,10 +28,8 @@ from rebalance.requests import (
     Sync,
 )
 from tests.simulator.plan import GROUP, Step
+from tests.simulator.stage import Stage
 from zkconsumer.testing.history import Event
-
-if TYPE_CHECKING:
-    from tests.simulator.world import World
 
 __all__ = ["Trace", "tree_lines"]
 
@@ -46,9 +44,9 @@ class Trace(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: list[str] = []
-        self._world: World | None = None
+        self._world: Stage | None = None
 
-    def listen(self, world: World) -> None:
+    def listen(self, world: Stage) -> None:
         """Tell of this world from now on; of its members too, those that come later included."""
         self._world = world
         world.listener = self
@@ -151,7 +149,7 @@ def _text(data: bytes) -> str:
     return repr(data.decode("utf-8", "replace"))
 
 
-def tree_lines(world: World) -> list[str]:
+def tree_lines(world: Stage) -> list[str]:
     """The nodes of the group as they stand: path, data, version, owner."""
     lines: list[str] = []
     names = {each.port.session_id: each.name for each in world.inhabitants.values() if each.port.session_id}

@@ -1,94 +1,27 @@
-"""A simulated world, built from a plan and a seed: ZooKeeper, brokers, members and what happens to them.
+"""A simulated world, built from a plan and a seed, in which the steps of the plan are done.
 
 It runs in three parts. While faults last, steps of the plan are done. Then everything is healed, and the group has a
 bounded time to converge: every partition owned by whom the rule says, all messages delivered. Last comes a calm, in
-which nothing may move any more. What happened is a history, on the virtual clock.
+which nothing may move any more.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
-from rebalance.snapshot import Strategy
-from rebalance.waits import RebalanceTimes
 from tests.simulator import faults
-from tests.simulator.actor import Actor, MemberSpec, Surroundings
-from tests.simulator.brokers import Brokers
-from tests.simulator.controller import Controller
-from tests.simulator.due_watch import DueWatch
-from tests.simulator.group_nodes import owner_nodes, registrations, should_own
 from tests.simulator.java_member import JavaMember
-from tests.simulator.java_zkclient import java_port
-from tests.simulator.member import OurMember
 from tests.simulator.moments import Moments
-from tests.simulator.plan import GROUP, Plan, Step
-from tests.simulator.port import PortSettings, SimulatedPort
-from tests.simulator.process import Process
-from tests.simulator.schedule import Schedule
-from tests.simulator.trace import Trace
-from tests.simulator.tree_watch import TreeWatch
-from tests.simulator.watched_port import WatchedPort
-from tests.simulator.zookeeper import SimulatedZooKeeper
-from tests.simulator.zookeeper_connection import Record
-from tests.simulator.zookeeper_ensemble import ZooKeeperSettings
-from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import HAND, NS, Trouble
+from tests.simulator.plan import Plan, Step
+from tests.simulator.stage import ActorBuilder, Stage
 
-__all__ = ["Inhabitant", "World"]
+__all__ = ["World"]
 
-_CLOSED_S: Final = 0.4
-"""So long after its coordinator has failed the session of a member is over, if its server can be reached."""
 _SETTLE_S: Final = 2.0
-_RESTART_S: Final = 1.0
-_NOTICED_S: Final = 3.0
-_NOTICED_BUSY_S: Final = 12.0
-"""A Java member that is at its tries may still come to what it should have."""
-_HAND_AGAIN_S: Final = 0.2
-_RECOVERY_S: Final = 3.0
-"""After a fault, until commits go through again."""
-_WALL_CLOCK_MS: Final = 1_400_000_000_000
-
-ActorBuilder = Callable[[MemberSpec, Surroundings], Actor]
 
 
-@dataclass(slots=True)
-class WallClock:
-    """The wall clock of one machine, which hands may set."""
-
-    schedule: Schedule
-    jump_s: float = 0.0
-
-    def __call__(self) -> int:
-        return _WALL_CLOCK_MS + int((self.schedule.now + self.jump_s) * 1000)
-
-
-@dataclass(slots=True)
-class Inhabitant:
-    """One process with a member in it.
-
-    Attributes:
-        name: in the history: the member's, with a number behind it if it is not the first process of that member.
-    """
-
-    name: str
-    spec: MemberSpec
-    process: Process
-    port: SimulatedPort
-    watched: WatchedPort
-    actor: Actor
-    wall_clock: WallClock
-
-    @property
-    def is_well(self) -> bool:
-        """Whether its process runs and its member takes part."""
-        return not (self.process.is_gone or self.process.is_paused or self.actor.has_ended)
-
-
-class World:
-    """All there is in one run.
+class World(Stage):
+    """A stage on which a plan is played.
 
     Args:
         plan: who and what.
@@ -97,220 +30,20 @@ class World:
     """
 
     def __init__(self, plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> None:
-        self.plan = plan
-        self.seed = seed
-        self.history: list[Event] = []
-        self.schedule = Schedule(self.rng("order"))
-        self.zookeeper = SimulatedZooKeeper(
-            self.schedule, self.rng("zookeeper"), plan.servers, ZooKeeperSettings(tick_s=plan.tick_s)
-        )
-        self._builders: dict[str, ActorBuilder] = {"ours": OurMember, "java": java}
-        controller = Process(self.schedule, self.rng("controller"), "controller")
-        self.controller_port = self.zookeeper.port(controller, PortSettings(session_timeout_s=6.0))
-        self.controller = Controller(controller, self.controller_port)
-        self.brokers = Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
-        self.brokers.on_rebirth = self._topic_reborn
-        self.inhabitants: dict[str, Inhabitant] = {}
-        self._names: dict[SimulatedPort, str] = {}
-        self._sessions: dict[int, str] = {}
-        self.ended_from_outside: set[int] = set()
-        self.tree = TreeWatch(GROUP, self.member_of, self.brokers.place, self._tree_event, self._end_of)
-        self.due = DueWatch(GROUP, Strategy(plan.members[0].strategy), self.member_of, self.brokers.place,
-                            lambda member, place: self.write("due", member, place))
-        self.zookeeper.observe(self._observe)
-        self._produces = True
-        self._reached: dict[tuple[str, Place], int] = {}
-        self.troubles: list[Trouble] = []
-        self.blind_spots: list[Trouble] = []
-        self.hidden_times: list[Trouble] = []
-        self._undos: dict[int, Callable[[], None]] = {}
-        self._undo_serial = 0
-        self.done_kinds: dict[str, int] = {}
-        self._began_s = 0.0
-        self._is_healed = False
-        self._wrong_since: dict[str, float] = {}
-        self._failing: set[str] = set()
-        self.outliving: list[str] = []
-        self.listener: Trace | None = None
-        self._watch: list[object] | None = None
-        self._incarnations: dict[str, int] = {}
+        super().__init__(plan, seed, java)
         self._moments = Moments(self.all_living, self._do_now, self.rng, self.schedule.after)
+        self.when_joined = self._moments.watch
 
-    def rng(self, name: str) -> random.Random:
-        """Dice of their own for each part: what is taken away from one part changes no throw of another."""
-        return random.Random(f"{self.seed}/{name}")
-
-    # -- the history ------------------------------------------------------------------------------------------------
-
-    @property
-    def now_ns(self) -> int:
-        """The present moment, as events tell it."""
-        return int(self.schedule.now * NS)
-
-    def write(
-        self, kind: str, member: str = "", place: Place = ("", -1), offset: int = -1, message_id: str = ""
-    ) -> None:
-        """Append an event at the present moment."""
-        if kind in ("deliver", "done"):
-            self._reach(kind, place, offset + 1)
-        elif kind == "reset":
-            # What it passes over nobody will be done with: nothing more is due before it.
-            self._reach("done", place, offset)
-        event = Event(self.now_ns, kind, member, place[0], place[1], offset, message_id)
-        self.history.append(event)
-        if self.listener is not None:
-            self.listener.event(event)
-
-    def _reach(self, kind: str, place: Place, offset: int) -> None:
-        self._reached[kind, place] = max(self._reached.get((kind, place), 0), offset)
-
-    def _broker_event(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
-        self.write(kind, "", place, offset, message_id)
-
-    def _topic_reborn(self, topic: str, count: int) -> None:
-        """In the history the topic is another one from now on: tell who owns nothing of it, and may not know."""
-        self.due.deal()
-        for number in range(count):
-            holder = self.tree.holder(topic, number)
-            for each in self.all_living():
-                if each.name != holder:
-                    self.write("owner_gone", each.name, self.brokers.place(topic, number), -1, HAND)
-
-    def _tree_event(self, kind: str, member: str, place: Place, offset: int, who: str) -> None:
-        self.write(kind, member, place, offset, who)
-
-    def _observe(self, record: Record) -> None:
-        if record.opened is not None:
-            client = record.opened.client
-            if isinstance(client, SimulatedPort):
-                self._sessions[record.session_id] = self._names.get(client, "")
-        if record.changes:
-            self.tree.observe(record)
-            self.due.observe(record)
-
-    def member_of(self, session_id: int) -> str:
-        """The member whose session it is, as the history names it; "" for none."""
-        return self._sessions.get(session_id, "")
-
-    def _end_of(self, session_id: int) -> str:
-        if session_id in self.ended_from_outside:
-            return "ended"
-        member = self.inhabitants.get(self.member_of(session_id))
-        return "closed" if member is not None and member.actor.has_ended else "expired"
-
-    # -- members ----------------------------------------------------------------------------------------------------
-
-    def join(self, name: str) -> None:
-        """Start a process of a member, unless one is there."""
-        specs = [each for each in self.plan.members if each.name == name]
-        if not specs or self.living(name) is not None:
-            return
-        number = self._incarnations[name] = self._incarnations.get(name, 0) + 1
-        spec = specs[(number - 1) % len(specs)]
-        label = name if number == 1 else f"{name}.{number}"
-        rng = self.rng(label)
-        process = Process(self.schedule, rng, label, clock_offset_s=rng.uniform(0, 1e5),
-                          clock_rate=rng.uniform(0.9999, 1.0001))
-        settings = java_port(spec.session_s) if spec.kind == "java" else PortSettings(session_timeout_s=spec.session_s)
-        port = self.zookeeper.port(process, settings)
-        self._names[port] = label
-        wall_clock = WallClock(self.schedule)
-        watched = WatchedPort(label, port, self.schedule)
-        if self.listener is not None:
-            watched.tell = self.listener.tell
-
-        def record(kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = "") -> None:
-            self.write(kind, label, place, offset, message_id)
-
-        surroundings = Surroundings(GROUP, process, watched, self.brokers, rng, record, wall_clock)
-        actor = self._builders[spec.kind](spec, surroundings)
-        inhabitant = self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock)
-        if isinstance(actor, OurMember):
-            actor.when_failed = lambda: self.coordinator_failed(inhabitant)
-        self._moments.watch(self.inhabitants[label])
-        actor.start()
-
-    def living(self, name: str) -> Inhabitant | None:
-        """The present process of a member, None if it has none."""
-        number = self._incarnations.get(name, 0)
-        label = name if number == 1 else f"{name}.{number}"
-        found = self.inhabitants.get(label)
-        return None if found is None or found.process.is_gone else found
-
-    def all_living(self) -> Iterator[Inhabitant]:
-        """Everybody whose process is there."""
-        return (each for each in self.inhabitants.values() if not each.process.is_gone)
-
-    def kill(self, inhabitant: Inhabitant) -> None:
-        """End a process without a word."""
-        if not inhabitant.process.is_gone:
-            self.write("killed", inhabitant.name)
-            inhabitant.process.kill()
-
-    def _watch_over(self) -> None:
-        """What a supervisor does: a process whose member has left ends; one whose member failed is started again.
-
-        When everything is healed and nobody is left, one comes back.
-        """
-        for each in list(self.all_living()):
-            if each.process.is_paused:
-                continue
-            failed = each.actor.has_ended and not each.actor.has_left
-            if each.name in self._failing:
-                continue  # its process lives a little longer, and its session should not
-            if each.actor.has_ended or self._is_stuck(each):
-                self.kill(each)
-                if failed or self._is_healed:
-                    self.schedule.after(_RESTART_S, self.join, each.spec.name)
-        if self._is_healed and not any(True for _ in self.all_living()):
-            self.join(self.plan.members[0].name)
-        self.schedule.cancel(self._watch)
-        self._watch = self.schedule.after(0.5, self._watch_over)
-
-    def coordinator_failed(self, inhabitant: Inhabitant) -> None:
-        """Look in a while whether its session is over; its process does not end before.
-
-        What it was about to commit is not committed, though its listener was told that it is given back.
-        """
-        self.trouble(0.0, inhabitant.name)
-        self._failing.add(inhabitant.name)
-        can_close = inhabitant.port.is_connected and not _is_hindered(inhabitant)
-        self.schedule.after(_CLOSED_S, self._look_at_session, inhabitant, inhabitant.port.session_id, can_close)
-
-    def _look_at_session(self, inhabitant: Inhabitant, session_id: int, could_close: bool) -> None:
-        self._failing.discard(inhabitant.name)
-        has_run = inhabitant.process.resumed_at_s < self.schedule.now - _CLOSED_S
-        is_troubled = any(not each.member and each.end_ns >= self.now_ns for each in self.troubles)
-        if (could_close and has_run and not _is_hindered(inhabitant) and not is_troubled
-                and session_id in self.zookeeper.sessions):  # fmt: skip
-            self.outliving.append(inhabitant.name)
-
-    def _is_stuck(self, inhabitant: Inhabitant) -> bool:
-        """Whether nothing but a new start helps: a Java member that does not come to have what it should.
-
-        It gave up, or it was not told that its registration or an owner node is gone. When everything is healed,
-        people would notice and start it again.
-        """
-        actor = inhabitant.actor
-        if not self._is_healed or actor.spec.kind != "java":
-            return False
-        rightful = should_own(self.zookeeper, self.brokers, inhabitant.spec.strategy)
-        if rightful is None:
-            self._wrong_since.pop(inhabitant.name, None)
-            return False
-        prefix = f"{actor.consumer_id}-"
-        mine = {place for place, thread in rightful.items() if thread.startswith(prefix)}
-        nodes = owner_nodes(self.zookeeper, self.brokers)
-        has = {place for place in actor.owned() if place in nodes}
-        nodes_of_it = {place for place, thread in nodes.items() if thread.startswith(prefix)}
-        is_right = mine == has == nodes_of_it and actor.consumer_id in registrations(self.zookeeper)
-        if is_right and actor.is_at_rest:
-            self._wrong_since.pop(inhabitant.name, None)
-            return False
-        wrong_s = self.schedule.now - self._wrong_since.setdefault(inhabitant.name, self.schedule.now)
-        return wrong_s > (_NOTICED_S if actor.is_at_rest else _NOTICED_BUSY_S)
-
-    # -- what faults do -----------------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """Bring up the brokers, let messages come, and have the steps done in their time."""
+        for topic, partitions in self.plan.topics:
+            self.brokers.create_topic(topic, partitions)
+        self.schedule.run_until(lambda: self.controller.is_idle, _SETTLE_S)
+        self._began_s = self.schedule.now
+        for step in self.plan.steps:
+            self.schedule.after(step.at_s, self.do, step)
+        self._produce(self.rng("producer"))
+        self._watch_over()
 
     def do(self, step: Step) -> None:
         """Do a step of the plan, at once or when its moment comes."""
@@ -327,124 +60,7 @@ class World:
         self.done_kinds[step.kind] = self.done_kinds.get(step.kind, 0) + 1
         faults.do(self, step)
 
-    @property
-    def faults_left_s(self) -> float:
-        """How long things go on happening."""
-        return max(0.0, self._began_s + self.plan.faults_s - self.schedule.now)
-
-    def trouble(self, for_s: float, member: str = "") -> None:
-        """Note that commits of a member, or of all, may fail for so long."""
-        self.troubles.append(Trouble(self.now_ns, self.now_ns + int((for_s + _RECOVERY_S) * NS), member))
-
-    def hidden(self, for_s: float) -> None:
-        """Note that for so long, and until they ask for it again, some members may not read what others have read."""
-        until_s = for_s + RebalanceTimes().refused_max_s + _RECOVERY_S
-        self.hidden_times.append(Trouble(self.now_ns, self.now_ns + int(until_s * NS)))
-
-    def cut_off(self, for_s: float) -> None:
-        """Note that servers may answer for so long, and until the sync limit, what is no longer true."""
-        settings = self.zookeeper.settings
-        limit_s = for_s + settings.sync_limit * settings.tick_s
-        self.blind_spots.append(Trouble(self.now_ns, self.now_ns + int((limit_s + _RECOVERY_S) * NS)))
-
-    def undo_later(self, after_s: float, undo: Callable[[], None]) -> None:
-        """Call `undo` after so long, or when everything is healed; once."""
-        self._undo_serial += 1
-        serial = self._undo_serial
-        self._undos[serial] = undo
-        self.schedule.after(after_s, self._undo, serial)
-
-    def _undo(self, serial: int) -> None:
-        undo = self._undos.pop(serial, None)
-        if undo is not None:
-            undo()
-
     def heal(self) -> None:
         """Undo everything that is not undone yet, and let nothing more go wrong."""
-        for serial in list(self._undos):
-            self._undo(serial)
+        super().heal()
         self._moments.forget()
-        for each in self.inhabitants.values():
-            each.watched.when_asked = None
-            mishaps = each.port.mishaps
-            mishaps.lose_reply = mishaps.lose_request = mishaps.late_watch = mishaps.move = None
-        self._is_healed = True
-        self._watch_over()
-
-    def end_session(self, inhabitant: Inhabitant) -> None:
-        """End a member's session from outside."""
-        session_id = inhabitant.port.session_id
-        if session_id:
-            self.ended_from_outside.add(session_id)
-            if not self.zookeeper.end_session(session_id):
-                self.ended_from_outside.discard(session_id)
-
-    def by_hand(self, call: Callable[[], object]) -> bool:
-        """Whether a hand could write now."""
-        try:
-            call()
-        except RuntimeError:  # ZooKeeper takes no writes
-            return False
-        return True
-
-    def by_hand_surely(self, call: Callable[[], object]) -> None:
-        """Write by hand, again and again until it is done."""
-        if not self.by_hand(call):
-            self.schedule.after(_HAND_AGAIN_S, self.by_hand_surely, call)
-
-    def wipe(self) -> None:
-        """Lose all of ZooKeeper's data."""
-        self.tree.wiped()
-        self.due.wiped()
-        for topic, count in self.brokers.topics.items():
-            for number in range(count):
-                self.write("offset_node", "", self.brokers.place(topic, number), -1, HAND)
-        self.zookeeper.wipe()
-        self.trouble(_RECOVERY_S)
-
-    # -- messages ---------------------------------------------------------------------------------------------------
-
-    def _produce(self, rng: random.Random) -> None:
-        """One message somewhere, and the next one later."""
-        if not self._produces:
-            return
-        places = [(topic, number) for topic, count in self.brokers.topics.items() for number in range(count)]
-        wait_s = self.plan.message_every_s
-        if places:
-            self.brokers.produce(*places[rng.randrange(len(places))])
-            wait_s /= len(places)
-        self.schedule.after(wait_s * rng.uniform(0.2, 1.8), self._produce, rng)
-
-    def finish_producing(self) -> None:
-        """Let one last message come to each partition, and no more."""
-        self._produces = False
-        for topic, count in self.brokers.topics.items():
-            for number in range(count):
-                self.brokers.produce(topic, number)
-
-    def delivered_to(self, place: Place) -> int:
-        """The offset behind the last message that was delivered to anybody."""
-        return self._reached.get(("deliver", place), 0)
-
-    def done_to(self, place: Place) -> int:
-        """The offset behind the last message that anybody is done with, or where the last reset went on."""
-        return self._reached.get(("done", place), 0)
-
-    # -- the beginning ----------------------------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        """Bring up the brokers, let messages come, and have the steps done in their time."""
-        for topic, partitions in self.plan.topics:
-            self.brokers.create_topic(topic, partitions)
-        self.schedule.run_until(lambda: self.controller.is_idle, _SETTLE_S)
-        self._began_s = self.schedule.now
-        for step in self.plan.steps:
-            self.schedule.after(step.at_s, self.do, step)
-        self._produce(self.rng("producer"))
-        self._watch_over()
-
-
-def _is_hindered(inhabitant: Inhabitant) -> bool:
-    """Whether nothing of it can come to a server, or it does nothing."""
-    links = any(each.is_cut or each.stalled_up for each in inhabitant.port.links)
-    return links or inhabitant.port.lost_goodbye or inhabitant.process.is_gone or inhabitant.process.is_paused
