@@ -36,6 +36,8 @@ from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 from zkconsumer.streams.batches import MessageBatch
 from zkconsumer.streams.stream import KafkaStream
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AccessRefused",
     "Blacklist",
@@ -76,4 +78,5 @@ __all__ = [
     "ZkConsumerError",
     "ZooKeeperRefused",
     "ZooKeeperUnavailable",
+    "__version__",
 ]
