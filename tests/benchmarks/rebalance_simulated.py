@@ -125,7 +125,7 @@ class SimulatedCrowd:
         return Counter(self._counting.counts)
 
     def _all_gave_up(self) -> int:
-        actors = [each.actor for each in self._world.inhabitants.values()]
+        actors = [each.actor for each in self._world.participants.values()]
         return sum(actor.gave_up for actor in actors if isinstance(actor, JavaMember))
 
     def gave_up(self) -> int:

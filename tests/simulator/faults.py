@@ -13,8 +13,8 @@ from typing import Final
 from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
 from tests.simulator import hand_faults
-from tests.simulator.inhabitant import Inhabitant
 from tests.simulator.member import OurMember
+from tests.simulator.participant import Participant
 from tests.simulator.pipe import Latency
 from tests.simulator.plan import GROUP, Step
 from tests.simulator.stage import Stage
@@ -34,61 +34,61 @@ _BROKEN_S: Final = 0.2
 Fault = Callable[["Stage", Step], None]
 
 
-def do(world: Stage, step: Step) -> None:
+def do(stage: Stage, step: Step) -> None:
     """Do a step now."""
-    KINDS[step.kind](world, step)
+    KINDS[step.kind](stage, step)
 
 
 # -- members ---------------------------------------------------------------------------------------------------------
 
 
-def _join(world: Stage, step: Step) -> None:
-    world.join(step.target)
+def _join(stage: Stage, step: Step) -> None:
+    stage.join(step.target)
 
 
-def _leave(world: Stage, step: Step) -> None:
+def _leave(stage: Stage, step: Step) -> None:
     """In order, within so many milliseconds, or the time that the member has for a drain."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is not None and member.is_well:
         wait_s = step.amount / 1000 if step.amount or step.word == "at once" else member.spec.drain_s
-        world.write("leaving", member.name, message_id=f"{wait_s:g}" if member.spec.kind == "ours" else "")
+        stage.write("leaving", member.name, message_id=f"{wait_s:g}" if member.spec.kind == "ours" else "")
         member.actor.leave(wait_s)
 
 
-def _fault(world: Stage, step: Step) -> None:
+def _fault(stage: Stage, step: Step) -> None:
     """The coordinator of a member of ours fails in one of the next calls of its loop, `before` or `behind` its work."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is None or not isinstance(member.actor, OurMember) or not member.is_well:
         return
     actor = member.actor
     actor.plan_fault(step.amount, step.word or "before")
-    world.trouble(world.faults_left_s, member.name)
-    world.undo_later(world.faults_left_s, actor.forget_fault)
+    stage.trouble(stage.faults_left_s, member.name)
+    stage.undo_later(stage.faults_left_s, actor.forget_fault)
 
 
-def _crash(world: Stage, step: Step) -> None:
-    member = world.living(step.target)
+def _crash(stage: Stage, step: Step) -> None:
+    member = stage.living(step.target)
     if member is not None:
-        world.kill(member)
+        stage.kill(member)
         if step.for_s:
-            world.undo_later(step.for_s, lambda: world.join(step.target))
+            stage.undo_later(step.for_s, lambda: stage.join(step.target))
 
 
-def _pause(world: Stage, step: Step) -> None:
+def _pause(stage: Stage, step: Step) -> None:
     """At once, or (`asking`, `proving`) as soon as any question, or the one about its registration, is on its way."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is None:
         return
 
     def pause() -> None:
         member.process.pause()
-        world.trouble(step.for_s, member.name)
-        world.undo_later(step.for_s, member.process.resume)
+        stage.trouble(step.for_s, member.name)
+        stage.undo_later(step.for_s, member.process.resume)
 
     def asked(request: Request) -> None:
         if step.word == "asking" or isinstance(request, Exists):
             member.watched.when_asked = None
-            world.schedule.after(0.0, pause)
+            stage.schedule.after(0.0, pause)
 
     if step.word:
         member.watched.when_asked = asked
@@ -96,41 +96,41 @@ def _pause(world: Stage, step: Step) -> None:
         pause()
 
 
-def _slow(world: Stage, step: Step) -> None:
+def _slow(stage: Stage, step: Step) -> None:
     """The application takes so many milliseconds for each message, for a while."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is not None and member.is_well:
-        member.actor.slow_down(step.amount / 1000, world.schedule.now + step.for_s)
+        member.actor.slow_down(step.amount / 1000, stage.schedule.now + step.for_s)
 
 
-def _stuck(world: Stage, step: Step) -> None:
+def _stuck(stage: Stage, step: Step) -> None:
     """The application does not come back from its next message for long, but before everything is healed."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is not None and member.is_well:
-        member.actor.slow_down(min(step.for_s, world.faults_left_s), world.schedule.now + 0.5)
+        member.actor.slow_down(min(step.for_s, stage.faults_left_s), stage.schedule.now + 0.5)
 
 
-def _hold_up(world: Stage, step: Step) -> None:
+def _hold_up(stage: Stage, step: Step) -> None:
     """Its coordinator gets no turn for a while (a log handler blocks, say), and all other threads go on.
 
     At once, or (`moving`) as soon as it asks about an owner node; then its session ends meanwhile, too, so that what it
     does about the answer is meant for the old session and sent under a new one.
     """
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is None:
         return
 
     def hold_up() -> None:
-        world.trouble(step.for_s, member.name)
-        member.actor.hold_up(world.schedule.now + step.for_s)
-        world.undo_later(step.for_s, lambda: member.actor.hold_up(world.schedule.now))
+        stage.trouble(step.for_s, member.name)
+        member.actor.hold_up(stage.schedule.now + step.for_s)
+        stage.undo_later(step.for_s, lambda: member.actor.hold_up(stage.schedule.now))
         if step.word == "moving":
-            world.schedule.after(_ANSWERED_S, world.end_session, member)
+            stage.schedule.after(_ANSWERED_S, stage.end_session, member)
 
     def asked(request: Request) -> None:
         if isinstance(request, GetData) and request.path.startswith(_OWNERS):
             member.watched.when_asked = None
-            world.schedule.after(0.0, hold_up)
+            stage.schedule.after(0.0, hold_up)
 
     if step.word == "moving":
         member.watched.when_asked = asked
@@ -138,8 +138,8 @@ def _hold_up(world: Stage, step: Step) -> None:
         hold_up()
 
 
-def _wall_clock(world: Stage, step: Step) -> None:
-    member = world.living(step.target)
+def _wall_clock(stage: Stage, step: Step) -> None:
+    member = stage.living(step.target)
     if member is not None:
         member.wall_clock.jump_s += step.amount
 
@@ -147,51 +147,51 @@ def _wall_clock(world: Stage, step: Step) -> None:
 # -- sessions and links ----------------------------------------------------------------------------------------------
 
 
-def _end_session(world: Stage, step: Step) -> None:
-    member = world.living(step.target)
+def _end_session(stage: Stage, step: Step) -> None:
+    member = stage.living(step.target)
     if member is not None:
-        world.end_session(member)
+        stage.end_session(member)
 
 
-def _stall(world: Stage, step: Step) -> None:
-    member = world.living(step.target)
+def _stall(stage: Stage, step: Step) -> None:
+    member = stage.living(step.target)
     if member is not None:
-        world.zookeeper.stall(member.port, answers_only=step.word == "answers")
-        world.trouble(step.for_s, member.name)
-        world.undo_later(step.for_s, lambda: world.zookeeper.heal(member.port))
+        stage.zookeeper.stall(member.port, answers_only=step.word == "answers")
+        stage.trouble(step.for_s, member.name)
+        stage.undo_later(step.for_s, lambda: stage.zookeeper.heal(member.port))
 
 
-def _cut(world: Stage, step: Step) -> None:
+def _cut(stage: Stage, step: Step) -> None:
     """Connections break, and none is made for a while."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is not None:
-        world.zookeeper.cut(member.port)
-        world.trouble(step.for_s, member.name)
-        world.undo_later(step.for_s, lambda: world.zookeeper.heal(member.port))
+        stage.zookeeper.cut(member.port)
+        stage.trouble(step.for_s, member.name)
+        stage.undo_later(step.for_s, lambda: stage.zookeeper.heal(member.port))
 
 
-def _old_requests(world: Stage, step: Step) -> None:
+def _old_requests(stage: Stage, step: Step) -> None:
     """The session ends while there is no connection, and the next one begins behind it.
 
     What is asked between the two waits for the next connection; above all (`late`) if the coordinator gets its next
     turn only when there is one: then it goes out under another session than it was meant for.
     """
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is not None:
-        _cut(world, step)
-        world.end_session(member)
+        _cut(stage, step)
+        stage.end_session(member)
         if step.word == "late":
             held_s = step.for_s + _CONNECTED_S
-            member.actor.hold_up(world.schedule.now + held_s)
-            world.trouble(held_s, member.name)
-            world.undo_later(held_s, lambda: member.actor.hold_up(world.schedule.now))
+            member.actor.hold_up(stage.schedule.now + held_s)
+            stage.trouble(held_s, member.name)
+            stage.undo_later(held_s, lambda: member.actor.hold_up(stage.schedule.now))
 
 
-def _late_watch(world: Stage, step: Step) -> None:
-    member = world.living(step.target)
+def _late_watch(stage: Stage, step: Step) -> None:
+    member = stage.living(step.target)
     if member is not None:
-        world.zookeeper.delay_watch(member.port, step.for_s)
-        world.trouble(world.faults_left_s + step.for_s, member.name)
+        stage.zookeeper.delay_watch(member.port, step.for_s)
+        stage.trouble(stage.faults_left_s + step.for_s, member.name)
 
 
 def _matching(word: str) -> Callable[[Request], bool]:
@@ -204,32 +204,32 @@ def _matching(word: str) -> Callable[[Request], bool]:
     return matches
 
 
-def _lost_reply(world: Stage, step: Step) -> None:
-    member = world.living(step.target)
+def _lost_reply(stage: Stage, step: Step) -> None:
+    member = stage.living(step.target)
     if member is not None:
-        world.zookeeper.lose_reply(member.port, _matching(step.word))
-        world.trouble(world.faults_left_s, member.name)
+        stage.zookeeper.lose_reply(member.port, _matching(step.word))
+        stage.trouble(stage.faults_left_s, member.name)
 
 
-def _lost_request(world: Stage, step: Step) -> None:
+def _lost_request(stage: Stage, step: Step) -> None:
     """The next write, or the next of a kind, or (`handover`) the first commit after a look at the members.
 
     That is most likely the commit of what it then gives up.
     """
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is None:
         return
-    world.trouble(world.faults_left_s, member.name)
+    stage.trouble(stage.faults_left_s, member.name)
 
     def asked(request: Request) -> None:
         if isinstance(request, GetChildren) and request.path == znodes.ids_path(GROUP):
             member.watched.when_asked = None
-            world.zookeeper.lose_request(member.port, _is_commit)
+            stage.zookeeper.lose_request(member.port, _is_commit)
 
     if step.word == "handover":
         member.watched.when_asked = asked
     else:
-        world.zookeeper.lose_request(member.port, _matching(step.word))
+        stage.zookeeper.lose_request(member.port, _matching(step.word))
 
 
 def _is_commit(request: Request) -> bool:
@@ -237,133 +237,133 @@ def _is_commit(request: Request) -> bool:
     return any(isinstance(part, SetData) and part.path.startswith(_OFFSETS) for part in parts)
 
 
-def _moved(world: Stage, step: Step) -> None:
+def _moved(stage: Stage, step: Step) -> None:
     """Another server counts as the one that has its session, and it is slow to come anew."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is not None:
-        world.zookeeper.move_session(member.port, step.for_s)
-        world.trouble(world.faults_left_s, member.name)
+        stage.zookeeper.move_session(member.port, step.for_s)
+        stage.trouble(stage.faults_left_s, member.name)
 
 
-def _late_answers(world: Stage, step: Step) -> None:
+def _late_answers(stage: Stage, step: Step) -> None:
     """Answers and watch events are handed on late; what becomes of the session (with the word `cut`: lost) is not."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is not None:
-        world.zookeeper.delay_answers(member.port, step.for_s)
-        world.trouble(step.for_s, member.name)
+        stage.zookeeper.delay_answers(member.port, step.for_s)
+        stage.trouble(step.for_s, member.name)
         if step.word == "cut":
-            world.schedule.after(step.for_s / 2, _break, world, member)
+            stage.schedule.after(step.for_s / 2, _break, stage, member)
 
 
-def _break(world: Stage, member: Inhabitant) -> None:
-    world.zookeeper.cut(member.port)
-    world.undo_later(_BROKEN_S, lambda: world.zookeeper.heal(member.port))
+def _break(stage: Stage, member: Participant) -> None:
+    stage.zookeeper.cut(member.port)
+    stage.undo_later(_BROKEN_S, lambda: stage.zookeeper.heal(member.port))
 
 
-def _refused(world: Stage, step: Step) -> None:
+def _refused(stage: Stage, step: Step) -> None:
     """ZooKeeper takes the credentials of a member of ours no longer: it is out for good."""
-    member = world.living(step.target)
+    member = stage.living(step.target)
     if member is not None and member.spec.kind == "ours" and member.is_well:
-        world.zookeeper.refuse(member.port)
-        world.trouble(0.0, member.name)
+        stage.zookeeper.refuse(member.port)
+        stage.trouble(0.0, member.name)
 
 
 # -- ZooKeeper -------------------------------------------------------------------------------------------------------
 
 
-def _server(world: Stage, step: Step) -> int:
-    return step.number % world.plan.servers
+def _server(stage: Stage, step: Step) -> int:
+    return step.number % stage.plan.servers
 
 
-def _outage(world: Stage, step: Step) -> None:
-    world.zookeeper.outage()
-    world.trouble(step.for_s)
-    world.undo_later(step.for_s, world.zookeeper.restore)
+def _outage(stage: Stage, step: Step) -> None:
+    stage.zookeeper.outage()
+    stage.trouble(step.for_s)
+    stage.undo_later(step.for_s, stage.zookeeper.restore)
 
 
-def _stop_server(world: Stage, step: Step) -> None:
-    server = _server(world, step)
-    world.zookeeper.stop(server)
-    world.trouble(step.for_s)
-    world.undo_later(step.for_s, lambda: world.zookeeper.start(server))
+def _stop_server(stage: Stage, step: Step) -> None:
+    server = _server(stage, step)
+    stage.zookeeper.stop(server)
+    stage.trouble(step.for_s)
+    stage.undo_later(step.for_s, lambda: stage.zookeeper.start(server))
 
 
-def _freeze(world: Stage, step: Step) -> None:
+def _freeze(stage: Stage, step: Step) -> None:
     """A server, or with the word `all` each, is stopped without being ended."""
-    servers = range(world.plan.servers) if step.word == "all" else (_server(world, step),)
+    servers = range(stage.plan.servers) if step.word == "all" else (_server(stage, step),)
     for server in servers:
-        world.zookeeper.freeze(server)
-        world.undo_later(step.for_s, lambda server=server: world.zookeeper.thaw(server))  # type: ignore[misc]
-    world.trouble(step.for_s)
-    world.cut_off(step.for_s)
+        stage.zookeeper.freeze(server)
+        stage.undo_later(step.for_s, lambda server=server: stage.zookeeper.thaw(server))  # type: ignore[misc]
+    stage.trouble(step.for_s)
+    stage.cut_off(step.for_s)
 
 
-def _isolate(world: Stage, step: Step) -> None:
+def _isolate(stage: Stage, step: Step) -> None:
     """A server hears nothing of the others; its clients go on asking it."""
-    if world.plan.servers > 1:
-        server = _server(world, step)
-        world.zookeeper.isolate(server)
-        world.trouble(step.for_s)
-        world.cut_off(step.for_s)
-        world.undo_later(step.for_s, lambda: world.zookeeper.rejoin(server))
+    if stage.plan.servers > 1:
+        server = _server(stage, step)
+        stage.zookeeper.isolate(server)
+        stage.trouble(step.for_s)
+        stage.cut_off(step.for_s)
+        stage.undo_later(step.for_s, lambda: stage.zookeeper.rejoin(server))
 
 
-def _lag(world: Stage, step: Step) -> None:
+def _lag(stage: Stage, step: Step) -> None:
     """A server hears late of what is written."""
-    server = _server(world, step)
-    world.zookeeper.lag(server, Latency(0.0, step.amount / 1000))
-    world.trouble(step.for_s)
-    world.cut_off(step.for_s)
-    world.undo_later(step.for_s, lambda: world.zookeeper.lag(server, world.zookeeper.settings.peer_latency))
+    server = _server(stage, step)
+    stage.zookeeper.lag(server, Latency(0.0, step.amount / 1000))
+    stage.trouble(step.for_s)
+    stage.cut_off(step.for_s)
+    stage.undo_later(step.for_s, lambda: stage.zookeeper.lag(server, stage.zookeeper.settings.peer_latency))
 
 
-def _wipe(world: Stage, step: Step) -> None:
-    world.wipe()
+def _wipe(stage: Stage, step: Step) -> None:
+    stage.wipe()
 
 
 # -- brokers ---------------------------------------------------------------------------------------------------------
 
 
-def _grow(world: Stage, step: Step) -> None:
-    world.brokers.add_partitions(step.target, max(1, step.amount))
+def _grow(stage: Stage, step: Step) -> None:
+    stage.brokers.add_partitions(step.target, max(1, step.amount))
 
 
-def _create_topic(world: Stage, step: Step) -> None:
-    world.brokers.create_topic(step.target, max(1, step.amount))
+def _create_topic(stage: Stage, step: Step) -> None:
+    stage.brokers.create_topic(step.target, max(1, step.amount))
 
 
-def _delete_topic(world: Stage, step: Step) -> None:
+def _delete_topic(stage: Stage, step: Step) -> None:
     """With a duration it is created again after it; with the word `offsets` the group's offsets go, too."""
     topic = step.target
-    partitions = world.brokers.topics.get(topic)
-    if partitions is None or not world.brokers.delete_topic(topic):
+    partitions = stage.brokers.topics.get(topic)
+    if partitions is None or not stage.brokers.delete_topic(topic):
         return
     if step.word == "offsets":
-        world.by_hand(lambda: world.zookeeper.delete(znodes.offsets_path(GROUP, topic), recursive=True))
+        stage.by_hand(lambda: stage.zookeeper.delete(znodes.offsets_path(GROUP, topic), recursive=True))
     if step.for_s:
-        world.undo_later(step.for_s, lambda: world.brokers.create_topic(topic, partitions))
+        stage.undo_later(step.for_s, lambda: stage.brokers.create_topic(topic, partitions))
 
 
-def _leader(world: Stage, step: Step) -> None:
+def _leader(stage: Stage, step: Step) -> None:
     """A partition has no leader for a while, then another one."""
-    before = world.brokers.leader(step.target, step.number)
+    before = stage.brokers.leader(step.target, step.number)
     if before is not None:
-        world.brokers.set_leader(step.target, step.number, None)
-        world.undo_later(step.for_s, lambda: world.brokers.set_leader(step.target, step.number, 1 - before))
+        stage.brokers.set_leader(step.target, step.number, None)
+        stage.undo_later(step.for_s, lambda: stage.brokers.set_leader(step.target, step.number, 1 - before))
 
 
-def _retention(world: Stage, step: Step) -> None:
+def _retention(stage: Stage, step: Step) -> None:
     """So many percent of the log of every partition of a topic are dropped."""
-    for partition in range(world.brokers.topics.get(step.target, 0)):
-        ends = world.brokers.ends(step.target, partition)
+    for partition in range(stage.brokers.topics.get(step.target, 0)):
+        ends = stage.brokers.ends(step.target, partition)
         if ends is not None:
             first, end = ends
-            world.brokers.trim(step.target, partition, first + (end - first) * step.amount // 100)
+            stage.brokers.trim(step.target, partition, first + (end - first) * step.amount // 100)
 
 
-def _damaged_offset(world: Stage, step: Step) -> None:
+def _damaged_offset(stage: Stage, step: Step) -> None:
     """A message near the end of a log says that it has another offset, from now on."""
-    world.brokers.damage_offset(step.target, step.number, step.amount, step.word)
+    stage.brokers.damage_offset(step.target, step.number, step.amount, step.word)
 
 
 KINDS: Final[Mapping[str, Fault]] = {

@@ -34,76 +34,76 @@ _ELSEWHERE: Final = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"sta
 _GARBAGE: Final = b"not an offset"
 
 
-def owner_deleted(world: Stage, step: Step) -> None:
-    world.by_hand(lambda: world.zookeeper.delete(znodes.owner_path(GROUP, step.target, step.number)))
+def owner_deleted(stage: Stage, step: Step) -> None:
+    stage.by_hand(lambda: stage.zookeeper.delete(znodes.owner_path(GROUP, step.target, step.number)))
 
 
-def owner_replaced(world: Stage, step: Step) -> None:
+def owner_replaced(stage: Stage, step: Step) -> None:
     """Somebody else's node stands where the owner's was: for good, or (`ephemeral`) as long as its session."""
-    _replace(world, step, znodes.owner_path(GROUP, step.target, step.number), b"g_stranger-0")
+    _replace(stage, step, znodes.owner_path(GROUP, step.target, step.number), b"g_stranger-0")
 
 
-def _replace(world: Stage, step: Step, path: str, data: bytes) -> bool:
+def _replace(stage: Stage, step: Step, path: str, data: bytes) -> bool:
     """Put somebody else's node in the place of one, for a while; whether that could be done."""
-    stranger = world.controller_port.session_id
-    owner = stranger if step.word == "ephemeral" and stranger in world.zookeeper.sessions else 0
+    stranger = stage.controller_port.session_id
+    owner = stranger if step.word == "ephemeral" and stranger in stage.zookeeper.sessions else 0
     born = 0
 
     def replace() -> None:
         nonlocal born
-        world.zookeeper.delete(path)
-        world.zookeeper.create(path, data, owner=owner, parents=True)
-        found = world.zookeeper.read(path)
+        stage.zookeeper.delete(path)
+        stage.zookeeper.create(path, data, owner=owner, parents=True)
+        found = stage.zookeeper.read(path)
         born = 0 if found is None else found[1].czxid
 
     def remove() -> None:
-        found = world.zookeeper.read(path)
+        found = stage.zookeeper.read(path)
         if found is not None and found[1].czxid == born:
-            world.zookeeper.delete(path)
+            stage.zookeeper.delete(path)
 
-    if not world.by_hand(replace):
+    if not stage.by_hand(replace):
         return False
-    world.undo_later(step.for_s, lambda: world.by_hand_surely(remove))
+    stage.undo_later(step.for_s, lambda: stage.by_hand_surely(remove))
     return True
 
 
-def offset_set(world: Stage, step: Step) -> None:
+def offset_set(stage: Stage, step: Step) -> None:
     """A stored offset is moved by so many, or (`garbage`, `deleted`) spoilt."""
     path = znodes.offset_path(GROUP, step.target, step.number)
-    found = world.zookeeper.read(path)
+    found = stage.zookeeper.read(path)
     if found is None:
         return
 
     def remove_garbage() -> None:
-        spoilt = world.zookeeper.read(path)
+        spoilt = stage.zookeeper.read(path)
         if spoilt is not None and spoilt[0] == _GARBAGE:
-            world.zookeeper.delete(path)
+            stage.zookeeper.delete(path)
 
     if step.word == "deleted":
-        world.by_hand(lambda: world.zookeeper.delete(path))
+        stage.by_hand(lambda: stage.zookeeper.delete(path))
     elif step.word == "garbage":
-        world.by_hand(lambda: world.zookeeper.set_data(path, _GARBAGE))
+        stage.by_hand(lambda: stage.zookeeper.set_data(path, _GARBAGE))
         # A Java member never gets over it; whoever healed the rest would see it.
-        world.undo_later(world.faults_left_s, lambda: world.by_hand_surely(remove_garbage))
+        stage.undo_later(stage.faults_left_s, lambda: stage.by_hand_surely(remove_garbage))
     elif found[0].isdigit():
         moved = b"%d" % max(0, int(found[0]) + step.amount)
-        world.by_hand(lambda: world.zookeeper.set_data(path, moved))
+        stage.by_hand(lambda: stage.zookeeper.set_data(path, moved))
 
 
-def unregistered(world: Stage, step: Step) -> None:
-    world.by_hand(lambda: world.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
-    member = world.living(step.target)
+def unregistered(stage: Stage, step: Step) -> None:
+    stage.by_hand(lambda: stage.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
+    member = stage.living(step.target)
     if member is not None:
-        world.trouble(0.0, member.name)
+        stage.trouble(0.0, member.name)
 
 
-def poison(world: Stage, step: Step) -> None:
+def poison(stage: Stage, step: Step) -> None:
     path = znodes.registration_path(GROUP, f"{GROUP}_poison{step.number}")
-    if world.by_hand(lambda: world.zookeeper.create(path, POISONS[step.word], parents=True)):
-        world.undo_later(step.for_s, lambda: world.by_hand_surely(lambda: world.zookeeper.delete(path)))
+    if stage.by_hand(lambda: stage.zookeeper.create(path, POISONS[step.word], parents=True)):
+        stage.undo_later(step.for_s, lambda: stage.by_hand_surely(lambda: stage.zookeeper.delete(path)))
 
 
-def closed(world: Stage, step: Step) -> None:
+def closed(stage: Stage, step: Step) -> None:
     """A node that nobody but its owner may read; after a while it can be read again, or it vanishes.
 
     Words: a registration that comes closed, and vanishes (`stranger`) or is opened (`stranger opened`); that of a
@@ -111,7 +111,7 @@ def closed(world: Stage, step: Step) -> None:
     of a partition (`owner`) or its offset (`offset`).
     """
     if step.word.startswith("stranger"):
-        _closed_stranger(world, step)
+        _closed_stranger(stage, step)
         return
     path = {
         "member": znodes.registration_path(GROUP, f"{GROUP}_{step.target}"),
@@ -121,42 +121,42 @@ def closed(world: Stage, step: Step) -> None:
         "owner": znodes.owner_path(GROUP, step.target, step.number),
         "offset": znodes.offset_path(GROUP, step.target, step.number),
     }[step.word]
-    if world.zookeeper.read(path) is None or not world.by_hand(lambda: world.zookeeper.set_access(path, True)):
+    if stage.zookeeper.read(path) is None or not stage.by_hand(lambda: stage.zookeeper.set_access(path, True)):
         return
     # Who has read it before goes on with what he knows, who has not does not.
-    world.hidden(step.for_s)
-    world.undo_later(step.for_s, lambda: world.by_hand_surely(lambda: world.zookeeper.set_access(path, False)))
+    stage.hidden(step.for_s)
+    stage.undo_later(step.for_s, lambda: stage.by_hand_surely(lambda: stage.zookeeper.set_access(path, False)))
 
 
-def _closed_stranger(world: Stage, step: Step) -> None:
+def _closed_stranger(stage: Stage, step: Step) -> None:
     path = znodes.registration_path(GROUP, f"{GROUP}_closed{step.number}")
 
     def remove() -> None:
-        world.by_hand_surely(lambda: world.zookeeper.delete(path))
+        stage.by_hand_surely(lambda: stage.zookeeper.delete(path))
 
     def reopen() -> None:
-        world.hidden(0.0)
-        world.by_hand_surely(lambda: world.zookeeper.set_access(path, False))
+        stage.hidden(0.0)
+        stage.by_hand_surely(lambda: stage.zookeeper.set_access(path, False))
 
-    if not world.by_hand(lambda: world.zookeeper.create_closed(path, _ELSEWHERE)):
+    if not stage.by_hand(lambda: stage.zookeeper.create_closed(path, _ELSEWHERE)):
         return
     if step.word == "stranger":
-        world.undo_later(step.for_s, remove)
+        stage.undo_later(step.for_s, remove)
     else:
-        world.undo_later(step.for_s, reopen)
-        world.undo_later(world.faults_left_s, remove)
+        stage.undo_later(step.for_s, reopen)
+        stage.undo_later(stage.faults_left_s, remove)
 
 
-def name_taken(world: Stage, step: Step) -> None:
+def name_taken(stage: Stage, step: Step) -> None:
     """Somebody else's registration stands under a member's name, in the place of its own: see `owner_replaced`.
 
     At a version that no registration of ours has: the fence knows its member by that alone (docs/REBALANCE.md, Limits).
     """
     path = znodes.registration_path(GROUP, f"{GROUP}_{step.target}")
-    found = world.zookeeper.read(path)
+    found = stage.zookeeper.read(path)
     data = POISONS["ghost"] if found is None else found[0]
-    if _replace(world, step, path, data):
+    if _replace(stage, step, path, data):
         for _ in range(REGISTRATIONS_MODULO):
-            world.by_hand(lambda: world.zookeeper.set_data(path, data))
-        member = world.living(step.target)
-        world.trouble(step.for_s, step.target if member is None else member.name)
+            stage.by_hand(lambda: stage.zookeeper.set_data(path, data))
+        member = stage.living(step.target)
+        stage.trouble(step.for_s, step.target if member is None else member.name)

@@ -13,7 +13,7 @@ from typing import Final
 
 from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
-from tests.simulator.inhabitant import Inhabitant
+from tests.simulator.participant import Participant
 from tests.simulator.plan import Step
 
 __all__ = ["MOMENTS", "Moments"]
@@ -39,7 +39,7 @@ class Moments:
 
     def __init__(
         self,
-        living: Callable[[], Iterable[Inhabitant]],
+        living: Callable[[], Iterable[Participant]],
         do: Callable[[Step], None],
         rng: Callable[[str], random.Random],
         later: Callable[[float, Callable[[Step], None], Step], object],
@@ -57,27 +57,27 @@ class Moments:
             self.watch(each)
             self._look(each)
 
-    def watch(self, inhabitant: Inhabitant) -> None:
+    def watch(self, participant: Participant) -> None:
         """Look at a member after each step that its coordinator makes."""
         if self._waiting:
-            inhabitant.actor.when_moved(lambda: self._look(inhabitant))
+            participant.actor.when_moved(lambda: self._look(participant))
 
     def forget(self) -> None:
         """What has not come by now does not come."""
         self._waiting.clear()
 
-    def _look(self, inhabitant: Inhabitant) -> None:
-        for step in [each for each in self._waiting if _has_come(each, inhabitant)]:
+    def _look(self, participant: Participant) -> None:
+        for step in [each for each in self._waiting if _has_come(each, participant)]:
             self._waiting.remove(step)
             dice = self._rng(f"moment {step}")
             self._later(dice.choice(_LATEST_S) * dice.random(), self._do, step)
 
 
-def _has_come(step: Step, inhabitant: Inhabitant) -> bool:
+def _has_come(step: Step, participant: Participant) -> bool:
     if step.kind in _OF_A_PARTITION:
-        return step.when in inhabitant.actor.states((step.target, step.number))
-    if step.target == inhabitant.spec.name or step.kind in _ON_THE_GROUP:
-        return step.when in inhabitant.actor.states()
+        return step.when in participant.actor.states((step.target, step.number))
+    if step.target == participant.spec.name or step.kind in _ON_THE_GROUP:
+        return step.when in participant.actor.states()
     return False
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from rebalance.waits import RebalanceTimes
 from tests.simulator.beginnings import find_beginnings
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
-from tests.simulator.inhabitant import Inhabitant
 from tests.simulator.java_member import JavaMember
+from tests.simulator.participant import Participant
 from tests.simulator.plan import Plan
 from tests.simulator.schedule import SimulationStuck
 from tests.simulator.stage import ActorBuilder
@@ -148,7 +148,7 @@ class _Runner:
         for each, late in self._late_writers():
             self._found("not quiet", f"{each.name} had nothing to do, and wrote {late}")
 
-    def _late_writers(self) -> Iterator[tuple[Inhabitant, dict[int, int]]]:
+    def _late_writers(self) -> Iterator[tuple[Participant, dict[int, int]]]:
         """The members of ours that have written in the last seconds, with the number of writes in each of these."""
         from_second = int(self.world.schedule.now - QUIET_S)
         for each in self.world.all_living():
@@ -236,7 +236,7 @@ class _Runner:
 
     def _judge(self) -> None:
         world = self.world
-        for each in world.inhabitants.values():
+        for each in world.participants.values():
             failure = getattr(each.actor, "failure", None)
             if failure is not None and not isinstance(failure, PlannedFault):
                 lines = "".join(traceback.format_exception(failure))
@@ -252,7 +252,7 @@ class _Runner:
 
     def _requests(self) -> list[Event]:
         """How much each member of ours asked for in each second, and how often it was connected in it."""
-        ours = [each for each in self.world.inhabitants.values() if each.spec.kind == "ours"]
+        ours = [each for each in self.world.participants.values() if each.spec.kind == "ours"]
         return [
             Event((second + 1) * NS, "connected", each.name, offset=count)
             for each in ours
@@ -275,7 +275,7 @@ class _Runner:
     def _java_positions(self) -> dict[Place, int]:
         """Of topics that were created anew, where Java members went on, and committed, as they were in the old one."""
         world = self.world
-        java = {name for name, each in world.inhabitants.items() if each.spec.kind != "ours"}
+        java = {name for name, each in world.participants.items() if each.spec.kind != "ours"}
         found: dict[Place, int] = {}
         delivers: set[tuple[str, Place]] = set()
         for event in world.history:
@@ -316,8 +316,8 @@ class _Runner:
             blind_s=session_s + settings.sync_limit * settings.tick_s + _LAG_S,
             reborn=frozenset(each.topic for each in world.history
                              if each.topic in world.brokers.reborn or "wipe" in world.done_kinds),
-            by_hand=frozenset(name for name, each in world.inhabitants.items() if not each.spec.auto_commit_s),
-            unfenced=frozenset(name for name, each in world.inhabitants.items() if each.spec.kind != "ours"),
+            by_hand=frozenset(name for name, each in world.participants.items() if not each.spec.auto_commit_s),
+            unfenced=frozenset(name for name, each in world.participants.items() if each.spec.kind != "ours"),
             requests_a_second=busy,
             requests_in_ten_s=_BUSY_SECONDS * busy,
             requests_a_connection=_REQUESTS_A_CONNECTION + _READS_OF_AN_OWNER * partitions,

@@ -16,10 +16,10 @@ from tests.simulator.brokers import Brokers
 from tests.simulator.controller import Controller
 from tests.simulator.due_watch import DueWatch
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
-from tests.simulator.inhabitant import Inhabitant, WallClock
 from tests.simulator.java_member import JavaMember
 from tests.simulator.java_zkclient import java_port
 from tests.simulator.member import OurMember
+from tests.simulator.participant import Participant, WallClock
 from tests.simulator.plan import GROUP, Plan, Step
 from tests.simulator.port import PortSettings, SimulatedPort
 from tests.simulator.process import Process
@@ -85,7 +85,7 @@ class Stage:
         self.controller = Controller(controller, self.controller_port)
         self.brokers = Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
         self.brokers.on_rebirth = self._topic_reborn
-        self.inhabitants: dict[str, Inhabitant] = {}
+        self.participants: dict[str, Participant] = {}
         self._names: dict[SimulatedPort, str] = {}
         self._sessions: dict[int, str] = {}
         self.ended_from_outside: set[int] = set()
@@ -109,7 +109,7 @@ class Stage:
         self.listener: Listener | None = None
         self._watch: list[object] | None = None
         self._incarnations: dict[str, int] = {}
-        self.when_joined: Callable[[Inhabitant], None] = lambda inhabitant: None
+        self.when_joined: Callable[[Participant], None] = lambda participant: None
 
     def rng(self, name: str) -> random.Random:
         """Dice of their own for each part: what is taken away from one part changes no throw of another."""
@@ -170,7 +170,7 @@ class Stage:
     def _end_of(self, session_id: int) -> str:
         if session_id in self.ended_from_outside:
             return "ended"
-        member = self.inhabitants.get(self.member_of(session_id))
+        member = self.participants.get(self.member_of(session_id))
         return "closed" if member is not None and member.actor.has_ended else "expired"
 
     # -- members ----------------------------------------------------------------------------------------------------
@@ -199,28 +199,28 @@ class Stage:
 
         surroundings = Surroundings(GROUP, process, watched, self.brokers, rng, record, wall_clock)
         actor = self._builders[spec.kind](spec, surroundings)
-        inhabitant = self.inhabitants[label] = Inhabitant(label, spec, process, port, watched, actor, wall_clock)
+        participant = self.participants[label] = Participant(label, spec, process, port, watched, actor, wall_clock)
         if isinstance(actor, OurMember):
-            actor.when_failed = lambda: self.coordinator_failed(inhabitant)
-        self.when_joined(inhabitant)
+            actor.when_failed = lambda: self.coordinator_failed(participant)
+        self.when_joined(participant)
         actor.start()
 
-    def living(self, name: str) -> Inhabitant | None:
+    def living(self, name: str) -> Participant | None:
         """The present process of a member, None if it has none."""
         number = self._incarnations.get(name, 0)
         label = name if number == 1 else f"{name}.{number}"
-        found = self.inhabitants.get(label)
+        found = self.participants.get(label)
         return None if found is None or found.process.is_gone else found
 
-    def all_living(self) -> Iterator[Inhabitant]:
+    def all_living(self) -> Iterator[Participant]:
         """Everybody whose process is there."""
-        return (each for each in self.inhabitants.values() if not each.process.is_gone)
+        return (each for each in self.participants.values() if not each.process.is_gone)
 
-    def kill(self, inhabitant: Inhabitant) -> None:
+    def kill(self, participant: Participant) -> None:
         """End a process without a word."""
-        if not inhabitant.process.is_gone:
-            self.write("killed", inhabitant.name)
-            inhabitant.process.kill()
+        if not participant.process.is_gone:
+            self.write("killed", participant.name)
+            participant.process.kill()
 
     def _watch_over(self) -> None:
         """What a supervisor does: a process whose member has left ends; one whose member failed is started again.
@@ -242,36 +242,36 @@ class Stage:
         self.schedule.cancel(self._watch)
         self._watch = self.schedule.after(0.5, self._watch_over)
 
-    def coordinator_failed(self, inhabitant: Inhabitant) -> None:
+    def coordinator_failed(self, participant: Participant) -> None:
         """Look in a while whether its session is over; its process does not end before.
 
         What it was about to commit is not committed, though its listener was told that it is given back.
         """
-        self.trouble(0.0, inhabitant.name)
-        self._failing.add(inhabitant.name)
-        can_close = inhabitant.port.is_connected and not _is_hindered(inhabitant)
-        self.schedule.after(_CLOSED_S, self._look_at_session, inhabitant, inhabitant.port.session_id, can_close)
+        self.trouble(0.0, participant.name)
+        self._failing.add(participant.name)
+        can_close = participant.port.is_connected and not _is_hindered(participant)
+        self.schedule.after(_CLOSED_S, self._look_at_session, participant, participant.port.session_id, can_close)
 
-    def _look_at_session(self, inhabitant: Inhabitant, session_id: int, could_close: bool) -> None:
-        self._failing.discard(inhabitant.name)
-        has_run = inhabitant.process.resumed_at_s < self.schedule.now - _CLOSED_S
+    def _look_at_session(self, participant: Participant, session_id: int, could_close: bool) -> None:
+        self._failing.discard(participant.name)
+        has_run = participant.process.resumed_at_s < self.schedule.now - _CLOSED_S
         is_troubled = any(not each.member and each.end_ns >= self.now_ns for each in self.troubles)
-        if (could_close and has_run and not _is_hindered(inhabitant) and not is_troubled
+        if (could_close and has_run and not _is_hindered(participant) and not is_troubled
                 and session_id in self.zookeeper.sessions):  # fmt: skip
-            self.outliving.append(inhabitant.name)
+            self.outliving.append(participant.name)
 
-    def _is_stuck(self, inhabitant: Inhabitant) -> bool:
+    def _is_stuck(self, participant: Participant) -> bool:
         """Whether nothing but a new start helps: a Java member that does not come to have what it should.
 
         It gave up, or it was not told that its registration or an owner node is gone. When everything is healed,
         people would notice and start it again.
         """
-        actor = inhabitant.actor
+        actor = participant.actor
         if not self._is_healed or actor.spec.kind != "java":
             return False
-        rightful = should_own(self.zookeeper, self.brokers, inhabitant.spec.strategy)
+        rightful = should_own(self.zookeeper, self.brokers, participant.spec.strategy)
         if rightful is None:
-            self._wrong_since.pop(inhabitant.name, None)
+            self._wrong_since.pop(participant.name, None)
             return False
         prefix = f"{actor.consumer_id}-"
         mine = {place for place, thread in rightful.items() if thread.startswith(prefix)}
@@ -280,9 +280,9 @@ class Stage:
         nodes_of_it = {place for place, thread in nodes.items() if thread.startswith(prefix)}
         is_right = mine == has == nodes_of_it and actor.consumer_id in registrations(self.zookeeper)
         if is_right and actor.is_at_rest:
-            self._wrong_since.pop(inhabitant.name, None)
+            self._wrong_since.pop(participant.name, None)
             return False
-        wrong_s = self.schedule.now - self._wrong_since.setdefault(inhabitant.name, self.schedule.now)
+        wrong_s = self.schedule.now - self._wrong_since.setdefault(participant.name, self.schedule.now)
         return wrong_s > (_NOTICED_S if actor.is_at_rest else _NOTICED_BUSY_S)
 
     # -- what faults do -----------------------------------------------------------------------------------------------
@@ -323,16 +323,16 @@ class Stage:
         """Undo everything that is not undone yet, and let nothing more go wrong."""
         for serial in list(self._undos):
             self._undo(serial)
-        for each in self.inhabitants.values():
+        for each in self.participants.values():
             each.watched.when_asked = None
             mishaps = each.port.mishaps
             mishaps.lose_reply = mishaps.lose_request = mishaps.late_watch = mishaps.move = None
         self._is_healed = True
         self._watch_over()
 
-    def end_session(self, inhabitant: Inhabitant) -> None:
+    def end_session(self, participant: Participant) -> None:
         """End a member's session from outside."""
-        session_id = inhabitant.port.session_id
+        session_id = participant.port.session_id
         if session_id:
             self.ended_from_outside.add(session_id)
             if not self.zookeeper.end_session(session_id):
@@ -390,7 +390,7 @@ class Stage:
         return self._reached.get(("done", place), 0)
 
 
-def _is_hindered(inhabitant: Inhabitant) -> bool:
+def _is_hindered(participant: Participant) -> bool:
     """Whether nothing of it can come to a server, or it does nothing."""
-    links = any(each.is_cut or each.stalled_up for each in inhabitant.port.links)
-    return links or inhabitant.port.lost_goodbye or inhabitant.process.is_gone or inhabitant.process.is_paused
+    links = any(each.is_cut or each.stalled_up for each in participant.port.links)
+    return links or participant.port.lost_goodbye or participant.process.is_gone or participant.process.is_paused

@@ -44,16 +44,16 @@ class Trace(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: list[str] = []
-        self._world: Stage | None = None
+        self._stage: Stage | None = None
 
-    def listen(self, world: Stage) -> None:
-        """Tell of this world from now on; of its members too, those that come later included."""
-        self._world = world
-        world.listener = self
+    def listen(self, stage: Stage) -> None:
+        """Tell of this stage from now on; of its members too, those that come later included."""
+        self._stage = stage
+        stage.listener = self
 
     def line(self, who: str, what: str) -> None:
         """Add a line at the present moment."""
-        now = 0.0 if self._world is None else self._world.schedule.now
+        now = 0.0 if self._stage is None else self._stage.schedule.now
         self.lines.append(f"{now:10.6f} {who or '-':<9} {what[:_LONGEST]}")
 
     def event(self, event: Event) -> None:
@@ -149,20 +149,20 @@ def _text(data: bytes) -> str:
     return repr(data.decode("utf-8", "replace"))
 
 
-def tree_lines(world: Stage) -> list[str]:
+def tree_lines(stage: Stage) -> list[str]:
     """The nodes of the group as they stand: path, data, version, owner."""
     lines: list[str] = []
-    names = {each.port.session_id: each.name for each in world.inhabitants.values() if each.port.session_id}
+    names = {each.port.session_id: each.name for each in stage.participants.values() if each.port.session_id}
 
     def walk(path: str) -> None:
-        node = world.zookeeper.read(path)
+        node = stage.zookeeper.read(path)
         if node is None:
             return
         data, stat = node
         owner = stat.ephemeral_owner
         by = f" ephemeral of {names.get(owner, hex(owner))}" if owner else ""
         lines.append(f"{path} {_text(data) if data else ''} version {stat.version}{by}")
-        for name in world.zookeeper.children(path):
+        for name in stage.zookeeper.children(path):
             walk(f"{path}/{name}")
 
     walk(_ROOT.rstrip("/"))

@@ -17,7 +17,7 @@ from rebalance.lease import lease_clock
 from simpleconsumer.errors import CrcMismatch, MessageTooLarge
 from simpleconsumer.kafka08.message_encode import encode_message_set
 from zkconsumer import ConcurrentStreamUse, ConsumerTimeout, MessageBatch, PartitionStopped
-from zkconsumer.fetching import partition_queue as flow
+from zkconsumer.fetching import partition_queue
 from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.streams import batches, stream
 from zkconsumer.testing.waiting import wait_until
@@ -331,7 +331,7 @@ def interrupted_at_line(number: int) -> Iterator[list[str]]:
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal left
-        if frame.f_code.co_filename not in (stream.__file__, batches.__file__, flow.__file__):
+        if frame.f_code.co_filename not in (stream.__file__, batches.__file__, partition_queue.__file__):
             return None
         if event == "line":
             left -= 1

@@ -11,7 +11,7 @@ from tests.simulator.process import Process
 from tests.simulator.schedule import Schedule
 from tests.simulator.watched_port import WatchedPort
 
-__all__ = ["Inhabitant", "WallClock"]
+__all__ = ["Participant", "WallClock"]
 
 _WALL_CLOCK_MS: Final = 1_400_000_000_000
 
@@ -28,7 +28,7 @@ class WallClock:
 
 
 @dataclass(slots=True)
-class Inhabitant:
+class Participant:
     """One process with a member in it.
 
     Attributes:
