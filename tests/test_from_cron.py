@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 QUICK = (
     "tests/cli/test_program.py", "tests/cli/test_scratch.py", "tests/examples/test_examples_in_background.py",
     "tests/testing/test_processes.py", "tests/zkconsumer/test_missed_signals.py",
-    "tests/zkconsumer/test_signal_handlers.py", "tests/zkconsumer/test_stream.py",
+    "tests/member/test_signal_handlers.py", "tests/streams/test_stream.py",
 )  # fmt: skip
 WITH_SERVERS = (
     "tests/cli/test_cluster_up.py", "tests/cli/test_demo.py", "tests/cli/test_produce_and_consume.py",

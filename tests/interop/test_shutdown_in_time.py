@@ -1,7 +1,7 @@
 """`shutdown(timeout)` keeps its time whatever hangs, tells what was not stored, and raises nothing.
 
 How long it takes to the tenth of a second is looked at in virtual time (`tests/simulation`) and in
-`tests/zkconsumer/test_leaving.py`; here a session lasts a minute, and a shutdown that waits for it is found out.
+`tests/member/test_leaving.py`; here a session lasts a minute, and a shutdown that waits for it is found out.
 """
 
 from __future__ import annotations

@@ -8,7 +8,10 @@ __all__ = ["TESTS"]
 
 _REBALANCE: Final = "tests/rebalance/test_"
 _WIRE: Final = "tests/simpleconsumer/test_"
-_MEMBER: Final = "tests/zkconsumer/test_"
+_FETCHING: Final = "tests/fetching/test_"
+_MEMBER: Final = "tests/member/test_"
+_OFFSETS: Final = "tests/offsets/test_"
+_STREAMS: Final = "tests/streams/test_"
 _SETS: Final = [
     f"{_WIRE}{name}.py" for name in ("offset_order", "shallow_end", "wrappers", "values", "message_set_properties")
 ]
@@ -40,22 +43,29 @@ TESTS: Final[dict[str, list[str]]] = {
         f"{_WIRE}{name}.py" for name in ("primitives", "kafka08_requests", "kafka08_responses")
     ],
     "simpleconsumer/kafka08/shallow.py": _SETS[:2],
-    "zkconsumer/fetching/byte_shares.py": [f"{_MEMBER}byte_shares.py"],
+    "zkconsumer/fetching/byte_shares.py": [f"{_FETCHING}byte_shares.py"],
     "zkconsumer/cli/offset_findings.py": ["tests/cli/test_verify_findings.py"],
     "zkconsumer/cli/offset_lines.py": ["tests/cli/test_offset_lines.py"],
     "zkconsumer/cli/offset_target.py": ["tests/cli/test_offset_target.py"],
     "zkconsumer/member/delivery.py": [
         f"{_MEMBER}delivery{name}.py" for name in ("", "_pauses", "_threads", "_in_hand")
     ],
-    "zkconsumer/fetching/fetch_state.py": [f"{_MEMBER}fetch_state.py", f"{_WIRE}down_conversion.py"],
+    "zkconsumer/fetching/fetch_state.py": [f"{_FETCHING}fetch_state.py", f"{_WIRE}down_conversion.py"],
     "zkconsumer/fetching/partition_queue.py": [
-        f"{_MEMBER}{name}.py" for name in ("flow", "stream", "stream_batches", "delivery_pauses")
+        f"{_FETCHING}flow.py",
+        f"{_STREAMS}stream.py",
+        f"{_STREAMS}stream_batches.py",
+        f"{_MEMBER}delivery_pauses.py",
     ],
     "zkconsumer/member/leave_times.py": [f"{_MEMBER}leaving.py"],
-    "zkconsumer/offsets/offset_records.py": [f"{_MEMBER}offset_records.py"],
+    "zkconsumer/offsets/offset_records.py": [f"{_OFFSETS}offset_records.py"],
     "zkconsumer/offsets/zookeeper_offsets.py": [
-        f"{_MEMBER}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults")
+        f"{_OFFSETS}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults")
     ],
-    "zkconsumer/offsets/start_offsets.py": [f"{_MEMBER}start_offsets.py"],
-    "zkconsumer/wakeup.py": [f"{_MEMBER}{name}.py" for name in ("missed_signals", "flow", "leaving")],
+    "zkconsumer/offsets/start_offsets.py": [f"{_OFFSETS}start_offsets.py"],
+    "zkconsumer/wakeup.py": [
+        "tests/zkconsumer/test_missed_signals.py",
+        f"{_FETCHING}flow.py",
+        f"{_MEMBER}leaving.py",
+    ],
 }

@@ -11,11 +11,11 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from feeding import Drained, Feed, chunk, message_set, values, with_bad_crc
 
 from rebalance.lease import lease_clock
 from simpleconsumer.errors import CrcMismatch, MessageTooLarge
 from simpleconsumer.kafka08.message_encode import encode_message_set
+from tests.fetching.feeding import Drained, Feed, chunk, message_set, values, with_bad_crc
 from zkconsumer import ConcurrentStreamUse, ConsumerTimeout, MessageBatch, PartitionStopped
 from zkconsumer.fetching import partition_queue
 from zkconsumer.fetching.partition_queue import Chunk

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of
 
 from rebalance.errors import refusal_of
 from rebalance.requests import Create, Fault, GetData, Multi, SetData, Sync
+from tests.offsets.stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of
 from zkconsumer.offsets.zookeeper_offsets import MAX_OPERATIONS
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"

@@ -11,13 +11,13 @@ from itertools import count, islice, pairwise
 from typing import Any
 
 import pytest
-from delivering import DEADLINE_S, P0, P1, Rig, rigged
-from feeding import FETCH, METADATA, OFFSETS, ScriptedLog, config_of, message_set, offsets, take
 
 from rebalance.lease import lease_clock
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import MessageTooLarge
 from simpleconsumer.types import Broker, Message, TopicPartition
+from tests.fetching.feeding import FETCH, METADATA, OFFSETS, ScriptedLog, config_of, message_set, offsets, take
+from tests.member.delivering import DEADLINE_S, P0, P1, Rig, rigged
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.errors import PartitionStopped
 from zkconsumer.member.delivery import Delivery

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of
 
 from rebalance.assignment import Partition
 from rebalance.claims import Fence
 from rebalance.requests import Create, Fault, GetData, Multi, SetData
+from tests.offsets.stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of
 from zkconsumer.offsets.zookeeper_offsets import MAX_BYTES, MAX_OPERATIONS
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from feeding import HeldLease, ScriptedBroker, ScriptedLog, config_of
-
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
+from tests.fetching.feeding import HeldLease, ScriptedBroker, ScriptedLog, config_of
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.streams.stream import KafkaStream

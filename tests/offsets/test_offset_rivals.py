@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from stepped_offsets import GROUP_PATH, P0, P1, P2, SteppedOffsets, path_of
 
 from rebalance.requests import Fault, GetData, Multi, Stat
+from tests.offsets.stepped_offsets import GROUP_PATH, P0, P1, P2, SteppedOffsets, path_of
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"
 JAVA_OR_HAND = "a Java member that was suspended, a broker's OffsetCommit or a hand wrote it"

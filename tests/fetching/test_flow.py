@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from feeding import Drained, Feed, chunk, message_set
 
 from simpleconsumer.errors import DamagedOffset
 from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.types import TopicPartition
+from tests.fetching.feeding import Drained, Feed, chunk, message_set
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand
 from zkconsumer.wakeup import Wakeup

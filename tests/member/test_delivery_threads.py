@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
-from delivering import DEADLINE_S, P0, P1, Rig, rigged
-from feeding import Drained, ScriptedLog, offsets, take
 
 from rebalance.assignment import java_string_hash
 from rebalance.lease import lease_clock
 from simpleconsumer.types import Broker, TopicPartition
+from tests.fetching.feeding import Drained, ScriptedLog, offsets, take
+from tests.member.delivering import DEADLINE_S, P0, P1, Rig, rigged
 from zkconsumer.testing.waiting import wait_until
 
 

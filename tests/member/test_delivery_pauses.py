@@ -6,10 +6,10 @@ import random
 import threading
 
 import pytest
-from delivering import DEADLINE_S, P0, P1, Rig, rigged
-from feeding import FETCH, Drained, ScriptedLog, offsets, take
 
 from simpleconsumer.types import Message, TopicPartition
+from tests.fetching.feeding import FETCH, Drained, ScriptedLog, offsets, take
+from tests.member.delivering import DEADLINE_S, P0, P1, Rig, rigged
 from zkconsumer.errors import ConsumerTimeout, PartitionStopped
 from zkconsumer.testing.waiting import Deadline, wait_until
 

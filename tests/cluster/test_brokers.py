@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from feeding import METADATA, ScriptedBroker, config_of
 
 from rebalance.errors import RebalanceError
 from rebalance.lease import lease_clock
 from simpleconsumer.types import Broker, TopicPartition
+from tests.fetching.feeding import METADATA, ScriptedBroker, config_of
 from zkconsumer.cluster.leaders import REMEMBERED_S, BrokerDirectory, LeaderFinder
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -20,12 +20,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from feeding import Drained, Feed, chunk, message_set, with_bad_crc
 
 import simpleconsumer
 import zkconsumer
 from simpleconsumer.errors import CrcMismatch
 from simpleconsumer.kafka08.message_encode import encode_message_set
+from tests.fetching.feeding import Drained, Feed, chunk, message_set, with_bad_crc
 from zkconsumer import ConsumerTimeout
 from zkconsumer.fetching.partition_queue import Chunk
 from zkconsumer.streams.batches import StreamBatches

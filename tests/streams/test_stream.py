@@ -12,13 +12,24 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from feeding import MIB, Drained, Feed, HeldLease, chunk, config_of, message_set, offsets, take, with_bad_crc
 
 from rebalance.lease import lease_clock
 from simpleconsumer.errors import CrcMismatch, DamagedOffset, MessageTooLarge
 from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Message, TopicPartition
+from tests.fetching.feeding import (
+    MIB,
+    Drained,
+    Feed,
+    HeldLease,
+    chunk,
+    config_of,
+    message_set,
+    offsets,
+    take,
+    with_bad_crc,
+)
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, Flow

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from delivering import DEADLINE_S, Rig, rigged
-from feeding import Drained, ScriptedLog
 
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
+from tests.fetching.feeding import Drained, ScriptedLog
+from tests.member.delivering import DEADLINE_S, Rig, rigged
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.streams.stream import KafkaStream
 

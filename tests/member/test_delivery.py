@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from delivering import DEADLINE_S, P0, P1, rigged
-from feeding import Drained, ScriptedLog, offsets, take
 
 from rebalance.lease import lease_clock
 from simpleconsumer.types import Message, TopicPartition
+from tests.fetching.feeding import Drained, ScriptedLog, offsets, take
+from tests.member.delivering import DEADLINE_S, P0, P1, rigged
 from zkconsumer.errors import ConsumerTimeout, PartitionStopped
 from zkconsumer.testing.waiting import wait_until
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from stepped_offsets import FENCE, P0, P1, P2, SteppedOffsets, path_of
 
 from rebalance.claims import Fence
 from rebalance.errors import refusal_of
 from rebalance.requests import Fault, GetData
+from tests.offsets.stepped_offsets import FENCE, P0, P1, P2, SteppedOffsets, path_of
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from delivering import DEADLINE_S, P0, Rig, rigged
-from feeding import ScriptedLog, take
 
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
+from tests.fetching.feeding import ScriptedLog, take
+from tests.member.delivering import DEADLINE_S, P0, Rig, rigged
 from zkconsumer.errors import ConsumerTimeout
 
 FOREVER = 1e9

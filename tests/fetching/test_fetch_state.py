@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 
 import pytest
-from feeding import message_set
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.errors import broker_error
 from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
+from tests.fetching.feeding import message_set
 from zkconsumer.fetching.byte_shares import Candidate
 from zkconsumer.fetching.fetch_state import (
     EMPTY_TRIES,
