@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark import stream_logs
-from zkconsumer.spark.load import alive, job
+from zkconsumer.spark.load import heartbeat, job
 from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.failures import failures_in_a_sentence
 from zkconsumer.spark.load.history import History
@@ -53,7 +53,7 @@ class KilledStorage(DyingStorage):
 def main() -> None:
     """Answer until stdin ends."""
     # What takes ten seconds for others need not be waited for here: the dead are dead.
-    alive.BEAT_S, alive.DEAD_S = 0.1, 1.0
+    heartbeat.BEAT_S, heartbeat.DEAD_S = 0.1, 1.0
     stream_logs.SHRUNK_S = 0.5
     job.Storage = KilledStorage  # type: ignore[attr-defined]
     spark = session(json.loads(sys.argv[1]))

@@ -20,9 +20,9 @@ from click.testing import CliRunner
 from loading import DyingStorage, Killed, settings_of
 
 from zkconsumer.cli.program import program
-from zkconsumer.spark.load import alive, compact
+from zkconsumer.spark.load import compact, heartbeat
 from zkconsumer.spark.load.compact import CompactionReport, CompactionSettings, run_compactions
-from zkconsumer.spark.load.compactions import Compactions
+from zkconsumer.spark.load.compaction_history import Compactions
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
@@ -41,8 +41,8 @@ PARTITIONS = 2
 
 @pytest.fixture(autouse=True)
 def time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "BEAT_S", 0.05)
-    monkeypatch.setattr(alive, "DEAD_S", 0.3)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
+    monkeypatch.setattr(heartbeat, "DEAD_S", 0.3)
 
 
 class Topic:
@@ -341,7 +341,7 @@ def test_a_compaction_that_was_stopped_and_taken_for_dead_publishes_nothing(
     def stopped(compactions: Compactions, compaction: Any) -> None:
         monkeypatch.setattr(Compactions, "publish", publish)
         with monkeypatch.context() as patched:
-            patched.setattr("zkconsumer.spark.load.compactions.all_dead", lambda storage, folders: True)
+            patched.setattr("zkconsumer.spark.load.compaction_history.all_dead", lambda storage, folders: True)
             assert [each.compaction for each in compacted(spark, settings.folder)] == [2]
         publish(compactions, compaction)
 

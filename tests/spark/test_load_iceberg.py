@@ -14,7 +14,7 @@ from iceberg_jars import why_not
 from loading import Killed, counts, die_at_each_change, numbered, settings_of
 from producing import produce
 
-from zkconsumer.spark.load import alive
+from zkconsumer.spark.load import heartbeat
 from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
 from zkconsumer.spark.load.errors import AppendFailed, LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History
@@ -39,8 +39,8 @@ Topic = Callable[[], str]
 
 @pytest.fixture(autouse=True)
 def time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "BEAT_S", 0.05)
-    monkeypatch.setattr(alive, "DEAD_S", 0.3)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
+    monkeypatch.setattr(heartbeat, "DEAD_S", 0.3)
 
 
 @pytest.fixture

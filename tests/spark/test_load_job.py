@@ -17,7 +17,7 @@ from producing import produce
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused, RequirementMissing, TopicMissing
 from zkconsumer.spark.group_offsets import GroupHasMembers
-from zkconsumer.spark.load import alive, job
+from zkconsumer.spark.load import heartbeat, job
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
@@ -84,8 +84,8 @@ def test_each_run_brings_what_is_new_and_nothing_twice(
 def test_a_run_that_dies_at_any_change_of_the_folder_costs_no_message_and_repeats_none(
     spark: SparkSession, kafka_0822: KafkaCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alive, "BEAT_S", 0.05)
-    monkeypatch.setattr(alive, "DEAD_S", 0.3)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
+    monkeypatch.setattr(heartbeat, "DEAD_S", 0.3)
     settings = replace(settings_of(kafka_0822, tmp_path, topic), shape=Shape("parquet", "none"))
     run_load(spark, settings)
     have = 40

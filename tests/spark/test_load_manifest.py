@@ -8,8 +8,8 @@ import pytest
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.load_state import Standing, Tail
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile, run_name, run_number
-from zkconsumer.spark.load.standing import Standing, Tail
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.stream_offsets import StreamOffsets
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import OffsetSpan
 from zkconsumer.spark.load.errors import OffsetsLost
+from zkconsumer.spark.load.load_state import Standing, Tail
 from zkconsumer.spark.load.planning import RunPlan, Seen, plan_run
-from zkconsumer.spark.load.standing import Standing, Tail
 from zkconsumer.spark.log_changes import Logs
 from zkconsumer.spark.stream_offsets import StreamOffsets
 

@@ -25,7 +25,7 @@ from zkconsumer.spark.load.errors import OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.reading import read_range
+from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing import load
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

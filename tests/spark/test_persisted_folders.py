@@ -24,7 +24,7 @@ from producing import produce
 from pyspark.errors import StreamingQueryException
 
 from zkconsumer.spark import stream_logs
-from zkconsumer.spark.load import alive
+from zkconsumer.spark.load import heartbeat
 from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
 from zkconsumer.spark.load.errors import LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import run_load
@@ -51,7 +51,7 @@ def cluster(embedded_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture(autouse=True)
 def the_dead_are_believed_dead_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "DEAD_S", 0.5)
+    monkeypatch.setattr(heartbeat, "DEAD_S", 0.5)
     monkeypatch.setattr(stream_logs, "SHRUNK_S", 0.5)
 
 

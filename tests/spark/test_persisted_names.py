@@ -6,15 +6,15 @@ import json
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cli.load import _as_json
-from zkconsumer.spark.load.alive import Alive
 from zkconsumer.spark.load.compact import CompactionReport
 from zkconsumer.spark.load.compaction import Compaction, Replacement
-from zkconsumer.spark.load.compactions import compaction_folder
+from zkconsumer.spark.load.compaction_history import compaction_folder
+from zkconsumer.spark.load.heartbeat import Alive
 from zkconsumer.spark.load.history import staging_folder
 from zkconsumer.spark.load.iceberg import _mark
 from zkconsumer.spark.load.job import LoadReport
+from zkconsumer.spark.load.load_state import Standing, Tail
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile
-from zkconsumer.spark.load.standing import Standing, Tail
 from zkconsumer.spark.load.writing import BAD_FOLDER, DATA_FOLDER, UNDECODED_FOLDER
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets

@@ -35,7 +35,7 @@ def test_the_package_is_imported_from_the_archive_with_nothing_installed_but_wha
                 break
     program = (
         f"import sys; sys.path[:0] = [{str(target)!r}, {str(installed)!r}]\n"
-        "import zkconsumer.spark.reading as reading, zkconsumer.spark.stream_driver, kazoo, snappy\n"
+        "import zkconsumer.spark.record_batches as reading, zkconsumer.spark.stream_driver, kazoo, snappy\n"
         "from zkconsumer.spark import ZkConsumerSource\n"
         "print(reading.__file__, kazoo.__file__, ZkConsumerSource.name())"
     )
@@ -45,7 +45,7 @@ def test_the_package_is_imported_from_the_archive_with_nothing_installed_but_wha
     assert done.returncode == 0, done.stderr
     inside = str(target)
     assert done.stdout.split() == [
-        f"{inside}/zkconsumer/spark/reading.py", f"{inside}/kazoo/__init__.py", "zkconsumer"
+        f"{inside}/zkconsumer/spark/record_batches.py", f"{inside}/kazoo/__init__.py", "zkconsumer"
     ]  # fmt: skip
 
 

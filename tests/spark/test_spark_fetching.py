@@ -15,7 +15,7 @@ from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.fetching import RangeFetcher
 from zkconsumer.spark.leaders import search_in_zookeeper
 from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.reading import first_offset_in, read_range
+from zkconsumer.spark.record_batches import first_offset_in, read_range
 from zkconsumer.testing import load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 

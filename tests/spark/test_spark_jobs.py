@@ -17,7 +17,7 @@ from zkconsumer.spark.archive import write_archive
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss
 from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.reading import read_range
+from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing import Fault, load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
@@ -63,7 +63,7 @@ from zkconsumer.spark import ZkConsumerSource
 spark.dataSource.register(ZkConsumerSource)
 table = {READ % options}
 def place(_):
-    import zkconsumer.spark.reading as reading
+    import zkconsumer.spark.record_batches as reading
     return [reading.__file__]
 places = spark.sparkContext.parallelize(range(8), 8).mapPartitions(place).distinct().collect()
 print(json.dumps([table.count(), table.select("partition", "offset").distinct().count(), places]))
@@ -71,7 +71,7 @@ print(json.dumps([table.count(), table.select("partition", "offset").distinct().
     rows, distinct, places = run_job(program, "local-cluster[2,1,1024]", tmp_path, on_path=False)
     assert (rows, distinct) == (2000, 2000)
     assert places
-    assert all("zkconsumer.zip/zkconsumer/spark/reading.py" in place for place in places)
+    assert all("zkconsumer.zip/zkconsumer/spark/record_batches.py" in place for place in places)
 
 
 def test_a_leader_that_is_killed_while_a_task_reads_costs_no_message(fresh_topic: Callable[[], str]) -> None:
@@ -145,7 +145,7 @@ READ_AND_MEASURE = """
 import resource, sys
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.reading import read_range
+from zkconsumer.spark.record_batches import read_range
 options = batch_options({"zookeeper.connect": sys.argv[1], "subscribe": sys.argv[2], "maxBytesPerPartition": "off"})
 [whole] = plan_batch(options)
 rows = peak = 0

@@ -12,7 +12,7 @@ from simpleconsumer.errors import MessageTooLarge
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.reading import read_range
+from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing.kafka import KafkaCluster
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, NoMessageAtTime, OptionRefused
 from zkconsumer.spark.options import SourceOptions, batch_options
 from zkconsumer.spark.pushdown import PushedFilters, push_filters
-from zkconsumer.spark.reading import read_range
+from zkconsumer.spark.record_batches import read_range
 from zkconsumer.spark.spans import ALL_OFFSETS, Spans
 from zkconsumer.testing import Fault, load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster

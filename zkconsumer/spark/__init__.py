@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from zkconsumer.spark.group_offsets import GroupHasMembers, OffsetsNotStored
     from zkconsumer.spark.metrics import source_metrics
-    from zkconsumer.spark.progress import commit_offsets, follow
+    from zkconsumer.spark.query_commits import commit_offsets, follow
     from zkconsumer.spark.source import ZkConsumerSource
     from zkconsumer.spark.stream_driver import MessagesLost
 
@@ -55,8 +55,8 @@ _MODULES = dict.fromkeys(__all__, "zkconsumer.spark.errors") | {
     "MessagesLost": "zkconsumer.spark.stream_driver",
     "OffsetsNotStored": "zkconsumer.spark.group_offsets",
     "ZkConsumerSource": "zkconsumer.spark.source",
-    "commit_offsets": "zkconsumer.spark.progress",
-    "follow": "zkconsumer.spark.progress",
+    "commit_offsets": "zkconsumer.spark.query_commits",
+    "follow": "zkconsumer.spark.query_commits",
     "source_metrics": "zkconsumer.spark.metrics",
 }
 

@@ -39,6 +39,6 @@ class ZkBatchReader(DataSourceReader):
         # Where there is nothing to read Spark makes such a one up, 4.0 no partition at all.
         if partition is None or partition.value is None:
             return
-        from zkconsumer.spark.reading import read_range
+        from zkconsumer.spark.record_batches import read_range
 
         yield from read_range(partition.value, self._columns, self._options)

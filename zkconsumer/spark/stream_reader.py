@@ -86,7 +86,7 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of one task."""
         if partition.value is None:  # Spark makes such a one up where there is nothing to read
             return
-        from zkconsumer.spark.reading import read_range
+        from zkconsumer.spark.record_batches import read_range
 
         yield from read_range(partition.value, self._columns, self._options)
 

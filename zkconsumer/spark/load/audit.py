@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import AuditFailed
+from zkconsumer.spark.load.load_state import Tail
 from zkconsumer.spark.load.manifest import LoadedPartition
-from zkconsumer.spark.load.standing import Tail
 
 __all__ = ["Found", "OffsetSpan", "OffsetSums", "audit", "short_of"]
 

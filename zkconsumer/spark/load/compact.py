@@ -16,15 +16,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zkconsumer.spark.load.alive import Alive
 from zkconsumer.spark.load.compaction import Compaction, Replacement, data_files
-from zkconsumer.spark.load.compactions import Compactions, compaction_folder, empty_compaction
+from zkconsumer.spark.load.compaction_files import compare_groups, rewrite_groups, written_groups
+from zkconsumer.spark.load.compaction_groups import Group, plan_groups, portions_of
+from zkconsumer.spark.load.compaction_history import Compactions, compaction_folder, empty_compaction
 from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.heartbeat import Alive
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
 from zkconsumer.spark.load.lake import look_at_lake, refuse_table
-from zkconsumer.spark.load.merging import Group, plan_groups, portions_of
-from zkconsumer.spark.load.rewriting import compare_groups, rewrite_groups, written_groups
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import DATA_FOLDER, Shape
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from zkconsumer.spark.load.alive import all_dead, make_room
-from zkconsumer.spark.load.compactions import Compactions
+from zkconsumer.spark.load.compaction_history import Compactions
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
+from zkconsumer.spark.load.heartbeat import all_dead, make_room
 from zkconsumer.spark.load.manifest import Manifest, StagedFile, run_name, run_number
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import BAD_FOLDER, DATA_FOLDER

@@ -27,21 +27,21 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.load import delta_session, iceberg_session
-from zkconsumer.spark.load.alive import Alive
 from zkconsumer.spark.load.audit import Found, audit, short_of
 from zkconsumer.spark.load.births import refuse_topics_created_anew
-from zkconsumer.spark.load.compactions import Compactions
-from zkconsumer.spark.load.counting import count_from, count_rows
+from zkconsumer.spark.load.cluster_state import ClusterLook
+from zkconsumer.spark.load.compaction_history import Compactions
 from zkconsumer.spark.load.delta import DeltaTable
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
+from zkconsumer.spark.load.heartbeat import Alive
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.iceberg import IcebergTable
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
-from zkconsumer.spark.load.looking import ClusterLook
+from zkconsumer.spark.load.load_state import Standing
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
 from zkconsumer.spark.load.planning import RunPlan, Seen, plan_run
+from zkconsumer.spark.load.row_counts import count_from, count_rows
 from zkconsumer.spark.load.settings import LoadSettings
-from zkconsumer.spark.load.standing import Standing
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.table import LakeTable
 from zkconsumer.spark.load.writing import ICEBERG, UNDECODED_FOLDER, write_bad, write_rows

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zkconsumer.spark.load.compaction import LakeFile, data_files, live_files
-from zkconsumer.spark.load.compactions import Compactions
+from zkconsumer.spark.load.compaction_history import Compactions
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.manifest import Manifest

@@ -23,7 +23,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.fetching import FetchedSet, RangeFetcher
 from zkconsumer.spark.leaders import search_in_zookeeper
-from zkconsumer.spark.load.standing import Tail
+from zkconsumer.spark.load.load_state import Tail
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.standing import Standing, Tail
+from zkconsumer.spark.load.load_state import Standing, Tail
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.stream_offsets import StreamOffsets
 

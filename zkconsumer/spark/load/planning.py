@@ -13,7 +13,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.admission import admit
 from zkconsumer.spark.load.audit import OffsetSpan
 from zkconsumer.spark.load.errors import OffsetsLost
-from zkconsumer.spark.load.standing import Standing, Tail
+from zkconsumer.spark.load.load_state import Standing, Tail
 from zkconsumer.spark.log_changes import Logs, Loss, next_step
 from zkconsumer.spark.stream_offsets import StreamOffsets
 

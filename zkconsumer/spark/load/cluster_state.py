@@ -30,8 +30,8 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.last_messages import LastMessages, Now
+from zkconsumer.spark.load.load_state import Standing, Tail
 from zkconsumer.spark.load.planning import Seen
-from zkconsumer.spark.load.standing import Standing, Tail
 from zkconsumer.spark.log_changes import Logs, shrunk, worth_asking
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.stream_logs import StreamLogs

@@ -17,9 +17,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
-from zkconsumer.spark.load.alive import all_dead, make_room
 from zkconsumer.spark.load.compaction import Compaction
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
+from zkconsumer.spark.load.heartbeat import all_dead, make_room
 from zkconsumer.spark.load.manifest import run_name, run_number
 from zkconsumer.spark.load.storage import Storage
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import DamagedOffset, DecodeError, MessageError
 from simpleconsumer.types import MAX_INT64, Broker, Buffer
-from zkconsumer.spark.ahead import Ahead
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.fetching import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
 from zkconsumer.spark.leaders import search_in_zookeeper
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange
+from zkconsumer.spark.prefetch import Ahead
 
 __all__ = ["ARROW_TYPES", "Rows", "read_range"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import Found, OffsetSpan, OffsetSums
-from zkconsumer.spark.load.standing import Tail
+from zkconsumer.spark.load.load_state import Tail
 from zkconsumer.spark.load.writing import DATA_FOLDER, Shape, read_back, settings_of_writing
 
 __all__ = ["count_from", "count_rows"]

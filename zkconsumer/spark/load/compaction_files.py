@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from zkconsumer.spark.load.compaction_groups import Group
 from zkconsumer.spark.load.errors import AuditFailed
-from zkconsumer.spark.load.merging import Group
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import Shape, rows_of_files, settings_of_writing
 

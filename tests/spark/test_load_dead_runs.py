@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from loading import Killed, counts, settings_of
 
-from zkconsumer.spark.load import alive, job
-from zkconsumer.spark.load.alive import Alive, all_dead
+from zkconsumer.spark.load import heartbeat, job
 from zkconsumer.spark.load.errors import LoadOvertaken
+from zkconsumer.spark.load.heartbeat import Alive, all_dead
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings
@@ -27,8 +27,8 @@ DEAD = "_zkconsumer/staging/000000002-dead00000000"
 
 @pytest.fixture(autouse=True)
 def time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "BEAT_S", 0.05)
-    monkeypatch.setattr(alive, "DEAD_S", 1.0)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
+    monkeypatch.setattr(heartbeat, "DEAD_S", 1.0)
 
 
 @pytest.fixture
