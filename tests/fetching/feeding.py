@@ -16,7 +16,7 @@ from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.partition_queue import Chunk, Flow
+from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.streams.stream import KafkaStream
 
 MIB = 1024 * 1024
@@ -64,7 +64,7 @@ def with_bad_crc(data: bytes, offset: int) -> bytes:
 
 
 class Feed:
-    """A stream with flows of its own, fed by the test in place of a fetcher."""
+    """A stream with queues of its own, fed by the test in place of a fetcher."""
 
     def __init__(self, lease: HeldLease | None = None, **settings: object) -> None:
         self.lease = lease or HeldLease()
@@ -73,8 +73,8 @@ class Feed:
         self.stream = KafkaStream("thread-0", config_of(**settings), self.lease, lease_clock, **decoders)
         self.budget = ByteBudget(64 * MIB)
 
-    def flow(self, partition: int = 0, position: int = 0, topic: str = "t") -> Flow:
-        return Flow(TopicPartition(topic, partition), position, self.stream, self.budget)
+    def queue(self, partition: int = 0, position: int = 0, topic: str = "t") -> PartitionQueue:
+        return PartitionQueue(TopicPartition(topic, partition), position, self.stream, self.budget)
 
 
 def take(stream: KafkaStream, count: int) -> list[Message]:

@@ -17,7 +17,7 @@ from zkconsumer.testing.waiting import Deadline, wait_until
 def resume(rig: Rig, *partitions: TopicPartition) -> None:
     """What the coordinator does, on this thread."""
     for partition in partitions:
-        rig.delivery.resume(partition, lambda flow, at, name=partition: rig.delivery.go_on(name, flow, at))  # type: ignore[misc]
+        rig.delivery.resume(partition, lambda queue, at, name=partition: rig.delivery.go_on(name, queue, at))  # type: ignore[misc]
 
 
 def of(messages: list[Message], partition: TopicPartition) -> list[int]:
@@ -74,7 +74,7 @@ def test_a_partition_that_is_resumed_while_its_message_is_in_hand_is_counted_all
         take(rig.streams[0], 3)
         rig.delivery.pause(P0)
         waiting: list[tuple[object, int]] = []
-        rig.delivery.resume(P0, lambda flow, at: waiting.append((flow, at)))
+        rig.delivery.resume(P0, lambda queue, at: waiting.append((queue, at)))
         assert waiting == []
         reader = threading.Thread(target=lambda: take(rig.streams[0], 1), daemon=True)
         reader.start()
@@ -157,14 +157,14 @@ def test_a_partition_that_went_away_while_it_was_to_be_resumed_stays_away() -> N
         take(rig.streams[0], 3)
         rig.delivery.pause(P0)
         waiting: list[tuple[object, int]] = []
-        rig.delivery.resume(P0, lambda flow, at: waiting.append((flow, at)))
+        rig.delivery.resume(P0, lambda queue, at: waiting.append((queue, at)))
         drained = Drained()
         rig.delivery.drain(P0, drained)
         with pytest.raises(ConsumerTimeout):
             next(rig.streams[0])
         assert drained.positions == [3]
-        for flow, at in waiting:
-            rig.delivery.go_on(P0, flow, at)
+        for queue, at in waiting:
+            rig.delivery.go_on(P0, queue, at)
         with pytest.raises(ConsumerTimeout):
             next(rig.streams[0])
         rig.delivery.start(P0, "thread-0", 3)

@@ -305,14 +305,14 @@ def test_a_partition_that_went_another_way_does_not_go_on() -> None:
         told: list[tuple[object, int]] = []
         rig.delivery.pause(P0)
         rig.delivery.resume(P0, lambda *what: told.append(what))
-        [(flow, position)] = told
+        [(queue, position)] = told
         rig.delivery.start(P0, "thread-0", 500)
-        rig.delivery.go_on(P0, flow, position)
+        rig.delivery.go_on(P0, queue, position)
         assert rig.delivery.positions() == {P0: 500}
         rig.delivery.abandon(P0)
-        rig.delivery.go_on(P0, flow, position)
+        rig.delivery.go_on(P0, queue, position)
         assert rig.delivery.positions() == {}
         with held(rig):
             rig.delivery.resolve(P0, "largest", Drained())
-            rig.delivery.go_on(P0, flow, position)
+            rig.delivery.go_on(P0, queue, position)
             assert rig.delivery.positions() == {}

@@ -52,7 +52,7 @@ TESTS: Final[dict[str, list[str]]] = {
     ],
     "zkconsumer/fetching/fetch_state.py": [f"{_FETCHING}fetch_state.py", f"{_WIRE}down_conversion.py"],
     "zkconsumer/fetching/partition_queue.py": [
-        f"{_FETCHING}flow.py",
+        f"{_FETCHING}partition_queue.py",
         f"{_STREAMS}stream.py",
         f"{_STREAMS}stream_batches.py",
         f"{_MEMBER}delivery_pauses.py",
@@ -65,7 +65,7 @@ TESTS: Final[dict[str, list[str]]] = {
     "zkconsumer/offsets/start_offsets.py": [f"{_OFFSETS}start_offsets.py"],
     "zkconsumer/wakeup.py": [
         "tests/zkconsumer/test_missed_signals.py",
-        f"{_FETCHING}flow.py",
+        f"{_FETCHING}partition_queue.py",
         f"{_MEMBER}leaving.py",
     ],
 }

@@ -28,7 +28,7 @@ from rebalance.watchers import GroupReader
 from simpleconsumer.kafka08 import message_set
 from simpleconsumer.types import TopicPartition
 from tests.simulator import member as member_module
-from zkconsumer.fetching.partition_queue import Flow
+from zkconsumer.fetching.partition_queue import PartitionQueue
 from zkconsumer.member.leave_times import LeaveTimes
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.offsets import zookeeper_offsets as offsets_module
@@ -180,7 +180,7 @@ def largest_for_new_partitions(right: Any) -> Any:
 def drain_ignores_the_message_in_hand(right: Any) -> Any:
     """A drain is over as soon as it begins."""
 
-    def wrong(self: Flow) -> None:
+    def wrong(self: PartitionQueue) -> None:
         if not self.is_live:
             self.settle(self.done_position())
 
@@ -474,8 +474,10 @@ BUGS: Mapping[str, Bug] = {
     "any node is mine": Bug(Vacancies, "claim", any_node_is_mine, "membership"),
     "late create dropped": Bug(p.PartitionMachine, "handle", late_create_dropped, "membership"),
     "largest for new partitions": Bug(Holdings, "_policy", largest_for_new_partitions, "topics"),
-    "drain ignores the message in hand": Bug(Flow, "settle_if_done", drain_ignores_the_message_in_hand, "membership"),
-    "hand counts as done": Bug(Flow, "done_position", hand_counts_as_done, "membership"),
+    "drain ignores the message in hand": Bug(
+        PartitionQueue, "settle_if_done", drain_ignores_the_message_in_hand, "membership"
+    ),
+    "hand counts as done": Bug(PartitionQueue, "done_position", hand_counts_as_done, "membership"),
     "commit after release": Bug(Holdings, "_commit_drained", commit_after_release, "membership"),
     "unanswered commit counts as stored": Bug(Commits, "not_stored", an_unanswered_commit_counts_as_stored, "ends"),
     "leaves in the time of a session": Bug(LeaveTimes, "of", leaves_in_the_time_of_a_session, "ends"),

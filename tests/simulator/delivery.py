@@ -1,6 +1,6 @@
 """The delivery of a simulated member: the production code but for the threads that find leaders and fetch.
 
-Flows, queues, drains, positions and what is in hand are `zkconsumer.member.delivery`'s. Here stands in their stead
+Queues, drains, positions and what is in hand are `zkconsumer.member.delivery`'s. Here stands in their stead
 what the leader finder and the fetchers do between them: look for the leader, ask it for the ends of its log where that
 is needed, fetch while there is room, and start over where the leader is gone.
 """
@@ -23,7 +23,7 @@ from zkconsumer.cluster.leaders import BrokerDirectory, LeaderFinder
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, Outcome, check_range, judge
 from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import Chunk, Flow
+from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.testing.history import Place
 
@@ -123,8 +123,8 @@ class SteppedDelivery(Delivery):
             return
         task.is_placed = True
         task.state.led_by(_BROKERS[leader])
-        if task.flow is not None:
-            task.flow.on_room(lambda: self._ask(task))
+        if task.queue is not None:
+            task.queue.on_room(lambda: self._ask(task))
         self._ask(task)
 
     def _lose(self, task: FetchTask) -> None:
@@ -136,24 +136,24 @@ class SteppedDelivery(Delivery):
 
     def _ask(self, task: FetchTask) -> None:
         """Ask whatever the partition needs next, one question at a time, if there is room for an answer."""
-        state, flow = task.state, task.flow
+        state, queue = task.state, task.queue
         if task in self._asking or not task.is_placed or not task.is_wanted:
             return
         topic, partition = _numbered(state.partition)
         if state.need is Need.FETCH:
-            if flow is None or len(flow.chunks) > self._config.queued_max_message_chunks:
+            if queue is None or len(queue.chunks) > self._config.queued_max_message_chunks:
                 return
             asked = state.offset
             self._asking.add(task)
             most = self._rng.randint(1, 12) + (state.size_bytes // state.configured_bytes - 1)
             self._cluster.fetch(
-                self._process, topic, partition, asked, lambda answer: self._fetched(task, flow, asked, answer), most
+                self._process, topic, partition, asked, lambda answer: self._fetched(task, queue, asked, answer), most
             )
         elif state.need is not Need.NOTHING:
             self._asking.add(task)
             self._cluster.ask_ends(self._process, topic, partition, lambda answer: self._ends_told(task, answer))
 
-    def _fetched(self, task: FetchTask, flow: Flow, asked: int, answer: Fetched) -> None:
+    def _fetched(self, task: FetchTask, queue: PartitionQueue, asked: int, answer: Fetched) -> None:
         self._asking.discard(task)
         state = task.state
         if not task.is_wanted or state.offset != asked:
@@ -164,10 +164,10 @@ class SteppedDelivery(Delivery):
         if answer.error == OUT_OF_RANGE:
             state.need = Need.RANGE_CHECK
         else:
-            self._take(task, flow, asked, answer)
+            self._take(task, queue, asked, answer)
         self._ask(task)
 
-    def _take(self, task: FetchTask, flow: Flow, asked: int, answer: Fetched) -> None:
+    def _take(self, task: FetchTask, queue: PartitionQueue, asked: int, answer: Fetched) -> None:
         """Do what the messages of an answer come to, as a fetcher does."""
         state = task.state
         data = b"".join(message.entry for message in answer.messages)
@@ -179,7 +179,8 @@ class SteppedDelivery(Delivery):
         verdict = judge(told, asked, size_bytes, _LARGEST_BYTES)
         match verdict.outcome:
             case Outcome.CHUNK:
-                flow.push(Chunk(data[: verdict.valid_bytes], verdict.next_offset, high_watermark=answer.high_watermark))
+                part = data[: verdict.valid_bytes]
+                queue.push(Chunk(part, verdict.next_offset, high_watermark=answer.high_watermark))
                 state.moved_on(verdict.next_offset)
                 state.broken = 0
             case Outcome.GROW:
@@ -188,7 +189,7 @@ class SteppedDelivery(Delivery):
                 state.broken += 1
             case Outcome.DAMAGED:
                 error = DamagedOffset(*state.partition, verdict.offset, verdict.next_offset, verdict.reason)
-                flow.push(Chunk(b"", verdict.next_offset, error=error))
+                queue.push(Chunk(b"", verdict.next_offset, error=error))
                 state.moved_on(verdict.next_offset)
             case Outcome.NOTHING:
                 pass
@@ -214,13 +215,13 @@ class SteppedDelivery(Delivery):
         self._ask(task)
 
     def _decide_range(self, task: FetchTask, answer: Ends) -> None:
-        state, flow = task.state, task.flow
+        state, queue = task.state, task.queue
         state.need = Need.FETCH
         checked = check_range(state.offset, answer.earliest, answer.latest, task.policy)
-        if flow is not None and checked.is_reset:
+        if queue is not None and checked.is_reset:
             self._out_of_range(state.partition)
             self._record("reset", answer.place, checked.offset)
-            flow.push(Chunk(b"", checked.offset, reset_to=checked.offset))
+            queue.push(Chunk(b"", checked.offset, reset_to=checked.offset))
             state.moved_on(checked.offset)
 
     def place(self, topic: str, partition: int | str) -> Place:
@@ -235,18 +236,19 @@ class SteppedDelivery(Delivery):
             stream.end()
         self._is_stopping = True
         self._finder.stop()
-        flows = self._flows()
+        queues = self._queues()
         told = False
 
         def look(is_over: bool) -> None:
             nonlocal told
-            in_hand = [flow for flow in flows.values() if flow.in_hand and flow.in_hand.next_offset > flow.committed]
-            if not told and (is_over or not in_hand):
+            hands = [(queue.in_hand, queue.committed) for queue in queues.values()]
+            is_in_hand = any(hand and hand.next_offset > committed for hand, committed in hands)
+            if not told and (is_over or not is_in_hand):
                 told = True
-                done({name: flow.cancel() for name, flow in flows.items()})
+                done({name: queue.cancel() for name, queue in queues.items()})
 
-        for flow in flows.values():
-            flow.end(lambda _: look(False))
+        for queue in queues.values():
+            queue.end(lambda _: look(False))
         self._process.after(0.0, look, False)
         self._process.after(wait_s, look, True)
 

@@ -1,7 +1,7 @@
 """Our member in the simulated world: the production code, but for its threads and its sockets.
 
 Shared: `Coordinator` with both machines, session, registration, lease, claims, snapshot, handover and audit; `Loop`
-(stepped); `ZooKeeperOffsets`; `Commits`; `Delivery` with its flows, and `KafkaStream`; the pairing of calls in
+(stepped); `ZooKeeperOffsets`; `Commits`; `Delivery` with its queues, and `KafkaStream`; the pairing of calls in
 `ListenerThread`; and the settings by way of `ConsumerConfig`.
 
 Not shared, because it is threads, sockets or waiting, and played here or in the files beside:

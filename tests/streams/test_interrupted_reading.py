@@ -124,13 +124,13 @@ class StruckEachTime:
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_batches_get_on_where_each_call_is_struck_after_so_many_lines(codec: str, lines: int) -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(many_sizes(codec))
+    queue = feed.queue()
+    queue.push(many_sizes(codec))
     seen: list[object] = []
     struck = read_all(feed, StruckEachTime(reading_of(feed, "batches"), lines), seen)
     assert seen == list(range(MESSAGES))
     assert struck >= 3
-    assert flow.done_position() == MESSAGES
+    assert queue.done_position() == MESSAGES
     assert feed.budget.charged_bytes() == 0
 
 
@@ -140,9 +140,9 @@ def test_a_second_strike_at_any_line_loses_and_repeats_nothing(way: str) -> None
     expected = [0, 1, ("bad", 2), 3, 4, *range(5, 12)] if way == "batches" else list(range(12))
     for number in count(1):
         feed, seen, struck = Feed(), [], []
-        flow = feed.flow()
-        flow.push(Chunk(data, 5))
-        flow.push(chunk(5, 12, "gzip"))
+        queue = feed.queue()
+        queue.push(Chunk(data, 5))
+        queue.push(chunk(5, 12, "gzip"))
         reading = reading_of(feed, way)
         with struck_at(lambda line: "decode" in line), pytest.raises(Struck):
             next(reading)
@@ -157,7 +157,7 @@ def test_a_second_strike_at_any_line_loses_and_repeats_nothing(way: str) -> None
         with struck_at(is_time):
             read_all(feed, reading, seen)
         assert seen == expected, f"struck at {struck}"
-        assert flow.done_position() == 12
+        assert queue.done_position() == 12
         assert feed.budget.charged_bytes() == 0, f"struck at {struck}"
         if not struck:
             break
@@ -278,15 +278,15 @@ def test_a_reader_gets_on_under_strikes_every_other_millisecond(
     struck: Callable[[], AbstractContextManager[Strikes]], way: str, without_garbage_collection: None
 ) -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(many_sizes("gzip", most_bytes=5000))  # to inflate it takes longer than the time between two strikes
+    queue = feed.queue()
+    queue.push(many_sizes("gzip", most_bytes=5000))  # to inflate it takes longer than the time between two strikes
     seen: list[object] = []
     reading = feed.stream.batches() if way == "batches" else feed.stream
     with struck() as strikes:
         read_under_strikes(feed, reading, strikes, seen)
     assert strikes.count > 0
     assert seen == list(range(MESSAGES))
-    assert flow.done_position() == MESSAGES
+    assert queue.done_position() == MESSAGES
     assert feed.budget.charged_bytes() == 0
 
 
@@ -298,8 +298,8 @@ class Gated:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: object) -> None:
         self.feed = Feed(**settings)
-        self.flow = self.feed.flow()
-        self.flow.push(chunk(0, 3))
+        self.queue = self.feed.queue()
+        self.queue.push(chunk(0, 3))
         self.batches = self.feed.stream.batches()
         self.is_under_way, self.gate = threading.Event(), threading.Event()
         with struck_at(lambda line: "decode" in line), pytest.raises(Struck):
@@ -342,7 +342,7 @@ def test_what_was_revoked_while_it_was_decoded_is_not_handed_over(monkeypatch: p
     gated, drained = Gated(monkeypatch, consumer_timeout_ms=0), Drained()
 
     def revoke() -> None:
-        gated.flow.end(drained)
+        gated.queue.end(drained)
         gated.gate.set()
 
     thread = gated.when_under_way(revoke)

@@ -32,7 +32,7 @@ from tests.fetching.feeding import (
 )
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.partition_queue import Chunk, Flow
+from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.testing.waiting import wait_until
 
@@ -44,7 +44,7 @@ DEADLINE_S = 10.0
 
 def test_messages_come_in_order_with_everything_they_carry() -> None:
     feed = Feed()
-    feed.flow().push(chunk(0, 3))
+    feed.queue().push(chunk(0, 3))
     first, *_ = messages = take(feed.stream, 3)
     assert (first.topic, first.partition, first.offset, first.next_offset) == ("t", 0, 0, 1)
     assert [message.value for message in messages] == [b"value 0", b"value 1", b"value 2"]
@@ -52,8 +52,8 @@ def test_messages_come_in_order_with_everything_they_carry() -> None:
 
 def test_messages_below_the_position_are_passed_over_in_a_compressed_set() -> None:
     feed = Feed()
-    flow = feed.flow(position=5)
-    flow.push(chunk(0, 10, "gzip"))
+    queue = feed.queue(position=5)
+    queue.push(chunk(0, 10, "gzip"))
     assert offsets(take(feed.stream, 5)) == [5, 6, 7, 8, 9]
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
@@ -62,21 +62,21 @@ def test_messages_below_the_position_are_passed_over_in_a_compressed_set() -> No
 
 def test_a_message_is_done_when_the_next_one_is_asked_for() -> None:
     feed = Feed()
-    flow = feed.flow(position=7)
-    assert flow.done_position() == 7
-    flow.push(chunk(7, 9))
+    queue = feed.queue(position=7)
+    assert queue.done_position() == 7
+    queue.push(chunk(7, 9))
     next(feed.stream)
-    assert flow.done_position() == 7
+    assert queue.done_position() == 7
     next(feed.stream)
-    assert flow.done_position() == 8
+    assert queue.done_position() == 8
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
-    assert flow.done_position() == 9
+    assert queue.done_position() == 9
 
 
 def test_chunks_of_several_partitions_take_turns() -> None:
     feed = Feed()
-    hot, cold = feed.flow(0), feed.flow(1)
+    hot, cold = feed.queue(0), feed.queue(1)
     hot.push(chunk(0, 2))
     cold.push(chunk(50, 52))
     hot.push(chunk(2, 4))
@@ -85,10 +85,10 @@ def test_chunks_of_several_partitions_take_turns() -> None:
 
 def test_a_read_chunk_gives_its_bytes_back_and_tells_the_fetcher_of_the_room() -> None:
     feed = Feed()
-    flow = feed.flow()
+    queue = feed.queue()
     room = []
-    flow.on_room(lambda: room.append(feed.budget.charged_bytes()))
-    flow.push(chunk(0, 2))
+    queue.on_room(lambda: room.append(feed.budget.charged_bytes()))
+    queue.push(chunk(0, 2))
     assert feed.budget.charged_bytes() == len(message_set(0, 2))
     take(feed.stream, 2)
     with pytest.raises(ConsumerTimeout):
@@ -98,23 +98,23 @@ def test_a_read_chunk_gives_its_bytes_back_and_tells_the_fetcher_of_the_room() -
 
 def test_a_reset_moves_the_position_once_the_reader_gets_there() -> None:
     feed = Feed()
-    flow = feed.flow(position=100)
-    flow.push(chunk(100, 101))
-    flow.push(Chunk(b"", 3, reset_to=3))
-    flow.push(chunk(3, 5))
+    queue = feed.queue(position=100)
+    queue.push(chunk(100, 101))
+    queue.push(Chunk(b"", 3, reset_to=3))
+    queue.push(chunk(3, 5))
     assert next(feed.stream).offset == 100
-    assert flow.done_position() == 100
+    assert queue.done_position() == 100
     assert offsets(take(feed.stream, 2)) == [3, 4]
-    assert flow.done_position() == 4
+    assert queue.done_position() == 4
 
 
 def test_a_reset_without_messages_behind_it_moves_the_position_too() -> None:
     feed = Feed()
-    flow = feed.flow(position=100)
-    flow.push(Chunk(b"", 900, reset_to=900))
+    queue = feed.queue(position=100)
+    queue.push(Chunk(b"", 900, reset_to=900))
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
-    assert flow.done_position() == 900
+    assert queue.done_position() == 900
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
@@ -122,30 +122,30 @@ def test_a_reset_without_messages_behind_it_moves_the_position_too() -> None:
 
 def test_what_was_committed_before_a_reset_does_not_make_the_messages_behind_it_done() -> None:
     feed = Feed()
-    flow = feed.flow(position=900)
-    flow.committed = 900  # `commit_offsets()` stored the position as it was
-    flow.push(Chunk(b"", 3, reset_to=3))
-    flow.push(chunk(3, 5))
+    queue = feed.queue(position=900)
+    queue.committed = 900  # `commit_offsets()` stored the position as it was
+    queue.push(Chunk(b"", 3, reset_to=3))
+    queue.push(chunk(3, 5))
     assert next(feed.stream).offset == 3
-    assert flow.done_position() == 3, "in hand, and not done"
-    flow.committed = 900  # the answer to another such call, late
-    assert flow.done_position() == 3
-    flow.committed = 4
-    assert flow.done_position() == 4
+    assert queue.done_position() == 3, "in hand, and not done"
+    queue.committed = 900  # the answer to another such call, late
+    assert queue.done_position() == 3
+    queue.committed = 4
+    assert queue.done_position() == 4
 
 
 def test_the_time_out_leaves_the_stream_usable() -> None:
     feed = Feed(consumer_timeout_ms=20)
     with pytest.raises(ConsumerTimeout, match=r"consumer\.timeout\.ms = 20"):
         next(feed.stream)
-    feed.flow().push(chunk(0, 1))
+    feed.queue().push(chunk(0, 1))
     assert next(feed.stream).offset == 0
 
 
 def test_a_waiting_reader_wakes_for_a_message() -> None:
     feed = Feed(consumer_timeout_ms=-1)
     with Reading(lambda: next(feed.stream)) as reader:
-        feed.flow().push(chunk(4, 5))
+        feed.queue().push(chunk(4, 5))
     assert reader.result.offset == 4
 
 
@@ -172,7 +172,7 @@ def test_a_signal_interrupts_a_reader_that_waits_without_end(interrupt_after: Ca
     interrupt_after(0.05)
     with pytest.raises(KeyboardInterrupt):
         next(feed.stream)
-    feed.flow().push(chunk(0, 1))
+    feed.queue().push(chunk(0, 1))
     assert next(feed.stream).offset == 0
 
 
@@ -193,12 +193,12 @@ def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(interrupt_after: C
     feed = Feed()
     total, interrupts = 6000, 0
     seen: list[int] = []
-    flow = feed.flow()
+    queue = feed.queue()
     for first in range(0, total, 500):
-        flow.push(chunk(first, first + 500, "gzip" if first % 1000 else "none"))
+        queue.push(chunk(first, first + 500, "gzip" if first % 1000 else "none"))
     step_s = 0.00003
     with suppress(KeyboardInterrupt):  # the last one may come when all is read
-        while flow.done_position() < total:
+        while queue.done_position() < total:
             step_s = step_s * 1.1 if step_s < 0.004 else 0.00003
             try:
                 interrupt_after(step_s)
@@ -221,14 +221,14 @@ def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(interrupt_after: C
 
 def test_without_a_lease_nothing_is_handed_over() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(chunk(0, 3))
+    queue = feed.queue()
+    queue.push(chunk(0, 3))
     assert next(feed.stream).offset == 0
     feed.lease.until = lease_clock() - 1
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
-    assert flow.done_position() == 1
-    assert flow.in_hand is None
+    assert queue.done_position() == 1
+    assert queue.in_hand is None
     feed.lease.until = float("inf")
     assert offsets(take(feed.stream, 2)) == [1, 2]
 
@@ -238,7 +238,7 @@ def test_the_lease_is_looked_at_for_each_message_not_for_each_chunk() -> None:
     ticks = iter(range(1000))
     feed.stream._clock = lambda: float(next(ticks))
     feed.lease.until = 6.0
-    feed.flow().push(chunk(0, 100))
+    feed.queue().push(chunk(0, 100))
     taken: list[int] = []
     with pytest.raises(ConsumerTimeout):
         taken.extend(message.offset for message in feed.stream)
@@ -250,7 +250,7 @@ def test_a_reader_that_waits_for_the_lease_goes_on_when_it_is_renewed() -> None:
     lease = HeldLease()
     lease.until = 0.0
     feed = Feed(lease, consumer_timeout_ms=-1)
-    feed.flow().push(chunk(0, 1))
+    feed.queue().push(chunk(0, 1))
     with Reading(lambda: next(feed.stream)) as reader:
         lease.until = float("inf")
     assert reader.result.offset == 0
@@ -259,7 +259,7 @@ def test_a_reader_that_waits_for_the_lease_goes_on_when_it_is_renewed() -> None:
 def test_no_lease_while_waiting_for_data_still_times_out() -> None:
     feed = Feed(consumer_timeout_ms=30)
     feed.lease.until = 0.0
-    feed.flow().push(chunk(0, 1))
+    feed.queue().push(chunk(0, 1))
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
 
@@ -269,9 +269,9 @@ def test_no_lease_while_waiting_for_data_still_times_out() -> None:
 
 def test_a_drain_with_nothing_in_hand_is_over_at_once() -> None:
     feed = Feed()
-    flow, done = feed.flow(position=3), Drained()
-    flow.push(chunk(3, 5))
-    flow.end(done)
+    queue, done = feed.queue(position=3), Drained()
+    queue.push(chunk(3, 5))
+    queue.end(done)
     assert done.positions == [3]
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
@@ -280,12 +280,12 @@ def test_a_drain_with_nothing_in_hand_is_over_at_once() -> None:
 
 def test_a_drain_waits_for_the_message_in_hand_and_is_told_once() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(chunk(0, 5))
+    queue, done = feed.queue(), Drained()
+    queue.push(chunk(0, 5))
     take(feed.stream, 2)
-    flow.end(done)
+    queue.end(done)
     assert done.positions == []
-    assert flow.done_position() == 1
+    assert queue.done_position() == 1
     for _ in range(2):
         with pytest.raises(ConsumerTimeout):
             next(feed.stream)
@@ -294,11 +294,11 @@ def test_a_drain_waits_for_the_message_in_hand_and_is_told_once() -> None:
 
 def test_a_drain_that_expired_does_not_count_the_message_in_hand() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(chunk(0, 5))
+    queue, done = feed.queue(), Drained()
+    queue.push(chunk(0, 5))
     take(feed.stream, 2)
-    flow.end(done)
-    assert flow.cancel() == 1
+    queue.end(done)
+    assert queue.cancel() == 1
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
     assert done.positions == []
@@ -306,7 +306,7 @@ def test_a_drain_that_expired_does_not_count_the_message_in_hand() -> None:
 
 def test_other_partitions_go_on_after_a_revocation_in_the_middle_of_a_chunk() -> None:
     feed = Feed()
-    going, staying = feed.flow(0), feed.flow(1)
+    going, staying = feed.queue(0), feed.queue(1)
     going.push(chunk(0, 5))
     staying.push(chunk(70, 72))
     next(feed.stream)
@@ -316,11 +316,11 @@ def test_other_partitions_go_on_after_a_revocation_in_the_middle_of_a_chunk() ->
 
 def test_a_partition_that_comes_back_starts_where_its_drain_ended() -> None:
     feed = Feed()
-    old, done = feed.flow(), Drained()
+    old, done = feed.queue(), Drained()
     old.push(chunk(0, 10))
     take(feed.stream, 4)
     old.end(done)
-    new = feed.flow(position=4)
+    new = feed.queue(position=4)
     new.push(chunk(4, 10))
     assert offsets(take(feed.stream, 6)) == [4, 5, 6, 7, 8, 9]
     assert done.positions == [4]
@@ -328,20 +328,20 @@ def test_a_partition_that_comes_back_starts_where_its_drain_ended() -> None:
 
 def test_a_chunk_that_arrives_for_a_revoked_partition_is_dropped() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.end(Drained())
-    flow.push(chunk(0, 5))
+    queue = feed.queue()
+    queue.end(Drained())
+    queue.push(chunk(0, 5))
     assert not feed.stream.ready
     assert feed.budget.charged_bytes() == 0
 
 
 def test_what_was_committed_is_done_for_the_drain() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(chunk(0, 5))
+    queue, done = feed.queue(), Drained()
+    queue.push(chunk(0, 5))
     take(feed.stream, 2)
-    flow.committed = 2
-    flow.end(done)
+    queue.committed = 2
+    queue.end(done)
     assert done.positions == [2]
 
 
@@ -366,8 +366,8 @@ def test_a_revocation_inside_next_sees_the_message_in_hand_or_prevents_it(moment
 
     def at(name: str) -> None:
         if due.is_set() and name == moment and not revoked:
-            flow.end(done)
-            revoked.append(flow.done_position())
+            queue.end(done)
+            revoked.append(queue.done_position())
 
     def clock() -> float:
         at("clock")
@@ -379,8 +379,8 @@ def test_a_revocation_inside_next_sees_the_message_in_hand_or_prevents_it(moment
 
     lease = TellingLease(lambda: at("lease"))
     stream = KafkaStream("thread-0", config_of(consumer_timeout_ms=0), lease, clock, value_decoder=decode)
-    flow = Flow(TopicPartition("t", 0), 0, stream, ByteBudget(MIB))
-    flow.push(chunk(0, 5))
+    queue = PartitionQueue(TopicPartition("t", 0), 0, stream, ByteBudget(MIB))
+    queue.push(chunk(0, 5))
     taken = take(stream, in_chunk)
     due.set()
     try:
@@ -404,25 +404,25 @@ def damaged() -> Chunk:
 
 def test_a_bad_message_is_raised_once_and_the_next_call_goes_on_behind_it() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(damaged())
+    queue = feed.queue()
+    queue.push(damaged())
     take(feed.stream, 2)
     with pytest.raises(CrcMismatch, match="t/0 at 2"):
         next(feed.stream)
-    assert flow.done_position() == 2
+    assert queue.done_position() == 2
     assert next(feed.stream).offset == 3
-    assert flow.done_position() == 3
+    assert queue.done_position() == 3
     assert next(feed.stream).offset == 4
 
 
 def test_a_bad_message_in_hand_holds_up_a_drain_until_the_next_one_is_asked_for() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(damaged())
+    queue, done = feed.queue(), Drained()
+    queue.push(damaged())
     take(feed.stream, 2)
     with pytest.raises(CrcMismatch):
         next(feed.stream)
-    flow.end(done)
+    queue.end(done)
     assert done.positions == []
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
@@ -431,14 +431,14 @@ def test_a_bad_message_in_hand_holds_up_a_drain_until_the_next_one_is_asked_for(
 
 def test_skip_passes_over_bad_messages(caplog: pytest.LogCaptureFixture) -> None:
     feed = Feed(on_message_error="skip")
-    feed.flow().push(damaged())
+    feed.queue().push(damaged())
     assert offsets(take(feed.stream, 4)) == [0, 1, 3, 4]
     assert "t/0 at 2" in caplog.text
 
 
 def test_stop_ends_that_partition_alone() -> None:
     feed = Feed(on_message_error="stop")
-    bad, good = feed.flow(0), feed.flow(1)
+    bad, good = feed.queue(0), feed.queue(1)
     bad.push(damaged())
     good.push(chunk(0, 2))
     taken = [(message.partition, message.offset) for message in take(feed.stream, 4)]
@@ -457,7 +457,7 @@ def test_a_bad_message_inside_a_compressed_set_costs_that_message_alone() -> Non
     body = struct.pack(">bbii", 0, 1, -1, len(inner)) + inner
     message = struct.pack(">I", zlib.crc32(body)) + body
     feed = Feed()
-    feed.flow().push(Chunk(struct.pack(">qi", 4, len(message)) + message, 5))
+    feed.queue().push(Chunk(struct.pack(">qi", 4, len(message)) + message, 5))
     take(feed.stream, 2)
     with pytest.raises(CrcMismatch, match="t/0 at 2"):
         next(feed.stream)
@@ -466,21 +466,21 @@ def test_a_bad_message_inside_a_compressed_set_costs_that_message_alone() -> Non
 
 def test_the_fetchers_error_comes_in_its_place_between_the_messages() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(chunk(0, 1))
-    flow.push(Chunk(b"", 2, error=MessageTooLarge("t", 0, 1, 2, "it takes 99 bytes, and the limit is 9")))
-    flow.push(chunk(2, 3))
+    queue = feed.queue()
+    queue.push(chunk(0, 1))
+    queue.push(Chunk(b"", 2, error=MessageTooLarge("t", 0, 1, 2, "it takes 99 bytes, and the limit is 9")))
+    queue.push(chunk(2, 3))
     assert next(feed.stream).offset == 0
     with pytest.raises(MessageTooLarge, match="t/0 at 1: it takes 99 bytes"):
         next(feed.stream)
-    assert flow.done_position() == 1
+    assert queue.done_position() == 1
     assert next(feed.stream).offset == 2
-    assert flow.done_position() == 2
+    assert queue.done_position() == 2
 
 
 def test_broken_framing_ends_the_partition_behind_its_last_good_message() -> None:
     feed = Feed()
-    bad, good = feed.flow(0), feed.flow(1)
+    bad, good = feed.queue(0), feed.queue(1)
     bad.push(Chunk(message_set(0, 2) + b"\0" * 8 + b"\xff\xff\xff\xff" + b"rest of it", 2**63 - 1))
     good.push(chunk(0, 1))
     assert offsets(take(feed.stream, 2)) == [0, 1]
@@ -495,10 +495,10 @@ def test_broken_framing_ends_the_partition_behind_its_last_good_message() -> Non
 
 def test_a_bad_message_of_a_revoked_partition_is_not_raised() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(damaged())
+    queue, done = feed.queue(), Drained()
+    queue.push(damaged())
     take(feed.stream, 2)
-    flow.end(done)
+    queue.end(done)
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
     assert done.positions == [2]
@@ -509,7 +509,7 @@ def test_a_bad_message_of_a_revoked_partition_is_not_raised() -> None:
 
 def test_decoders_make_key_and_value() -> None:
     feed = Feed(value_decoder=lambda data: data.decode().upper())
-    feed.flow().push(chunk(0, 1))
+    feed.queue().push(chunk(0, 1))
     message = next(feed.stream)
     assert (message.key, message.value) == (None, "VALUE 0")
 
@@ -522,9 +522,9 @@ def test_a_decoder_that_raises_costs_its_message_and_no_other() -> None:
         return number
 
     feed = Feed(value_decoder=decode)
-    flow = feed.flow()
-    flow.push(chunk(0, 4))
-    flow.push(chunk(4, 6))
+    queue = feed.queue()
+    queue.push(chunk(0, 4))
+    queue.push(chunk(4, 6))
     got: list[object] = []
     for _ in range(6):
         try:
@@ -532,24 +532,24 @@ def test_a_decoder_that_raises_costs_its_message_and_no_other() -> None:
         except DecoderFailed as error:
             got.append((error.topic, error.partition, error.offset, str(error.__cause__)))
     assert got == [0, ("t", 0, 1, "odd 1"), 2, ("t", 0, 3, "odd 3"), 4, ("t", 0, 5, "odd 5")]
-    assert flow.done_position() == 5
+    assert queue.done_position() == 5
 
 
 def test_a_decoder_that_always_raises_passes_each_message_once() -> None:
     feed = Feed(value_decoder=lambda data: 1 // 0)
-    flow = feed.flow(position=5)
-    flow.push(chunk(0, 10, "gzip"))
+    queue = feed.queue(position=5)
+    queue.push(chunk(0, 10, "gzip"))
     for offset in range(5, 10):
         with pytest.raises(DecoderFailed, match=f"t/0 at {offset}: the decoder failed: ZeroDivisionError"):
             next(feed.stream)
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
-    assert flow.done_position() == 10
+    assert queue.done_position() == 10
 
 
 def test_what_a_decoder_refused_is_kept_as_it_came_even_if_the_other_decoder_was_done() -> None:
     feed = Feed(key_decoder=int, value_decoder=int)
-    feed.flow().push(Chunk(bytes(encode_message_set([(b"7", b"no number")], offsets=[0])), 1))
+    feed.queue().push(Chunk(bytes(encode_message_set([(b"7", b"no number")], offsets=[0])), 1))
     with pytest.raises(DecoderFailed) as caught:
         next(feed.stream)
     assert (caught.value.key, caught.value.value) == (b"7", b"no number")
@@ -557,7 +557,7 @@ def test_what_a_decoder_refused_is_kept_as_it_came_even_if_the_other_decoder_was
 
 def test_skip_passes_over_messages_that_their_decoder_refuses() -> None:
     feed = Feed(value_decoder=lambda data: 1 // (int(data.split()[1]) % 3), on_message_error="skip")
-    feed.flow().push(chunk(0, 6))
+    feed.queue().push(chunk(0, 6))
     assert offsets(take(feed.stream, 4)) == [1, 2, 4, 5]
 
 
@@ -570,13 +570,13 @@ def test_a_second_thread_is_refused_while_the_first_waits() -> None:
         wait_until(lambda: feed.stream._inside, DEADLINE_S, "the reader to wait")
         with pytest.raises(ConcurrentStreamUse, match="thread-0"):
             next(feed.stream)
-        feed.flow().push(chunk(0, 1))
+        feed.queue().push(chunk(0, 1))
 
 
 def test_a_second_thread_is_refused_while_the_first_inflates() -> None:
     large = encode_message_set([Message("t", 0, 1, 2, None, bytes(60 * MIB))], "gzip", offsets=[1])
     feed = Feed(decoded_max_bytes=64 * MIB)
-    feed.flow().push(Chunk(message_set(0, 1) + bytes(large), 2))
+    feed.queue().push(Chunk(message_set(0, 1) + bytes(large), 2))
     next(feed.stream)
     messages: Any = feed.stream._messages
     with Reading(lambda: next(feed.stream)) as reader:
@@ -588,7 +588,7 @@ def test_a_second_thread_is_refused_while_the_first_inflates() -> None:
 
 def test_a_stream_may_go_from_thread_to_thread() -> None:
     feed = Feed()
-    feed.flow().push(chunk(0, 2))
+    feed.queue().push(chunk(0, 2))
     with Reading(lambda: next(feed.stream)) as reader:
         pass
     assert reader.result.offset == 0
@@ -599,7 +599,7 @@ def test_a_stream_may_go_from_thread_to_thread() -> None:
 
 def test_messages_leave_no_garbage_for_the_collector() -> None:
     feed = Feed()
-    feed.flow().push(chunk(0, 500))
+    feed.queue().push(chunk(0, 500))
     next(feed.stream)
     gc.collect()
     gc.disable()
@@ -682,11 +682,11 @@ def all_of(feed: Feed, reading: Iterator[Any], most: int = 100) -> list[object]:
 def test_what_was_told_of_a_chunk_is_not_told_again_when_its_end_is_short_of_what_was_promised(by: str) -> None:
     """Many damaged offsets: the last place is not the one that the fetch goes on behind."""
     feed = Feed()
-    flow = feed.flow()
-    flow.push(Chunk(plain(0, 1, -5, -6), 10, high_watermark=20))
+    queue = feed.queue()
+    queue.push(Chunk(plain(0, 1, -5, -6), 10, high_watermark=20))
     reading = feed.stream if by == "messages" else feed.stream.batches()
     assert all_of(feed, reading) == [0, 1, ("bad", 2), ("bad", 3)]
-    assert flow.done_position() == 4
+    assert queue.done_position() == 4
     assert not feed.stream.ready
 
 
@@ -694,8 +694,8 @@ def test_what_was_told_of_a_chunk_is_not_told_again_when_its_end_is_short_of_wha
 @pytest.mark.parametrize("by", ["messages", "batches"])
 def test_a_chunk_whose_offsets_go_back_again_and_again_is_read_to_its_end_once(by: str, policy: str) -> None:
     feed = Feed(on_message_error=policy)
-    flow = feed.flow(position=30)
-    flow.push(Chunk(plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3), 69, high_watermark=69))
+    queue = feed.queue(position=30)
+    queue.push(Chunk(plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3), 69, high_watermark=69))
     reading = feed.stream if by == "messages" else feed.stream.batches()
     seen = all_of(feed, reading)
     assert len(seen) <= 16
@@ -705,12 +705,12 @@ def test_a_chunk_whose_offsets_go_back_again_and_again_is_read_to_its_end_once(b
 
 def test_a_position_never_goes_back_within_a_chunk() -> None:
     feed = Feed()
-    flow = feed.flow(position=30)
-    flow.push(Chunk(plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3), 69, high_watermark=69))
-    positions = [flow.done_position()]
+    queue = feed.queue(position=30)
+    queue.push(Chunk(plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3), 69, high_watermark=69))
+    positions = [queue.done_position()]
     with suppress(ConsumerTimeout):
         while True:
             with suppress(DamagedOffset):
                 next(feed.stream)
-            positions.append(flow.position)
+            positions.append(queue.position)
     assert positions == sorted(positions)

@@ -47,7 +47,7 @@ def damaged() -> Chunk:
 
 def test_a_batch_says_where_it_comes_from_and_carries_columns() -> None:
     feed = Feed()
-    feed.flow(partition=3, position=5).push(Chunk(encode_message_set([(b"k", b"v"), (None, None)], first_offset=5), 7))
+    feed.queue(partition=3, position=5).push(Chunk(encode_message_set([(b"k", b"v"), (None, None)], first_offset=5), 7))
     batch = next(feed.stream.batches())
     assert (batch.topic, batch.partition) == ("t", 3)
     assert (batch.offset, batch.last_offset, batch.next_offset, len(batch)) == (5, 6, 7, 2)
@@ -60,21 +60,21 @@ def test_a_batch_says_where_it_comes_from_and_carries_columns() -> None:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy"])
 def test_all_messages_come_in_order_with_no_more_than_asked_for_in_a_batch(codec: str) -> None:
     feed = Feed()
-    flow = feed.flow(position=10)
-    flow.push(chunk(0, 500, codec))
-    flow.push(chunk(500, 1000, codec))
+    queue = feed.queue(position=10)
+    queue.push(chunk(0, 500, codec))
+    queue.push(chunk(500, 1000, codec))
     batches = until_timeout(feed.stream.batches(max_messages=64, columns=["value"]))
     assert {tuple(batch.record_batch.schema.names) for batch in batches} == {("value",)}
     assert [value for batch in batches for value in batch.record_batch.column("value").to_pylist()] == values(10, 1000)
     assert [batch.offset for batch in batches[1:]] == [batch.next_offset for batch in batches[:-1]]
     assert max(map(len, batches)) == 64
-    assert flow.done_position() == 1000
+    assert queue.done_position() == 1000
     assert feed.budget.charged_bytes() == 0
 
 
 def test_a_limit_of_bytes_makes_small_batches() -> None:
     feed = Feed()
-    feed.flow().push(chunk(0, 1000))
+    feed.queue().push(chunk(0, 1000))
     found = [len(batch) for batch in until_timeout(feed.stream.batches(max_bytes=2000))]
     assert sum(found) == 1000
     assert 40 < max(found) < 70  # a message takes 35 bytes
@@ -82,8 +82,8 @@ def test_a_limit_of_bytes_makes_small_batches() -> None:
 
 def test_what_cannot_be_asked_for_is_refused_before_anything_is_read() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(chunk(0, 5))
+    queue = feed.queue()
+    queue.push(chunk(0, 5))
     for arguments, text in (
         ({"max_messages": 0}, "max_messages is 0"),
         ({"max_bytes": 0}, "max_batch_bytes is 0"),
@@ -97,7 +97,7 @@ def test_what_cannot_be_asked_for_is_refused_before_anything_is_read() -> None:
             feed.stream.batches(**{name: 1000.0})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="decoders"):
         Feed(value_decoder=bytes.decode).stream.batches()
-    assert flow.done_position() == 0
+    assert queue.done_position() == 0
 
 
 # Done, revoked, without a lease
@@ -105,41 +105,41 @@ def test_what_cannot_be_asked_for_is_refused_before_anything_is_read() -> None:
 
 def test_a_batch_is_done_when_the_next_one_is_asked_for() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(chunk(0, 10))
+    queue = feed.queue()
+    queue.push(chunk(0, 10))
     batches = feed.stream.batches(max_messages=4)
     next(batches)
-    assert flow.done_position() == 0
+    assert queue.done_position() == 0
     assert feed.stream.reader == threading.get_ident()
     next(batches)
-    assert flow.done_position() == 4
+    assert queue.done_position() == 4
     next(batches)
     with pytest.raises(ConsumerTimeout):
         next(batches)
-    assert flow.done_position() == 10
+    assert queue.done_position() == 10
 
 
 def test_what_was_committed_of_a_batch_in_hand_is_done() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(chunk(0, 10))
+    queue, done = feed.queue(), Drained()
+    queue.push(chunk(0, 10))
     next(feed.stream.batches())
-    flow.committed = 6
-    assert flow.done_position() == 6
-    flow.end(done)
+    queue.committed = 6
+    assert queue.done_position() == 6
+    queue.end(done)
     assert done.positions == [], "four messages are in hand still"
-    flow.committed = 10
-    flow.settle_if_done()
+    queue.committed = 10
+    queue.settle_if_done()
     assert done.positions == [10]
 
 
 def test_a_drain_waits_for_the_batch_in_hand_and_is_told_once() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(chunk(0, 10))
+    queue, done = feed.queue(), Drained()
+    queue.push(chunk(0, 10))
     batches = feed.stream.batches(max_messages=4)
     next(batches)
-    flow.end(done)
+    queue.end(done)
     assert done.positions == []
     for _ in range(2):
         with pytest.raises(ConsumerTimeout):
@@ -149,18 +149,18 @@ def test_a_drain_waits_for_the_batch_in_hand_and_is_told_once() -> None:
 
 def test_a_drain_that_expired_does_not_count_the_batch_in_hand() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(chunk(0, 10))
+    queue = feed.queue()
+    queue.push(chunk(0, 10))
     batches = feed.stream.batches(max_messages=4)
     next(batches)
     next(batches)
-    flow.end(Drained())
-    assert flow.cancel() == 4
+    queue.end(Drained())
+    assert queue.cancel() == 4
 
 
 def test_a_revocation_in_the_middle_of_a_chunk_leaves_the_other_partitions_going() -> None:
     feed = Feed()
-    going, staying = feed.flow(0), feed.flow(1)
+    going, staying = feed.queue(0), feed.queue(1)
     going.push(chunk(0, 10))
     staying.push(chunk(70, 72))
     batches = feed.stream.batches(max_messages=4)
@@ -172,35 +172,35 @@ def test_a_revocation_in_the_middle_of_a_chunk_leaves_the_other_partitions_going
 
 def test_the_lease_is_looked_at_for_each_batch_and_what_it_held_back_comes_later() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(chunk(0, 12))
+    queue = feed.queue()
+    queue.push(chunk(0, 12))
     batches = feed.stream.batches(max_messages=4)
     assert offsets_of(next(batches)) == [0, 1, 2, 3]
     feed.lease.until = lease_clock() - 1
     for _ in range(2):
         with pytest.raises(ConsumerTimeout):
             next(batches)
-    assert (flow.done_position(), flow.in_hand) == (4, None)
+    assert (queue.done_position(), queue.in_hand) == (4, None)
     feed.lease.until = float("inf")
     assert [offsets_of(next(batches)) for _ in range(2)] == [[4, 5, 6, 7], [8, 9, 10, 11]]
 
 
 def test_a_reset_moves_the_position_between_batches() -> None:
     feed = Feed()
-    flow = feed.flow(position=100)
-    flow.push(chunk(100, 102))
-    flow.push(Chunk(b"", 3, reset_to=3))
-    flow.push(chunk(3, 5))
+    queue = feed.queue(position=100)
+    queue.push(chunk(100, 102))
+    queue.push(Chunk(b"", 3, reset_to=3))
+    queue.push(chunk(3, 5))
     batches = feed.stream.batches()
     assert [offsets_of(next(batches)) for _ in range(2)] == [[100, 101], [3, 4]]
-    assert flow.done_position() == 3
+    assert queue.done_position() == 3
 
 
 def test_batches_and_messages_by_turns_lose_and_repeat_nothing() -> None:
     feed = Feed()
-    flow = feed.flow()
+    queue = feed.queue()
     for first in range(0, 100, 25):
-        flow.push(chunk(first, first + 25, "gzip" if first else "none"))
+        queue.push(chunk(first, first + 25, "gzip" if first else "none"))
     by_two, by_five = feed.stream.batches(max_messages=2), feed.stream.batches(max_messages=5)
     seen: list[int] = []
     ways: list[Any] = ["messages", "messages", by_two, by_five, by_five, "messages"]
@@ -216,16 +216,16 @@ def test_batches_and_messages_by_turns_lose_and_repeat_nothing() -> None:
 
 def test_a_bad_message_is_raised_between_two_batches() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(damaged())
+    queue, done = feed.queue(), Drained()
+    queue.push(damaged())
     batches = feed.stream.batches()
     assert offsets_of(next(batches)) == [0, 1]
     with pytest.raises(CrcMismatch, match="t/0 at 2"):
         next(batches)
-    assert flow.done_position() == 2
+    assert queue.done_position() == 2
     assert offsets_of(next(batches)) == [3, 4]
-    assert flow.done_position() == 3
-    flow.end(done)
+    assert queue.done_position() == 3
+    queue.end(done)
     with pytest.raises(ConsumerTimeout):
         next(batches)
     assert done.positions == [5]
@@ -234,7 +234,7 @@ def test_a_bad_message_is_raised_between_two_batches() -> None:
 def test_a_bad_message_that_batches_raised_about_is_passed_by_messages_and_the_other_way_round() -> None:
     for first, then in (("batches", "messages"), ("messages", "batches")):
         feed = Feed()
-        feed.flow().push(damaged())
+        feed.queue().push(damaged())
         ways: dict[str, Any] = {"batches": feed.stream.batches(max_messages=1), "messages": feed.stream}
         assert [next(ways[first]).offset for _ in range(2)] == [0, 1]
         with pytest.raises(CrcMismatch):
@@ -246,7 +246,7 @@ def test_a_bad_message_that_batches_raised_about_is_passed_by_messages_and_the_o
 
 def test_skip_passes_over_bad_messages(caplog: pytest.LogCaptureFixture) -> None:
     feed = Feed(on_message_error="skip")
-    feed.flow().push(damaged())
+    feed.queue().push(damaged())
     batches = feed.stream.batches()
     assert [offsets_of(next(batches)) for _ in range(2)] == [[0, 1], [3, 4]]
     assert "t/0 at 2" in caplog.text
@@ -254,7 +254,7 @@ def test_skip_passes_over_bad_messages(caplog: pytest.LogCaptureFixture) -> None
 
 def test_stop_ends_that_partition_alone() -> None:
     feed = Feed(on_message_error="stop")
-    bad, good = feed.flow(0), feed.flow(1)
+    bad, good = feed.queue(0), feed.queue(1)
     bad.push(damaged())
     good.push(chunk(0, 2))
     batches = feed.stream.batches()
@@ -268,21 +268,21 @@ def test_stop_ends_that_partition_alone() -> None:
 
 def test_the_fetchers_error_comes_in_its_place() -> None:
     feed = Feed()
-    flow = feed.flow()
-    flow.push(chunk(0, 1))
-    flow.push(Chunk(b"", 2, error=MessageTooLarge("t", 0, 1, 2, "it takes 99 bytes, and the limit is 9")))
-    flow.push(chunk(2, 3))
+    queue = feed.queue()
+    queue.push(chunk(0, 1))
+    queue.push(Chunk(b"", 2, error=MessageTooLarge("t", 0, 1, 2, "it takes 99 bytes, and the limit is 9")))
+    queue.push(chunk(2, 3))
     batches = feed.stream.batches()
     assert offsets_of(next(batches)) == [0]
     with pytest.raises(MessageTooLarge, match="t/0 at 1: it takes 99 bytes"):
         next(batches)
     assert offsets_of(next(batches)) == [2]
-    assert flow.done_position() == 2
+    assert queue.done_position() == 2
 
 
 def test_broken_framing_is_raised_once_and_ends_the_partition_behind_its_last_good_message() -> None:
     feed = Feed()
-    bad, good = feed.flow(0), feed.flow(1)
+    bad, good = feed.queue(0), feed.queue(1)
     bad.push(Chunk(message_set(0, 2) + b"\0" * 8 + b"\xff\xff\xff\xff" + b"rest of it", 2**63 - 1))
     good.push(chunk(0, 1))
     batches = feed.stream.batches()
@@ -306,7 +306,7 @@ def test_a_second_thread_is_refused_while_the_first_waits_and_the_end_ends_both(
     wait_until(lambda: bool(feed.stream._inside), DEADLINE_S, "the reader to wait")
     with pytest.raises(ConcurrentStreamUse, match="thread-0"):
         next(feed.stream.batches())
-    feed.flow().push(chunk(0, 3))
+    feed.queue().push(chunk(0, 3))
     wait_until(lambda: bool(found), DEADLINE_S, "the batch to come")
     feed.stream.end()
     reader.join(DEADLINE_S)
@@ -369,7 +369,7 @@ def test_an_interrupt_at_any_line_loses_and_repeats_nothing() -> None:
     expected = [0, 1, ("bad", 2), 3, 4, *range(5, 12)]
     for number in count(1):
         feed = Feed()
-        one = feed.flow()
+        one = feed.queue()
         one.push(damaged())
         one.push(chunk(5, 12, "gzip"))
         reading, seen = feed.stream.batches(max_messages=3), []

@@ -116,7 +116,7 @@ class ByteBudget:
                 self._give_back(mine)
                 self._settle()
                 granted = self._grant(mine, candidates, askers, most_bytes)
-                # Say it, then look: what is released from now on wakes us.
+                # The refusal is noted before this check: what is released from now on wakes us.
                 if not mine.refused or not self._released:
                     return granted
 

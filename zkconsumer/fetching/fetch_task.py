@@ -7,7 +7,7 @@ from collections.abc import Callable
 from simpleconsumer.consumer import EARLIEST, LATEST
 from zkconsumer.fetching.fetch_meter import FetchMeter
 from zkconsumer.fetching.fetch_state import FetchState, Need
-from zkconsumer.fetching.partition_queue import Flow
+from zkconsumer.fetching.partition_queue import PartitionQueue
 
 __all__ = ["FetchTask"]
 
@@ -16,7 +16,7 @@ class FetchTask:
     """One partition to fetch, or to find the ends of.
 
     Attributes:
-        flow: Where the messages go; None while only ends of the log are looked for.
+        queue: Where the messages go; None while only ends of the log are looked for.
         policy: `smallest` or `largest`: which end to look for.
         resolved: Called with the end, or the two ends, that were looked for.
         is_cancelled: True when nobody waits for them any more.
@@ -25,17 +25,17 @@ class FetchTask:
         meter: Counts what is fetched; None where nobody asks.
     """
 
-    __slots__ = ("flow", "is_cancelled", "is_placed", "meter", "policy", "refusal", "resolved", "state")
+    __slots__ = ("is_cancelled", "is_placed", "meter", "policy", "queue", "refusal", "resolved", "state")
 
     def __init__(
         self,
         state: FetchState,
-        flow: Flow | None,
+        queue: PartitionQueue | None,
         policy: str,
         resolved: Callable[..., None] | None = None,
     ) -> None:
         self.state = state
-        self.flow = flow
+        self.queue = queue
         self.policy = policy
         self.resolved = resolved
         self.is_cancelled = False
@@ -46,7 +46,7 @@ class FetchTask:
     @property
     def is_wanted(self) -> bool:
         """False once the ownership has ended, or the partition was given up."""
-        return not self.is_cancelled and (self.flow is None or (self.flow.is_live and self.flow.failure is None))
+        return not self.is_cancelled and (self.queue is None or (self.queue.is_live and self.queue.failure is None))
 
     @property
     def ends_needed(self) -> tuple[int, ...]:

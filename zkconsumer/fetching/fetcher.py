@@ -37,7 +37,7 @@ from zkconsumer.fetching.fetch_state import (
     poll_wait_ms,
 )
 from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import Chunk, Flow
+from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["IDLE_S", "Fetcher"]
@@ -127,8 +127,8 @@ class Fetcher:
     def add(self, task: FetchTask) -> None:
         """Fetch a partition from now on, until it is unwanted or the broker loses it."""
         task.state.led_by(self.broker)
-        if task.flow is not None:
-            task.flow.on_room(self._wakeup.wake)
+        if task.queue is not None:
+            task.queue.on_room(self._wakeup.wake)
         with self._lock:
             self._tasks[task.state.partition] = task
         self._wakeup.wake()
@@ -182,7 +182,7 @@ class Fetcher:
             self._budget.leave(self)
             return not self._wakeup.wait(IDLE_S) and self._is_idle(self)
         try:
-            if all(task.flow is None for task in tasks):
+            if all(task.queue is None for task in tasks):
                 self._gather()
                 tasks = self._wanted()
             self._ask_offsets(tasks)
@@ -220,17 +220,17 @@ class Fetcher:
         ready: list[FetchTask] = []
         left_out_s: list[float] = []
         for task in tasks:
-            state, flow = task.state, task.flow
-            if flow is None or state.need is not Need.FETCH or state.retry_at > now:
+            state, queue = task.state, task.queue
+            if queue is None or state.need is not Need.FETCH or state.retry_at > now:
                 continue
             # One more than are to be queued: the chunk that is being read counts, too.
-            if len(flow.chunks) <= self._config.queued_max_message_chunks:
+            if len(queue.chunks) <= self._config.queued_max_message_chunks:
                 ready.append(task)
             else:
                 left_out_s.append(state.waits_for_room(now))
         # Who has waited longest comes first, so that nobody is left out for ever.
         ready.sort(key=lambda task: task.state.asked_at)
-        candidates = [task.state.candidate(task.flow.stream) for task in ready if task.flow is not None]
+        candidates = [task.state.candidate(task.queue.stream) for task in ready if task.queue is not None]
         sizes = self._budget.ask(self, candidates, self._askers(), _LARGEST_ANSWER_BYTES, self._wakeup.wake)
         asked: list[_Asked] = []
         for task, size in zip(ready, sizes, strict=True):
@@ -267,17 +267,17 @@ class Fetcher:
 
     def _take(self, one: _Asked, answer: FetchedPartition) -> None:
         """Do what one partition's answer comes to."""
-        task, flow, state = one.task, one.task.flow, one.task.state
+        task, queue, state = one.task, one.task.queue, one.task.state
         verdict = judge(
             answer, one.offset, one.size_bytes, self._largest_bytes, may_be_converted=bool(self.broker.fetch_version)
         )
-        if flow is None:
+        if queue is None:
             return
         match verdict.outcome:
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would live as long as the slowest of them.
                 message_set = bytes(answer.message_set[verdict.first_byte : verdict.valid_bytes])
-                flow.push(Chunk(message_set, verdict.next_offset, high_watermark=answer.high_watermark))
+                queue.push(Chunk(message_set, verdict.next_offset, high_watermark=answer.high_watermark))
                 state.moved_on(verdict.next_offset, verdict.valid_bytes)
                 now = self._clock()
                 state.answered(now, answer.high_watermark)
@@ -292,9 +292,9 @@ class Fetcher:
                 state.broken += 1
                 self._fail(task, verdict.reason)
             case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
-                self._give_up_message(one, flow, verdict)
+                self._give_up_message(one, queue, verdict)
             case Outcome.BROKEN:
-                self._broken(task, flow, answer, verdict.reason)
+                self._broken(task, queue, answer, verdict.reason)
             case Outcome.CHECK_RANGE:
                 state.need = Need.RANGE_CHECK
                 state.error = verdict.reason
@@ -304,22 +304,22 @@ class Fetcher:
             case Outcome.BACK_OFF:
                 self._fail(task, verdict.reason)
 
-    def _give_up_message(self, one: _Asked, flow: Flow, verdict: Verdict) -> None:
+    def _give_up_message(self, one: _Asked, queue: PartitionQueue, verdict: Verdict) -> None:
         """Queue the error about a message that cannot be fetched, and fetch on behind it."""
         kind = DamagedOffset if verdict.outcome is Outcome.DAMAGED else MessageTooLarge
         error = kind(*one.task.state.partition, verdict.offset, verdict.next_offset, verdict.reason)
-        flow.push(Chunk(b"", verdict.next_offset, error=error))
+        queue.push(Chunk(b"", verdict.next_offset, error=error))
         one.task.state.moved_on(verdict.next_offset)
         one.task.state.answered(self._clock())
 
-    def _broken(self, task: FetchTask, flow: Flow, answer: FetchedPartition, reason: str) -> None:
+    def _broken(self, task: FetchTask, queue: PartitionQueue, answer: FetchedPartition, reason: str) -> None:
         """Fetch again, as it may have been passing; at last hand on what can be read of it, and the error."""
         task.state.broken += 1
         broken = task.state.broken
         self._fail(task, f"broken message set at offset {task.state.offset}: {reason}")
         if broken > BROKEN_TRIES:
             task.state.need = Need.NOTHING
-            flow.push(
+            queue.push(
                 Chunk(
                     bytes(answer.message_set), MAX_INT64, high_watermark=answer.high_watermark,
                     error=BrokenFraming(reason),
@@ -396,10 +396,10 @@ class Fetcher:
             self._decide_range(task, *ends)
 
     def _decide_range(self, task: FetchTask, earliest: int, latest: int) -> None:
-        state, flow = task.state, task.flow
+        state, queue = task.state, task.queue
         state.need = Need.FETCH
         checked = check_range(state.offset, earliest, latest, task.policy)
-        if not checked.is_reset or flow is None:
+        if not checked.is_reset or queue is None:
             reason = f"offset {state.offset} is called out of range, and the log reaches from {earliest} to {latest}"
             self._fail(task, reason)
             return
@@ -409,7 +409,7 @@ class Fetcher:
         )
         self._tally.add("errors", "out_of_range")
         self._out_of_range(state.partition)
-        flow.push(Chunk(b"", checked.offset, reset_to=checked.offset))
+        queue.push(Chunk(b"", checked.offset, reset_to=checked.offset))
         state.moved_on(checked.offset)
         state.answered(self._clock())
 

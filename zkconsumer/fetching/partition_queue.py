@@ -1,16 +1,17 @@
-"""What passes between a fetcher and a stream: chunks, and the flow of one partition.
+"""The queue of one partition between a fetcher and a stream, and the chunks in it.
 
-No lock is held anywhere on the reader's side, because a reader may be interrupted at any point by a signal handler
-that shuts the connector down. It rests on four rules instead:
+The reader's side takes no lock, because a signal handler that shuts the connector down may interrupt a reader at any
+point. Four rules make that safe:
 
-1. *Say it, then look.* The reader stores `in_hand` before it looks at `is_live`; the coordinator clears `is_live`
-   before it looks at `in_hand`. So either the reader sees the revocation and delivers nothing, or the coordinator
-   sees the message in hand and waits for it. CPython runs the stores of a thread in their order for all the others.
-2. *Look, use, then take away.* The reader works on the chunk at the head of the queue and removes it when it is read
-   to its end. An interrupt in between (KeyboardInterrupt can strike anywhere) loses no chunk.
-3. *Give back, then take out.* The bytes of a chunk go back to the budget before it leaves the queue, and count once
-   however many give them back: whoever is interrupted in between finds the chunk again and does it anew.
-4. *Whoever takes it out settles it.* `deque.popleft` succeeds for one thread only; that one calls the callback.
+1. *Store, then check.* The reader stores `in_hand` before it checks `is_live`; the coordinator clears `is_live` before
+   it checks `in_hand`. So either the reader sees the revocation and delivers nothing, or the coordinator sees the
+   message in hand and waits for it. CPython makes the stores of a thread visible to all others in their order.
+2. *Use, then remove.* The reader works on the chunk at the head of the queue and removes it after it was read to its
+   end. An interrupt in between (KeyboardInterrupt can come anywhere) loses no chunk.
+3. *Give back, then remove.* The bytes of a chunk are given back to the budget before the chunk leaves the queue, and
+   they count once however often they are given back. After an interrupt in between, the chunk is still in the queue
+   and the step is done again.
+4. *The thread that removes a callback calls it.* `deque.popleft` succeeds for one thread only.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from typing import Protocol
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 
-__all__ = ["Chunk", "Flow", "InHand", "Reader"]
+__all__ = ["Chunk", "PartitionQueue", "InHand", "Reader"]
 
 
 class Chunk:
-    """A piece of one partition on its way to the stream.
+    """A part of one partition, between its fetcher and its stream.
 
     Attributes:
-        data: Whole entries of a message set, a copy of our own.
+        data: Whole entries of a message set; a copy, as the answer's memory is used again.
         next_offset: Position once the chunk is read.
         high_watermark: Where the log ended when the chunk was fetched; None when that is not known.
-        size_bytes: What it takes of the budget.
+        size_bytes: How many bytes of the budget it needs.
         charge: What it takes of the budget now.
         reset_to: Not None: no data, the position jumps there (`auto.offset.reset`).
         error: Not None: no data (or data that ends in this error), raised when the reader gets there.
-        told: How to decode on behind the last error that was told of it; None before. A chunk may be opened again, and
-            then nothing is told twice.
+        resume: Where decoding continues behind the last error that was raised about this chunk; None before the first
+            one. A chunk may be opened again, and then no error is raised twice.
     """
 
-    __slots__ = ("charge", "data", "error", "high_watermark", "next_offset", "reset_to", "size_bytes", "told")
+    __slots__ = ("charge", "data", "error", "high_watermark", "next_offset", "reset_to", "resume", "size_bytes")
 
     def __init__(
         self,
@@ -58,11 +59,11 @@ class Chunk:
         self.charge = Charge()
         self.reset_to = reset_to
         self.error = error
-        self.told: object = None
+        self.resume: object = None
 
 
 class InHand(Protocol):
-    """What the application works on at a time: a message, or a batch of them.
+    """What the application works on: a message, or a batch of messages.
 
     Attributes:
         offset: Of the message, or of the first one.
@@ -77,37 +78,43 @@ class InHand(Protocol):
 
 
 class Reader(Protocol):
-    """What a flow knows of its stream."""
+    """The side of a stream that its queues use.
 
-    ready: deque[Flow]
+    Attributes:
+        ready: Queues in the order in which their chunks came, one entry for each chunk.
+        reader: The thread that took the last message, by `threading.get_ident`.
+        handed: The message or batch that was returned to the application last.
+    """
+
+    ready: deque[PartitionQueue]
     reader: int | None
     handed: InHand | None
 
     def wake(self) -> None: ...
 
 
-class Flow:
-    """One partition on its way to one stream, during one ownership.
+class PartitionQueue:
+    """The chunks of one partition for one stream, during one ownership.
 
-    A partition that is revoked and comes back is another flow: what belongs to the old one can reach nobody.
+    A partition that is revoked and assigned again gets a new queue, so nothing of the old ownership can be delivered.
 
     Attributes:
         is_live: Cleared by the coordinator when the partition is revoked, lost, or the consumer stops.
         in_hand: The message or batch that the application works on; None between them.
         position: Offset behind the last done message, up to date whenever nothing is in hand.
-        is_settled: True once the final position was told: then it counts no more.
+        is_settled: True once the final position was reported; from then on the queue does not count.
         failure: What ended the partition (`on.message.error=stop`, broken framing), else None.
-        chunks: What is queued, the chunk being read included.
+        chunks: What is queued, with the chunk that is being read.
 
-    Threads: `in_hand`, `position` by the reader; `is_live`, `committed` by the coordinator; chunks come in from a
-        fetcher and are taken out by the reader, or by whoever drops them.
+    Threads: `in_hand`, `position` by the reader; `is_live`, `committed` by the coordinator; a fetcher adds chunks,
+        and the reader removes them, or whoever drops them.
     """
 
     __slots__ = (
         "_budget",
         "_committed",
-        "_left",
         "_on_room",
+        "_position_left",
         "_waiting",
         "chunks",
         "failure",
@@ -126,7 +133,7 @@ class Flow:
         self.is_live = True
         self.is_settled = False
         self.in_hand: InHand | None = None
-        self._committed = self._left = -1
+        self._committed = self._position_left = -1
         self.failure: str | None = None
         self.chunks: deque[Chunk] = deque()
         self._budget = budget
@@ -136,11 +143,11 @@ class Flow:
     # -- the fetcher's side --------------------------------------------------------------------------------------------
 
     def on_room(self, call: Callable[[], None] | None) -> None:
-        """Have `call` called (by the reader, so it must be quick) whenever a chunk was read."""
+        """Have `call` called whenever a chunk was read; the reader calls it, so it must be quick."""
         self._on_room = call
 
     def push(self, chunk: Chunk) -> None:
-        """Queue a chunk; if the flow ends at this very moment, it is dropped again."""
+        """Add a chunk; if the queue ends at the same moment, the chunk is dropped again."""
         self._budget.charge(chunk.charge, chunk.size_bytes, self.stream)
         self.chunks.append(chunk)
         self.stream.ready.append(self)
@@ -151,7 +158,7 @@ class Flow:
     # -- the reader's side ---------------------------------------------------------------------------------------------
 
     def take_out(self, chunk: Chunk) -> None:
-        """Remove a chunk that was read, if nobody dropped it meanwhile."""
+        """Remove a chunk that was read, unless another thread dropped it meanwhile."""
         self._budget.release(chunk.charge)
         try:
             self.chunks.remove(chunk)
@@ -162,16 +169,16 @@ class Flow:
             self._on_room()
 
     def forget_entry(self) -> None:
-        """Remove one entry of the stream's list, for a chunk that is gone."""
+        """Remove one entry of the stream's `ready`, for a chunk that is gone."""
         try:
             self.stream.ready.remove(self)
-        except ValueError:  # the coordinator was faster
+        except ValueError:  # the coordinator was first
             pass
 
-    def put_down(self, position: int) -> None:
-        """Have nothing in hand from now on, everything below `position` being done; completes a drain.
+    def finish_hand(self, position: int) -> None:
+        """Take note that nothing is in hand and everything below `position` is done; completes a drain.
 
-        A position never goes back, not even where damaged offsets do.
+        The position never goes back, not even where damaged offsets do.
         """
         self.position = position = max(position, self.position)
         self.in_hand = None
@@ -179,37 +186,37 @@ class Flow:
             self.settle(position)
 
     def reset(self, position: int) -> None:
-        """Go on at another place of the log; what was committed up to now says nothing about what is read there."""
-        self._left = self.position
+        """Continue at another position of the log, to which the offsets committed so far do not apply."""
+        self._position_left = self.position
         self.position = position
         self._committed = -1
 
     def halt(self, reason: str) -> None:
-        """Deliver no more of this partition in this ownership; it stays owned, and its position where it is."""
+        """Deliver nothing more in this ownership; the partition stays owned, and its position does not move."""
         self.failure = reason
         self.drop()
 
     @property
     def committed(self) -> int:
-        """What the application committed explicitly: done, even while it is in hand; -1 for nothing."""
+        """Position that the application committed explicitly: done, even while in hand; -1 when there is none."""
         return self._committed
 
     @committed.setter
     def committed(self, position: int) -> None:
-        # The answer to a commit can come after the position was found to be outside the log, and was left.
-        self._committed = -1 if position == self._left else position
+        # The answer to a commit can come after the committed position was found outside the log, and left.
+        self._committed = -1 if position == self._position_left else position
 
     # -- the coordinator's side ----------------------------------------------------------------------------------------
 
     def done_position(self) -> int:
-        """Return the offset behind the last done message; what is in hand is done as far as it was committed."""
+        """Return the offset behind the last done message; what is in hand counts as far as it was committed."""
         hand = self.in_hand
         if hand is None:
             return self.position
         return max(hand.offset, min(hand.next_offset, self.committed))
 
     def end(self, done: Callable[[int], None] | None = None) -> None:
-        """Deliver nothing more, and drop what is queued; `done` hears the final position once nothing is in hand."""
+        """Deliver nothing more, and drop the chunks; `done` gets the final position once nothing is in hand."""
         if done is not None:
             self._waiting.append((done, True))
         self.is_live = False
@@ -217,8 +224,8 @@ class Flow:
         self.settle_if_done()
         self.stream.wake()
 
-    def when_put_down(self, call: Callable[[int], None]) -> None:
-        """Have `call` told the position once nothing is in hand, for a flow that was ended but counts on."""
+    def when_hand_empty(self, call: Callable[[int], None]) -> None:
+        """Call `call` with the position once nothing is in hand, for a queue that was ended and still counts."""
         self._waiting.append((call, False))
         self.settle_if_done()
 
@@ -229,7 +236,7 @@ class Flow:
             self.settle(self.done_position())
 
     def cancel(self) -> int:
-        """Count no more: whatever is in hand is not waited for. Return the final position."""
+        """End without waiting for what is in hand, and return the final position; the queue does not count any more."""
         self.is_live = False
         self._waiting.clear()
         self.is_settled = True
@@ -237,17 +244,17 @@ class Flow:
         return self.done_position()
 
     def settle(self, position: int) -> None:
-        """Tell the final position to whoever waits for it, each once."""
+        """Call each waiting callback once with the final position."""
         while self._waiting:
             try:
                 done, is_final = self._waiting.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread was first
                 return
             self.is_settled = self.is_settled or is_final
             done(position)
 
     def drop(self) -> None:
-        """Empty the queue and take the flow off the list of its stream."""
+        """Remove all chunks, and all entries of this queue in its stream's `ready`."""
         while True:
             try:
                 chunk = self.chunks[-1]
@@ -255,7 +262,7 @@ class Flow:
                 self.chunks.remove(chunk)
             except IndexError:
                 break
-            except ValueError:  # another thread was faster
+            except ValueError:  # another thread was first
                 continue
         while True:
             try:

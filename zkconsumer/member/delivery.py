@@ -1,9 +1,9 @@
 """From a claimed partition to messages in its stream, and back: what the coordinator commands.
 
-The coordinator decides who owns what; this starts and ends the flows, finds leaders, runs the fetchers and knows how
+The coordinator decides who owns what; this starts and ends the queues, finds leaders, runs the fetchers and knows how
 far the application is. Rules:
 - No call but `stop` and `close` waits for anything; what takes time reports through a callback.
-- Each ownership has a flow of its own. Ending it is final: no answer, chunk or message of it reaches anybody later.
+- Each ownership has a queue of its own. Ending it is final: no answer, chunk or message of it reaches anybody later.
 - A position that was told as final never counts again.
 
 Source: docs/SEMANTICS.md; kafka.consumer.ConsumerFetcherManager (0.8.2.2).
@@ -27,7 +27,7 @@ from zkconsumer.fetching.fetch_meter import FetchMeter
 from zkconsumer.fetching.fetch_state import FetchState, Need
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher import Fetcher
-from zkconsumer.fetching.partition_queue import Chunk, Flow, Reader
+from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
 from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.wakeup import Wakeup
 
@@ -145,18 +145,18 @@ class Delivery:
         self._open(name, self._stream_of(name.topic, thread_id), offset, refusal=reason)
 
     def _open(self, name: TopicPartition, stream: Reader, offset: int, *, refusal: str | None = None) -> None:
-        """Begin with a flow of its own."""
-        flow = Flow(name, offset, stream, self._budget)
+        """Begin with a queue of its own."""
+        queue = PartitionQueue(name, offset, stream, self._budget)
         state = FetchState(name, offset, self._config.fetch_message_max_bytes)
-        task = FetchTask(state, flow, self._config.auto_offset_reset)
+        task = FetchTask(state, queue, self._config.auto_offset_reset)
         task.refusal = state.error = refusal
         task.meter = self._meters.setdefault(name, FetchMeter(self._clock()))
         self._replace(task)
         if name in self._paused or self._is_stopping:  # stopped by another thread meanwhile
-            flow.end()
+            queue.end()
         elif refusal is not None:
             state.need = Need.NOTHING
-            flow.push(Chunk(b"", MAX_INT64, error=ValueError(refusal)))
+            queue.push(Chunk(b"", MAX_INT64, error=ValueError(refusal)))
         else:
             self._finder.look_for(name, is_new=True)
 
@@ -168,9 +168,9 @@ class Delivery:
         name = TopicPartition(*partition)
         self._paused.add(name)
         task = self._tasks.get(name)
-        if task is not None and task.flow is not None and not task.flow.is_settled:
+        if task is not None and task.queue is not None and not task.queue.is_settled:
             self._finder.forget(name)
-            task.flow.end()
+            task.queue.end()
 
     def resume(self, partition: Partition, done: Callable[[object, int], None]) -> None:
         """Let a paused partition go on; `done` hears what to call `go_on` with once nothing of it is in hand."""
@@ -179,18 +179,18 @@ class Delivery:
             return
         self._paused.discard(name)
         task = self._tasks.get(name)
-        flow = None if task is None else task.flow
-        if flow is not None and not flow.is_settled and flow.failure is None:
-            flow.when_put_down(lambda position: done(flow, position))
+        queue = None if task is None else task.queue
+        if queue is not None and not queue.is_settled and queue.failure is None:
+            queue.when_hand_empty(lambda position: done(queue, position))
 
     def go_on(self, partition: Partition, before: object, position: int) -> None:
         """Fetch again behind what was done before the pause; nothing if the partition went another way since."""
         name = TopicPartition(*partition)
         task = self._tasks.get(name)
-        if task is None or task.flow is None or task.flow is not before or task.flow.is_settled or self._is_stopping:
+        if task is None or task.queue is None or task.queue is not before or task.queue.is_settled or self._is_stopping:
             return
         old = task.state
-        self._open(name, task.flow.stream, position, refusal=task.refusal)
+        self._open(name, task.queue.stream, position, refusal=task.refusal)
         state = self._tasks[name].state
         state.high_watermark, state.answered_at = old.high_watermark, old.answered_at
 
@@ -202,11 +202,11 @@ class Delivery:
         """Stop a partition after the message in hand; `done` hears its final position, once, perhaps before return."""
         self._paused.discard(TopicPartition(*partition))
         self._finder.forget(TopicPartition(*partition))
-        self._flow(partition).end(done)
+        self._queue(partition).end(done)
 
     def expire_drain(self, partition: Partition) -> int:
         """Wait no longer for the message in hand; return the final position, without that message."""
-        return self._flow(partition).cancel()
+        return self._queue(partition).cancel()
 
     def abandon(self, partition: Partition) -> int | None:
         """Deliver nothing more at once; return the position up to which all is done, None when it was not started."""
@@ -216,7 +216,7 @@ class Delivery:
         if task is None:
             return None
         task.is_cancelled = True
-        return None if task.flow is None else task.flow.cancel()
+        return None if task.queue is None else task.queue.cancel()
 
     def fail(self, error: Exception) -> None:
         """Raise this on every stream from now on, and deliver nothing more."""
@@ -224,8 +224,8 @@ class Delivery:
             stream.fail(error)
         self._is_stopping = True
         self._finder.stop()
-        for flow in self._flows().values():
-            flow.end()
+        for queue in self._queues().values():
+            queue.end()
 
     def _put(self, task: FetchTask) -> None:
         self._replace(task)
@@ -235,47 +235,47 @@ class Delivery:
         before = self._tasks.get(task.state.partition)
         if before is not None:
             before.is_cancelled = True
-            if before.flow is not None:
-                before.flow.cancel()
+            if before.queue is not None:
+                before.queue.cancel()
         self._tasks[task.state.partition] = task
 
-    def _flow(self, partition: Partition) -> Flow:
+    def _queue(self, partition: Partition) -> PartitionQueue:
         task = self._tasks.get(TopicPartition(*partition))
-        if task is None or task.flow is None:
+        if task is None or task.queue is None:
             raise KeyError(f"{partition[0]}/{partition[1]} was not started")
-        return task.flow
+        return task.queue
 
-    def _flows(self) -> dict[TopicPartition, Flow]:
-        """Return the flows that count: started and not told as final."""
+    def _queues(self) -> dict[TopicPartition, PartitionQueue]:
+        """Return the queues that count: started and not told as final."""
         tasks = list(self._tasks.items())
-        return {name: task.flow for name, task in tasks if task.flow is not None and not task.flow.is_settled}
+        return {name: task.queue for name, task in tasks if task.queue is not None and not task.queue.is_settled}
 
     # -- positions -----------------------------------------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return partition -> next offset that is not done, of all that was started and not ended."""
-        return {name: flow.done_position() for name, flow in self._flows().items()}
+        return {name: queue.done_position() for name, queue in self._queues().items()}
 
     def explicit_positions(self, reader: int) -> dict[TopicPartition, int]:
         """Return `positions()`, counting what the thread `reader` has in hand as done."""
-        return {name: _explicit_position(flow, reader) for name, flow in self._flows().items()}
+        return {name: _explicit_position(queue, reader) for name, queue in self._queues().items()}
 
     def mark_committed(self, positions: Mapping[TopicPartition, int]) -> None:
         """Take note of what the application committed: it is done, for a drain that waits, too."""
-        flows = self._flows()
+        queues = self._queues()
         for name, position in positions.items():
-            flow = flows.get(TopicPartition(*name))
-            if flow is not None:
-                flow.committed = position
-                flow.settle_if_done()
+            queue = queues.get(TopicPartition(*name))
+            if queue is not None:
+                queue.committed = position
+                queue.settle_if_done()
 
     def partition_status(self) -> dict[TopicPartition, PartitionStatus]:
         """Return how each started partition stands."""
         now = self._clock()
         return {
-            name: _status(task, task.flow, self._meters[name], now, name in self._paused)
+            name: _status(task, task.queue, self._meters[name], now, name in self._paused)
             for name, task in list(self._tasks.items())
-            if task.flow is not None and not task.flow.is_settled
+            if task.queue is not None and not task.queue.is_settled
         }
 
     def lacks_leaders(self) -> bool:
@@ -315,22 +315,22 @@ class Delivery:
             stream.end()
         self._is_stopping = True
         self._finder.stop()
-        flows = self._flows()
+        queues = self._queues()
         finished = Wakeup()
-        for flow in flows.values():
-            flow.committed = max(flow.committed, _explicit_position(flow, reader if is_hand_done else None))
-            flow.end(lambda _: finished.wake())
-        while any(_is_in_hand(flow, reader) for flow in flows.values()):
+        for queue in queues.values():
+            queue.committed = max(queue.committed, _explicit_position(queue, reader if is_hand_done else None))
+            queue.end(lambda _: finished.wake())
+        while any(_is_in_hand(queue, reader) for queue in queues.values()):
             # In slices: a reader that dies with a message in hand tells nobody.
             left_s = deadline - self._clock()
             if left_s <= 0:
                 break
             finished.wait(min(left_s, _DEAD_READER_POLL_S))
-        return {name: flow.cancel() for name, flow in flows.items()}
+        return {name: queue.cancel() for name, queue in queues.items()}
 
     def is_in_hand(self) -> bool:
         """Return True while an application works on a message."""
-        return any(flow.in_hand is not None for flow in self._flows().values())
+        return any(queue.in_hand is not None for queue in self._queues().values())
 
     def close(self, deadline: float) -> None:
         """End all threads and connections; those that do not end by the deadline are left to end by themselves."""
@@ -393,37 +393,37 @@ class Delivery:
         return True
 
 
-def _explicit_position(flow: Flow, reader: int | None) -> int:
+def _explicit_position(queue: PartitionQueue, reader: int | None) -> int:
     """Return the done position, counting what the thread has in hand, if it was really handed over."""
-    hand = flow.in_hand
-    if hand is not None and flow.stream.reader == reader and flow.stream.handed is hand:
+    hand = queue.in_hand
+    if hand is not None and queue.stream.reader == reader and queue.stream.handed is hand:
         return hand.next_offset
-    return flow.done_position()
+    return queue.done_position()
 
 
-def _is_in_hand(flow: Flow, reader: int | None) -> bool:
+def _is_in_hand(queue: PartitionQueue, reader: int | None) -> bool:
     """Return True while an application thread other than `reader`, and one that lives, works on a message."""
-    hand = flow.in_hand
-    if hand is None or hand.next_offset <= flow.committed or flow.stream.reader == reader:
+    hand = queue.in_hand
+    if hand is None or hand.next_offset <= queue.committed or queue.stream.reader == reader:
         return False
     main = threading.main_thread()
-    if flow.stream.reader == main.ident and not main.is_alive():
+    if queue.stream.reader == main.ident and not main.is_alive():
         return False  # the program has ended, and waits for whoever waits here
     # The thread that waits here may have got the identity of a reader that has ended.
-    return flow.stream.reader != threading.get_ident() and flow.stream.reader in sys._current_frames()
+    return queue.stream.reader != threading.get_ident() and queue.stream.reader in sys._current_frames()
 
 
-def _status(task: FetchTask, flow: Flow, meter: FetchMeter, now: float, is_paused: bool) -> PartitionStatus:
+def _status(task: FetchTask, queue: PartitionQueue, meter: FetchMeter, now: float, is_paused: bool) -> PartitionStatus:
     state, rates = task.state, meter.rates(now)
-    chunks = list(flow.chunks)
+    chunks = list(queue.chunks)
     return PartitionStatus(
-        position=flow.done_position(),
+        position=queue.done_position(),
         fetch_offset=state.offset,
         high_watermark=state.high_watermark if state.high_watermark >= 0 else None,
         queued_chunks=len(chunks),
         queued_bytes=sum(chunk.size_bytes for chunk in chunks),
         leader=state.leader if task.is_placed else None,
-        last_error=flow.failure or state.error,
+        last_error=queue.failure or state.error,
         answer_age_s=None if state.answered_at is None else now - state.answered_at,
         is_paused=is_paused,
         fetched_messages=meter.messages,

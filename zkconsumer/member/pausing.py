@@ -72,10 +72,10 @@ class Pauses:
 
     def _resume(self, partition: Partition) -> None:
         # Perhaps on the thread of a stream, when it has put down its message.
-        def put_down(flow: object, position: int) -> None:
-            self._loop.post(self._delivery.go_on, partition, flow, position)
+        def hand_empty(queue: object, position: int) -> None:
+            self._loop.post(self._delivery.go_on, partition, queue, position)
 
-        self._delivery.resume(partition, put_down)
+        self._delivery.resume(partition, hand_empty)
 
     def _refused(self, partitions: Collection[Partition]) -> dict[Partition, str]:
         refused = {}

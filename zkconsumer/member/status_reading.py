@@ -31,9 +31,9 @@ def read_status(
         registrations = tuple(sorted({name for kind in kinds for name in kind}))
     holdings = sorted(coordinator.holdings.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
     # Each is gathered once: the coordinator renews nothing while this runs, and there may be thousands of partitions.
-    flows, committed = delivery.partition_status(), offsets.committed()
+    statuses, committed = delivery.partition_status(), offsets.committed()
     owned = tuple(
-        _owned(partition, holding, flows.get(TopicPartition(*partition)), committed.get(partition),
+        _owned(partition, holding, statuses.get(TopicPartition(*partition)), committed.get(partition),
                offsets.refused.get(partition))
         for partition, holding in holdings
         if holding.machine.state in _HELD
@@ -61,14 +61,14 @@ def read_status(
 
 
 def _owned(
-    partition: Partition, holding: Holding, flow: PartitionStatus | None, committed: int | None,
+    partition: Partition, holding: Holding, status: PartitionStatus | None, committed: int | None,
     refused: str | None,
 ) -> OwnedPartition:
-    position = flow.position if flow is not None else holding.position
-    log_end = flow.high_watermark if flow is not None else None
+    position = status.position if status is not None else holding.position
+    log_end = status.high_watermark if status is not None else None
     # Once it was begun, an offset that cannot be read is a matter of commits.
-    error = flow.last_error if flow is not None else refused
-    fetched = {} if flow is None else {name: getattr(flow, name) for name in _FETCHED}
+    error = status.last_error if status is not None else refused
+    fetched = {} if status is None else {name: getattr(status, name) for name in _FETCHED}
     return OwnedPartition(
         topic=partition[0],
         partition=partition[1],
@@ -79,7 +79,7 @@ def _owned(
         log_end=log_end,
         lag=None if log_end is None or position is None else max(0, log_end - position),
         error=str(error) if error else None,
-        paused=flow is not None and flow.is_paused,
+        paused=status is not None and status.is_paused,
         **fetched,
     )
 

@@ -29,7 +29,7 @@ from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand
+from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
 from zkconsumer.streams.uninterrupted import UninterruptedDecoding
 from zkconsumer.wakeup import Wakeup
@@ -92,10 +92,10 @@ class KafkaStream:
         value_decoder: Decoder | None = None,
     ) -> None:
         self.thread_id = thread_id
-        # Flows in the order in which their chunks came, one entry a chunk.
-        self.ready: deque[Flow] = deque()
+        # Queues in the order in which their chunks came, one entry a chunk.
+        self.ready: deque[PartitionQueue] = deque()
         # The thread that took the last message (`threading.get_ident`), and that message. A message can be in hand of
-        # its flow and not have been handed over: a signal handler may run in between, and must not commit it.
+        # its queue and not have been handed over: a signal handler may run in between, and must not commit it.
         self.reader: int | None = None
         self.handed: InHand | None = None
         # How many messages could not be read, and how many partitions.
@@ -114,7 +114,7 @@ class KafkaStream:
         self._at_end: Callable[[], None] | None = None
         self._error: Exception | None = None
         # What the fast path reads; without an open chunk `_source` leads to the slow one.
-        self._flow = Flow(_NOWHERE, 0, self, ByteBudget(0))
+        self._queue = PartitionQueue(_NOWHERE, 0, self, ByteBudget(0))
         self._chunk: Chunk | None = None
         self._messages: Iterator[Any] | None = None  # or batches, while the application reads those
         self._source = _NO_CHUNK
@@ -159,7 +159,7 @@ class KafkaStream:
         self._wakeup.wake()
 
     def end(self) -> None:
-        """End the iteration, for ever; the flows must be ended after this call."""
+        """End the iteration, for ever; the queues must be ended after this call."""
         self._is_ended = True
         self._wakeup.wake()
 
@@ -170,18 +170,18 @@ class KafkaStream:
     def settle(self, is_done: bool) -> None:
         """The calling thread, which was the last to read, reads no more; is it done with what it has in hand?"""
         if is_done:
-            self._put_down(None)
+            self._finish_hand(None)
         self.reader = self.handed = None
 
     def fail(self, error: Exception) -> None:
-        """Raise this by every `next()` from now on; the flows must be ended after this call."""
+        """Raise this by every `next()` from now on; the queues must be ended after this call."""
         self._error = error
         self._wakeup.wake()
 
     def disown(self, error: Exception) -> None:
         """Raise this by every `next()` from now on, in a forked child; takes no lock, as its holder may be gone."""
         self._source = _NO_CHUNK
-        self._flow = Flow(_NOWHERE, 0, self, ByteBudget(0))
+        self._queue = PartitionQueue(_NOWHERE, 0, self, ByteBudget(0))
         self._chunk = self._messages = self._decoding = None
         self._inside = {}
         self._error = error
@@ -193,12 +193,12 @@ class KafkaStream:
         trouble: Exception | None = None
         try:
             message = next(self._source)
-            flow = self._flow
-            flow.in_hand = message  # say it, then look (zkconsumer.fetching.partition_queue)
+            queue = self._queue
+            queue.in_hand = message  # store, then check (zkconsumer.fetching.partition_queue)
             self.reader = get_ident()
             if self._decode is not None:
                 self._decode(message)
-            if flow.is_live and self._clock() < self._lease.until:
+            if queue.is_live and self._clock() < self._lease.until:
                 self.handed = message
                 return message
         except StopIteration:
@@ -231,21 +231,21 @@ class KafkaStream:
         self._was_cut_off = True
         self._source = _NO_CHUNK
         self._chunk = self._messages = None
-        self._put_down(message)
+        self._finish_hand(message)
 
-    def _put_down(self, message: InHand | None) -> None:
+    def _finish_hand(self, message: InHand | None) -> None:
         """What was in hand is done; `message` was decoded behind it and is not handed over."""
-        flow = self._flow
-        hand = flow.in_hand
+        queue = self._queue
+        hand = queue.in_hand
         if message is not None:
-            flow.put_down(message.offset)
+            queue.finish_hand(message.offset)
         elif hand is not None:
-            flow.put_down(hand.next_offset)
+            queue.finish_hand(hand.next_offset)
 
     # -- the slow path: between chunks ---------------------------------------------------------------------------------
 
     def _next_batch(self, batches: StreamBatches) -> MessageBatch:
-        before = self._flow.in_hand
+        before = self._queue.in_hand
         try:
             found: MessageBatch = self._next_slowly(None, None, batches)
             return found
@@ -253,11 +253,11 @@ class KafkaStream:
             raise
         except BaseException as error:
             # Interrupted when something was in hand already: a moment that a message passes once in a chunk.
-            hand = self._flow.in_hand
+            hand = self._queue.in_hand
             if hand is not None and hand is not before:
                 self.handed = None
                 if self._chunk is not None:
-                    self._chunk.told = None  # if it is an error, nobody has heard of it
+                    self._chunk.resume = None  # if it is an error, nobody has heard of it
                 self._interrupted(hand, error)
             raise
 
@@ -285,21 +285,21 @@ class KafkaStream:
             batches: Who asks for a batch; None for a message.
         """
         self._source = _NO_CHUNK
-        self._put_down(message)
+        self._finish_hand(message)
         self.handed = None
         if not self._was_cut_off:
             self._decoding = None
         if self._batches is not batches:
             self._batches = batches
             self._chunk = self._messages = None
-        flow, chunk, messages, found = self._flow, self._chunk, None, None
+        queue, chunk, messages, found = self._queue, self._chunk, None, None
         if chunk is not None:
             if trouble is not None:
-                messages = self._report(flow, chunk, trouble, message)
-            elif batches is not None and flow.is_live and flow.failure is None:
+                messages = self._report(queue, chunk, trouble, message)
+            elif batches is not None and queue.is_live and queue.failure is None:
                 messages = self._messages
             if messages is not None:
-                found = self._read(flow, chunk, messages)
+                found = self._read(queue, chunk, messages)
         deadline = None if self._timeout_ms < 0 else self._clock() + self._timeout_ms / 1000
         while found is None or found is _UNDER_WAY:
             if self._error is not None:
@@ -328,53 +328,53 @@ class KafkaStream:
         """Hand over the next message of what is queued; None when nothing is, or the lease is out; or _UNDER_WAY."""
         while self.ready:
             try:
-                flow = self.ready[0]
+                queue = self.ready[0]
             except IndexError:  # the coordinator dropped it just now
                 continue
-            if not flow.is_live or flow.failure is not None:
-                flow.drop()
+            if not queue.is_live or queue.failure is not None:
+                queue.drop()
                 continue
             try:
-                chunk = flow.chunks[0]
+                chunk = queue.chunks[0]
             except IndexError:
-                flow.forget_entry()
+                queue.forget_entry()
                 continue
             if chunk.reset_to is not None:
-                flow.reset(chunk.reset_to)
-            if chunk.reset_to is not None or chunk.next_offset <= flow.position:
+                queue.reset(chunk.reset_to)
+            if chunk.reset_to is not None or chunk.next_offset <= queue.position:
                 self._chunk = self._messages = self._decoding = None
-                flow.take_out(chunk)
+                queue.take_out(chunk)
                 continue
             if self._clock() >= self._lease.until:
                 return None
             # The position says where to begin; what an interrupted call had decoded already is decoded again.
-            decoding = self._decode_uninterrupted(flow, chunk) if self._was_cut_off else None
+            decoding = self._decode_uninterrupted(queue, chunk) if self._was_cut_off else None
             if decoding is None:
-                message = self._read(flow, chunk, self._open(flow, chunk))
+                message = self._read(queue, chunk, self._open(queue, chunk))
             elif decoding.is_done:
-                message = self._read(flow, chunk, decoding.messages, decoding.take)
+                message = self._read(queue, chunk, decoding.messages, decoding.take)
             else:
                 return _UNDER_WAY
             if message is not None:
                 return message
         return None
 
-    def _decode_uninterrupted(self, flow: Flow, chunk: Chunk) -> UninterruptedDecoding | None:
+    def _decode_uninterrupted(self, queue: PartitionQueue, chunk: Chunk) -> UninterruptedDecoding | None:
         """Return what comes next in a chunk, decoded or under way; None if that is not possible."""
         decoding = self._decoding
-        if decoding is None or not decoding.is_next(self._batches, chunk, flow.position):
+        if decoding is None or not decoding.is_next(self._batches, chunk, queue.position):
             decoding = UninterruptedDecoding(
-                self._batches, chunk, flow.position, self._open(flow, chunk), self._wakeup.wake
+                self._batches, chunk, queue.position, self._open(queue, chunk), self._wakeup.wake
             )
             self._decoding = decoding
         return decoding if decoding.begin() else None
 
-    def _open(self, flow: Flow, chunk: Chunk) -> Iterator[Any]:
+    def _open(self, queue: PartitionQueue, chunk: Chunk) -> Iterator[Any]:
         """Begin with a chunk, or go on in it, where the position is."""
-        return self._open_at(flow, chunk, flow.position, chunk.told)
+        return self._open_at(queue, chunk, queue.position, chunk.resume)
 
-    def _open_at(self, flow: Flow, chunk: Chunk, start_offset: int, resume: object) -> Iterator[Any]:
-        topic, partition = flow.partition
+    def _open_at(self, queue: PartitionQueue, chunk: Chunk, start_offset: int, resume: object) -> Iterator[Any]:
+        topic, partition = queue.partition
         decode = decode_messages if self._batches is None else self._batches.decode
         return decode(
             chunk.data, topic, partition, start_offset, high_watermark=chunk.high_watermark,
@@ -382,24 +382,24 @@ class KafkaStream:
         )  # fmt: skip
 
     def _read(
-        self, flow: Flow, chunk: Chunk, messages: Iterator[Any], take: Callable[..., Any] = next
+        self, queue: PartitionQueue, chunk: Chunk, messages: Iterator[Any], take: Callable[..., Any] = next
     ) -> Any:
         """Hand over the next message or batch of a chunk, and leave the chunk open.
 
         None: the chunk is at its end, or nothing may be handed over. The first one is what `take` returns.
         """
         while True:
-            self._flow, self._chunk, self._messages = flow, chunk, None if self._batches else messages
+            self._queue, self._chunk, self._messages = queue, chunk, None if self._batches else messages
             message: Any = None
             trouble: Exception | None = None
             try:
                 message = take(messages, None)
                 if message is not None:
-                    flow.in_hand = message
+                    queue.in_hand = message
                     self.reader = get_ident()
                     if self._decode is not None:
                         self._decode(message)
-                    if flow.is_live and self._clock() < self._lease.until:
+                    if queue.is_live and self._clock() < self._lease.until:
                         if self._batches:
                             self._messages = messages
                         else:
@@ -412,15 +412,15 @@ class KafkaStream:
             except BaseException as error:
                 self._interrupted(message, error)
                 raise
-            self._put_down(message)
+            self._finish_hand(message)
             if message is not None and trouble is None:
                 return None
             trouble = trouble or chunk.error
             if trouble is None:
                 self._chunk = self._messages = self._decoding = None
-                flow.take_out(chunk)
+                queue.take_out(chunk)
                 return None
-            rest = self._report(flow, chunk, trouble, message)
+            rest = self._report(queue, chunk, trouble, message)
             if rest is None:
                 return None
             messages, take = rest, next
@@ -428,7 +428,7 @@ class KafkaStream:
     # -- what is wrong with one message --------------------------------------------------------------------------------
 
     def _report(
-        self, flow: Flow, chunk: Chunk, trouble: Exception, message: Message | None
+        self, queue: PartitionQueue, chunk: Chunk, trouble: Exception, message: Message | None
     ) -> Iterator[Any] | None:
         """Raise what is wrong with the next message, or pass over it, as `on.message.error` says.
 
@@ -436,29 +436,29 @@ class KafkaStream:
         hand like any other: it is done when the next one is asked for.
         """
         if isinstance(trouble, MessageError):
-            next_offset = max(trouble.next_offset, flow.position)
+            next_offset = max(trouble.next_offset, queue.position)
         elif message is not None:
             next_offset = message.next_offset
         else:
-            self._stop_partition(flow, trouble)
+            self._stop_partition(queue, trouble)
             return None
-        flow.in_hand = bad = Message(*flow.partition, flow.position, next_offset, None, None)
-        if not (flow.is_live and self._clock() < self._lease.until):
-            flow.put_down(flow.position)
+        queue.in_hand = bad = Message(*queue.partition, queue.position, next_offset, None, None)
+        if not (queue.is_live and self._clock() < self._lease.until):
+            queue.finish_hand(queue.position)
             return None
         self.failures += 1
         if self._on_error == "stop":
-            flow.put_down(flow.position)
-            flow.halt(str(trouble))
+            queue.finish_hand(queue.position)
+            queue.halt(str(trouble))
             log.error("partition stopped, on.message.error=stop: %s", trouble)
             return None
         rest = self._messages if isinstance(trouble, DecoderFailed) else None
         if isinstance(trouble, MessageError) and trouble.resume is not None:
-            rest = self._open_at(flow, chunk, 0, trouble.resume)
-            chunk.told = trouble.resume
+            rest = self._open_at(queue, chunk, 0, trouble.resume)
+            chunk.resume = trouble.resume
         if self._on_error == "skip":
             log.warning("message skipped, on.message.error=skip: %s", trouble)
-            flow.put_down(next_offset)
+            queue.finish_hand(next_offset)
             return rest
         self._messages = rest
         self._source = _NO_CHUNK if rest is None or self._batches is not None else rest
@@ -466,13 +466,13 @@ class KafkaStream:
         self.handed = bad
         raise trouble
 
-    def _stop_partition(self, flow: Flow, trouble: Exception) -> None:
+    def _stop_partition(self, queue: PartitionQueue, trouble: Exception) -> None:
         """End a partition behind whose position nothing can be read; the others of the stream go on."""
-        if not flow.is_live:
+        if not queue.is_live:
             return
         self.failures += 1
-        error = PartitionStopped(*flow.partition, flow.position, str(trouble))
-        flow.halt(str(error))
+        error = PartitionStopped(*queue.partition, queue.position, str(trouble))
+        queue.halt(str(error))
         log.error("%s", error)
         if self._on_error != "stop":
             raise error from trouble

@@ -1,4 +1,4 @@
-"""What passes between a fetcher and a stream, without either: a sleep that ends, and the flow of one partition."""
+"""What passes between a fetcher and a stream, without either: a wait that ends, and the queue of one partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.types import TopicPartition
 from tests.fetching.feeding import Drained, Feed, chunk, message_set
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
-from zkconsumer.fetching.partition_queue import Chunk, Flow, InHand
+from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.wakeup import Wakeup
 
 DEADLINE_S = 10.0
@@ -55,105 +55,105 @@ def test_a_look_without_time_does_not_sleep() -> None:
     assert not any(within_deadline(lambda: [wakeup.wait(time_s) for time_s in (0.0, -1.0) * 10]))
 
 
-# -- a flow ------------------------------------------------------------------------------------------------------------
+# -- a queue -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_flow_is_live_with_nothing_in_hand_and_nothing_committed() -> None:
-    flow = Feed().flow(position=7)
-    assert (flow.is_live, flow.is_settled, flow.in_hand, flow.failure) == (True, False, None, None)
-    assert (flow.position, flow.committed) == (7, -1)
+def test_a_new_queue_is_live_with_nothing_in_hand_and_nothing_committed() -> None:
+    queue = Feed().queue(position=7)
+    assert (queue.is_live, queue.is_settled, queue.in_hand, queue.failure) == (True, False, None, None)
+    assert (queue.position, queue.committed) == (7, -1)
 
 
 def test_a_chunk_is_charged_to_the_stream_that_it_is_for() -> None:
     feed = Feed()
     one = chunk(0, 2)
-    feed.flow().push(one)
+    feed.queue().push(one)
     assert (one.charge.stream, one.charge.size_bytes) == (feed.stream, len(message_set(0, 2)))
 
 
 def test_the_high_watermark_of_its_answer_tells_which_offsets_of_a_chunk_are_damaged() -> None:
     feed = Feed()
     data = b"".join(encode_message(offset, None, b"value", 0) for offset in (0, 1, 20))
-    feed.flow().push(Chunk(data, 21, high_watermark=20))
+    feed.queue().push(Chunk(data, 21, high_watermark=20))
     assert [next(feed.stream).offset for _ in range(2)] == [0, 1]
     with pytest.raises(DamagedOffset, match="t/0 at 2: offset 20 is not below 20, where the log ends"):
         next(feed.stream)
 
 
 def test_after_a_reset_nothing_is_committed() -> None:
-    flow = Feed().flow(position=9)
-    flow.committed = 9
-    flow.reset(3)
-    assert (flow.position, flow.committed) == (3, -1)
+    queue = Feed().queue(position=9)
+    queue.committed = 9
+    queue.reset(3)
+    assert (queue.position, queue.committed) == (3, -1)
 
 
-def test_a_flow_that_was_ended_is_settled_when_it_has_told_its_final_position() -> None:
+def test_a_queue_that_was_ended_is_settled_when_it_has_told_its_final_position() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(chunk(0, 5))
+    queue, done = feed.queue(), Drained()
+    queue.push(chunk(0, 5))
     next(feed.stream)
-    flow.end(done)
-    assert (flow.is_live, flow.is_settled, done.positions) == (False, False, [])
-    flow.put_down(1)
-    assert (flow.is_settled, done.positions) == (True, [1])
+    queue.end(done)
+    assert (queue.is_live, queue.is_settled, done.positions) == (False, False, [])
+    queue.finish_hand(1)
+    assert (queue.is_settled, done.positions) == (True, [1])
 
 
-def test_who_waits_for_the_message_in_hand_alone_leaves_the_flow_unsettled() -> None:
+def test_who_waits_for_the_message_in_hand_alone_leaves_the_queue_unsettled() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(chunk(0, 5))
+    queue, done = feed.queue(), Drained()
+    queue.push(chunk(0, 5))
     next(feed.stream)
-    flow.end()
-    flow.when_put_down(done)
-    flow.put_down(1)
-    assert (flow.is_settled, done.positions) == (False, [1])
+    queue.end()
+    queue.when_hand_empty(done)
+    queue.finish_hand(1)
+    assert (queue.is_settled, done.positions) == (False, [1])
 
 
-def test_a_flow_that_was_cancelled_is_settled_at_once_and_tells_nobody() -> None:
+def test_a_queue_that_was_cancelled_is_settled_at_once_and_tells_nobody() -> None:
     feed = Feed()
-    flow, done = feed.flow(), Drained()
-    flow.push(chunk(0, 5))
+    queue, done = feed.queue(), Drained()
+    queue.push(chunk(0, 5))
     next(feed.stream)
-    flow.end(done)
-    assert flow.cancel() == 0
-    flow.put_down(1)
-    assert (flow.is_live, flow.is_settled, done.positions) == (False, True, [])
+    queue.end(done)
+    assert queue.cancel() == 0
+    queue.finish_hand(1)
+    assert (queue.is_live, queue.is_settled, done.positions) == (False, True, [])
 
 
 def test_a_chunk_that_is_taken_out_twice_costs_no_other_its_turn() -> None:
     feed, room = Feed(), []
-    flow, first = feed.flow(), chunk(0, 2)
-    flow.on_room(lambda: room.append("more"))
-    flow.push(first)
-    flow.push(chunk(2, 4))
-    flow.take_out(first)
-    flow.take_out(first)
-    assert (len(flow.chunks), list(feed.stream.ready), room) == (1, [flow], ["more"])
+    queue, first = feed.queue(), chunk(0, 2)
+    queue.on_room(lambda: room.append("more"))
+    queue.push(first)
+    queue.push(chunk(2, 4))
+    queue.take_out(first)
+    queue.take_out(first)
+    assert (len(queue.chunks), list(feed.stream.ready), room) == (1, [queue], ["more"])
     assert next(feed.stream).offset == 2
 
 
-def test_a_live_flow_that_is_cancelled_delivers_nothing_more_and_gives_back_what_is_queued() -> None:
+def test_a_live_queue_that_is_cancelled_delivers_nothing_more_and_gives_back_what_is_queued() -> None:
     feed = Feed()
-    flow = feed.flow(position=7)
-    flow.push(chunk(7, 9))
-    assert flow.cancel() == 7
-    assert (flow.is_live, flow.is_settled, list(flow.chunks), feed.budget.charged_bytes()) == (False, True, [], 0)
+    queue = feed.queue(position=7)
+    queue.push(chunk(7, 9))
+    assert queue.cancel() == 7
+    assert (queue.is_live, queue.is_settled, list(queue.chunks), feed.budget.charged_bytes()) == (False, True, [], 0)
 
 
-def test_a_flow_that_is_halted_gives_back_what_is_queued_and_keeps_its_position() -> None:
+def test_a_queue_that_is_halted_gives_back_what_is_queued_and_keeps_its_position() -> None:
     feed = Feed()
-    flow = feed.flow(position=7)
-    flow.push(chunk(7, 9))
-    flow.halt("broken framing")
-    assert (flow.failure, flow.is_live, flow.position) == ("broken framing", True, 7)
-    assert (list(flow.chunks), list(feed.stream.ready), feed.budget.charged_bytes()) == ([], [], 0)
+    queue = feed.queue(position=7)
+    queue.push(chunk(7, 9))
+    queue.halt("broken framing")
+    assert (queue.failure, queue.is_live, queue.position) == ("broken framing", True, 7)
+    assert (list(queue.chunks), list(feed.stream.ready), feed.budget.charged_bytes()) == ([], [], 0)
 
 
 class WokenReader:
     """A stream that counts how often it is woken."""
 
     def __init__(self) -> None:
-        self.ready: deque[Flow] = deque()
+        self.ready: deque[PartitionQueue] = deque()
         self.reader: int | None = None
         self.handed: InHand | None = None
         self.woken = 0
@@ -162,30 +162,30 @@ class WokenReader:
         self.woken += 1
 
 
-def test_a_chunk_and_the_end_of_a_flow_each_wake_the_reader() -> None:
+def test_a_chunk_and_the_end_of_a_queue_each_wake_the_reader() -> None:
     reader = WokenReader()
-    flow = Flow(TopicPartition("t", 0), 0, reader, ByteBudget(1000))
-    flow.push(chunk(0, 2))
+    queue = PartitionQueue(TopicPartition("t", 0), 0, reader, ByteBudget(1000))
+    queue.push(chunk(0, 2))
     assert reader.woken == 1
-    flow.end()
+    queue.end()
     assert reader.woken == 2
 
 
 class SharedBudget(ByteBudget):
     """A budget at which another thread takes out the same chunk whenever one is given back."""
 
-    flow: Flow
+    queue: PartitionQueue
 
     def release(self, charge: Charge) -> None:
         super().release(charge)
-        for one in [one for one in self.flow.chunks if one.charge is charge][:1]:
-            self.flow.chunks.remove(one)
+        for one in [one for one in self.queue.chunks if one.charge is charge][:1]:
+            self.queue.chunks.remove(one)
 
 
 def test_two_threads_that_drop_the_same_chunks_empty_the_queue_and_give_each_back_once() -> None:
     feed, budget = Feed(), SharedBudget(1000)
-    budget.flow = flow = Flow(TopicPartition("t", 0), 0, feed.stream, budget)
+    budget.queue = queue = PartitionQueue(TopicPartition("t", 0), 0, feed.stream, budget)
     for first in (0, 2, 4):
-        flow.push(chunk(first, first + 2))
-    flow.end()
-    assert (list(flow.chunks), list(feed.stream.ready), budget.charged_bytes()) == ([], [], 0)
+        queue.push(chunk(first, first + 2))
+    queue.end()
+    assert (list(queue.chunks), list(feed.stream.ready), budget.charged_bytes()) == ([], [], 0)
