@@ -40,7 +40,13 @@ PACKAGES = (
     "zkconsumer/spark",
     "zkconsumer/spark/load",
     "zkconsumer/testing",
+    "zkconsumer/testing/history",
+    "zkconsumer/testing/members",
+    "zkconsumer/testing/zookeeper",
+    "zkconsumer/testing/kafka",
     "zkconsumer/testing/embedded",
+    "zkconsumer/testing/proxy",
+    "zkconsumer/testing/java",
     "tests/simulator",
 )
 IGNORED = "·"

@@ -210,8 +210,8 @@ def run_java(jars: list[Path], java: str, zookeeper: str, topic: str, count: int
 
 def bench(arguments: argparse.Namespace) -> None:
     from zkconsumer.testing.java import find_java
+    from zkconsumer.testing.java.maven import jars
     from zkconsumer.testing.kafka import KafkaCluster
-    from zkconsumer.testing.maven import jars
 
     clients = [client for client in CLIENTS if client in arguments.clients]
     results: dict[tuple[int, str, str], list[Run]] = {}

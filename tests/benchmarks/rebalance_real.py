@@ -18,8 +18,8 @@ from typing import Protocol
 from tests.benchmarks.rebalance_phases import Crowd, Node, assigned, at_rest_per_s
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.testing import EmbeddedCluster, JavaMember, TcpProxy
-from zkconsumer.testing.group_watch import owners
-from zkconsumer.testing.proxy import BACKGROUND
+from zkconsumer.testing.proxy.tcp_proxy import BACKGROUND
+from zkconsumer.testing.zookeeper.group_watch import owners
 
 TOPIC = "crowded"
 LOOK_S = 0.2

@@ -32,7 +32,7 @@ from zkconsumer.testing import (
     end_session,
     wait_until,
 )
-from zkconsumer.testing.group_watch import wait_owned
+from zkconsumer.testing.zookeeper.group_watch import wait_owned
 
 TOPIC = "still"
 PARTITIONS = 6

@@ -274,7 +274,7 @@ def main() -> None:
         return
     from zkconsumer.testing import KafkaCluster
     from zkconsumer.testing.errors import KitError
-    from zkconsumer.testing.maven import jars
+    from zkconsumer.testing.java.maven import jars
 
     arguments.why_not, connector = "", []
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.load import load
+from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
 WAIT_S = 30.0

@@ -16,8 +16,7 @@ from click.testing import CliRunner, Result
 
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
 from zkconsumer.cli.program import program
-from zkconsumer.testing import maven
-from zkconsumer.testing.java import find_java
+from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.kafka import kafka_versions
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.waiting import wait_until

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import TIMEOUT_S, Running, run
-from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
 

@@ -20,8 +20,7 @@ from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.offset_changes import plan_changes, write_changes
 from zkconsumer.cli.program import program
 from zkconsumer.cli.zookeeper_access import open_zookeeper
-from zkconsumer.testing import maven
-from zkconsumer.testing.java import find_java
+from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.load import load
 from zkconsumer.testing.waiting import wait_until

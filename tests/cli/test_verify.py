@@ -15,9 +15,9 @@ from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owne
 from zkconsumer.cli.nudge import wake_group
 from zkconsumer.cli.verify import verify as verify_command
 from zkconsumer.cli.zookeeper_access import open_zookeeper
-from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
-from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.kafka.settings import version_tuple
+from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import WaitTimeout, wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

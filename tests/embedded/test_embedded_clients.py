@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from simpleconsumer import SimpleConsumer
-from zkconsumer.testing import maven
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.java import find_java
+from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

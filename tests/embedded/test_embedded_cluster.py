@@ -15,12 +15,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from simpleconsumer import SimpleConsumer, TopicPartition
-from zkconsumer.testing import kafka_topics
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.embedded.registry import RegistryUnavailable
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer, end_session
 

@@ -14,7 +14,7 @@ from zkconsumer.testing.errors import JavaMissing, MavenMissing
 from zkconsumer.testing.java import find_java
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperServer, default_jars
+from zkconsumer.testing.zookeeper.server import ZooKeeperServer, default_jars
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0

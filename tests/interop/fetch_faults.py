@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from zkconsumer.testing.kafka_frames import Exchange, RawReply
+from zkconsumer.testing.proxy.kafka_frames import Exchange, RawReply
 
 FETCH = 1
 

@@ -9,7 +9,7 @@ from kazoo.exceptions import NoNodeError
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from zkconsumer import Whitelist
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
-from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

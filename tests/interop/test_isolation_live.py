@@ -31,9 +31,9 @@ from fetch_faults import FetchFaults, with_error, with_flipped_byte, with_offset
 from simpleconsumer.errors import CrcMismatch, DamagedOffset
 from zkconsumer import ConsumerConnector, ConsumerTimeout, KafkaStream, PartitionStopped
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.kafka_frames import RawReply
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.proxy.kafka_frames import RawReply
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real

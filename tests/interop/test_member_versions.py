@@ -7,9 +7,9 @@ from consuming import member, produce, read
 from kazoo.exceptions import NoNodeError
 
 from rebalance.assignment import assign_range, assign_roundrobin
-from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
-from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.kafka.settings import version_tuple
+from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -11,9 +11,9 @@ from fault_players import CASTS, SESSION_S, Player
 from fault_stage import UNGRACEFUL, Stage
 from kazoo.exceptions import KazooException
 
-from zkconsumer.testing import kafka_probe
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.history_limits import Trouble
+from zkconsumer.testing.history.limits import Trouble
+from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 MOST_MEMBERS = 5

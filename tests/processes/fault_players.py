@@ -13,9 +13,9 @@ from kazoo.exceptions import NoNodeError
 
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.member_process import MemberProcess
+from zkconsumer.testing.members.java_member import JavaMember
+from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until

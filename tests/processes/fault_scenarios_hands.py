@@ -9,7 +9,7 @@ from fault_scenario import SESSION_ENDED, Scenario
 from fault_stage import RATE_PER_S, Stage
 
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import HAND
+from zkconsumer.testing.history.limits import HAND
 
 MOVED = 20
 # Registrations that nobody can read: of people, of other clients, of Kafka 0.7.

@@ -10,9 +10,9 @@ from fault_players import SESSION_S
 from fault_scenario import SESSION_ENDED, Scenario
 from fault_stage import RATE_PER_S, UNGRACEFUL, Stage
 
-from zkconsumer.testing.history_limits import Trouble
+from zkconsumer.testing.history.limits import Trouble
+from zkconsumer.testing.proxy.zookeeper_holds import Hold
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper_holds import Hold
 
 
 def killed(stage: Stage) -> None:

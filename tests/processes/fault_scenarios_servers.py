@@ -14,10 +14,10 @@ from fault_stage import RATE_PER_S, UNGRACEFUL, Setup, Stage
 
 from simpleconsumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
-from zkconsumer.testing import kafka_topics
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history_limits import NS, Trouble
+from zkconsumer.testing.history.limits import NS, Trouble
+from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.processes import free_port
 
 # The fault is for the members alone; and a topic that ZooKeeper lost comes back when the test says so.

@@ -14,16 +14,16 @@ from kazoo.exceptions import KazooException
 
 from rebalance.snapshot import Strategy
 from zkconsumer.testing.errors import WaitTimeout
-from zkconsumer.testing.group_checks import rightful_owners
-from zkconsumer.testing.group_watch import GroupWatch, Owner, owners
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import Limits
-from zkconsumer.testing.history_figures import Figures, figures_of
-from zkconsumer.testing.history_limits import NS
+from zkconsumer.testing.history.checks import Limits
+from zkconsumer.testing.history.figures import Figures, figures_of
+from zkconsumer.testing.history.groups import rightful_owners
+from zkconsumer.testing.history.limits import NS
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.lasting_load import LastingLoad
+from zkconsumer.testing.proxy.zookeeper_requests import ZooKeeperRequest
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper_requests import ZooKeeperRequest
+from zkconsumer.testing.zookeeper.group_watch import GroupWatch, Owner, owners
 
 PARTITIONS = 8
 RATE_PER_S = 200.0

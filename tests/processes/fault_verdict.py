@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from zkconsumer.testing.history import Event, Place, in_order, ownerships
-from zkconsumer.testing.history_checks import Finding, Limits, check_history, find_lost, find_skipped, find_zombies
-from zkconsumer.testing.history_limits import NS
+from zkconsumer.testing.history.checks import Finding, Limits, check_history, find_lost, find_skipped, find_zombies
+from zkconsumer.testing.history.events import Event, Place, in_order, ownerships
+from zkconsumer.testing.history.limits import NS
 
 _SEEN_NS = 2 * NS
 """A watcher sees the value of an offset node at most so late."""

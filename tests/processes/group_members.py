@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.member_process import MemberProcess
+from zkconsumer.testing.members.member_process import MemberProcess
 
 # Short waits, so that a fault and its end fit into a few seconds; what depends on a wait is computed from these.
 SESSION_S = 3.0

@@ -11,7 +11,7 @@ from mixed_kafka_node import VERSION, beside_kafka_node
 from mixed_stage import MixedStage, open_mixed_stage
 
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.kafka.settings import version_tuple
 
 STREAMS = 2
 KAFKA_NODE = f"kafka-node {VERSION}"

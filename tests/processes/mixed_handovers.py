@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from zkconsumer.testing.history import Event, Place, in_order
+from zkconsumer.testing.history.events import Event, Place, in_order
 
 
 @dataclass(frozen=True)

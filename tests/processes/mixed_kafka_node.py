@@ -19,13 +19,13 @@ from kazoo.exceptions import NoNodeError
 from mixed_stage import MixedStage, open_mixed_stage
 
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.group_watch import Owner
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import Finding
+from zkconsumer.testing.history.limits import Finding
+from zkconsumer.testing.java.maven import cache_folder, file_lock
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.maven import cache_folder, file_lock
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.group_watch import Owner
 
 VERSION = "3.0.1"
 PROGRAM = Path(__file__).with_name("mixed_node.js")

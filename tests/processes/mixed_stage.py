@@ -15,13 +15,13 @@ from fault_verdict import blame
 
 from rebalance.snapshot import Strategy
 from zkconsumer.testing.errors import StartFailed, WaitTimeout
-from zkconsumer.testing.group_watch import GroupWatch
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import Finding
+from zkconsumer.testing.history.limits import Finding
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.lasting_load import LastingLoad
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.group_watch import GroupWatch
 
 COMMON_TABLE_S = 12.0
 """A change of a group with Java members is over within that time; with a death, the session comes on top."""

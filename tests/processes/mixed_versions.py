@@ -18,7 +18,7 @@ from mixed_outcome import Outcome, given_up_for_us, run
 
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
-from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.kafka.settings import version_tuple
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"
 BEGIN = "<!-- mixed groups: written by python tests/processes/mixed_versions.py --write -->"

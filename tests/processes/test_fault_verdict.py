@@ -5,7 +5,7 @@ from __future__ import annotations
 from fault_verdict import Write, blame
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history_checks import Limits
+from zkconsumer.testing.history.checks import Limits
 
 NS = 1_000_000_000
 PLACE = ("t", 0)

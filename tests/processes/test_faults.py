@@ -16,8 +16,8 @@ import pytest
 from group_members import AUTO_COMMIT_S, SESSION_S, MemberProcess
 from group_scene import Scene, assert_clean, scene
 
-from zkconsumer.testing.history import Event, in_order
-from zkconsumer.testing.history_checks import Limits, find_zombies
+from zkconsumer.testing.history.checks import Limits, find_zombies
+from zkconsumer.testing.history.events import Event, in_order
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until

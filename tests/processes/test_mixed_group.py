@@ -14,10 +14,10 @@ import pytest
 from group_members import AUTO_COMMIT_S
 from group_scene import JAVA_SETTINGS, Scene, scene
 
-from zkconsumer.testing.history import Event, Place, in_order, ownerships
-from zkconsumer.testing.history_checks import Limits, check_history, count_allowed_repeats
-from zkconsumer.testing.java_member import JavaMember
+from zkconsumer.testing.history.checks import Limits, check_history, count_allowed_repeats
+from zkconsumer.testing.history.events import Event, Place, in_order, ownerships
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from group_members import Group
 
-from zkconsumer.testing.group_watch import Owner, owners, wait_owned
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.proxy import BACKGROUND, TcpProxy
+from zkconsumer.testing.proxy.tcp_proxy import BACKGROUND, TcpProxy
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.group_watch import Owner, owners, wait_owned
 
 pytestmark = pytest.mark.real
 

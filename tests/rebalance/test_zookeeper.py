@@ -37,7 +37,7 @@ from rebalance.zookeeper import KazooPort, access_list, call
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
-from zkconsumer.testing.zookeeper_wire import move_session, split_connect
+from zkconsumer.testing.zookeeper.wire import move_session, split_connect
 
 
 class Opened:

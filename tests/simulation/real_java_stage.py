@@ -11,9 +11,9 @@ from java_scenes import FOREIGNER, QUIET_S
 from java_traces import Trace, normalised
 
 from rebalance import znodes
-from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.load import load
+from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import end_session
 from zkconsumer.testing.zookeeper_trace import ZooKeeperRecorder, format_trace

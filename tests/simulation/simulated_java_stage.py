@@ -22,7 +22,7 @@ from tests.simulator.process import Process
 from tests.simulator.schedule import Schedule
 from tests.simulator.zookeeper import SimulatedZooKeeper
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.zookeeper_exchanges import Entry
+from zkconsumer.testing.proxy.zookeeper_exchanges import Entry
 from zkconsumer.testing.zookeeper_trace import format_trace
 
 __all__ = ["SimulatedStage"]

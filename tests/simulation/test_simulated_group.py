@@ -8,8 +8,8 @@ import sys
 from tests.simulator.actor import MemberSpec
 from tests.simulator.plan import Plan
 from tests.simulator.world import World
-from zkconsumer.testing.history import format_event
-from zkconsumer.testing.history_checks import check_history
+from zkconsumer.testing.history.checks import check_history
+from zkconsumer.testing.history.events import format_event
 
 PLAN = Plan((MemberSpec("a", topics=(("t", 2),)), MemberSpec("b", topics=(("t", 1),))), (("t", 4),), ())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import HAND, NS, node_of
+from zkconsumer.testing.history.limits import HAND, NS, node_of
 
 __all__ = ["find_beginnings"]
 

@@ -15,7 +15,7 @@ from tests.simulator.plan import Plan
 from tests.simulator.profiles import profile_of
 from tests.simulator.run import simulate
 from tests.simulator.shrink import shrink
-from zkconsumer.testing.history_checks import Finding
+from zkconsumer.testing.history.checks import Finding
 
 __all__ = ["Campaign", "Outcome", "run_seed", "run_seeds", "shrink_seed"]
 

@@ -19,7 +19,7 @@ from tests.simulator.plan_file import read_plan
 from tests.simulator.profiles import ALL, PROFILES, profile_of
 from tests.simulator.run import trace_run
 from tests.simulator.shrink import only_steps
-from zkconsumer.testing.history_checks import Finding
+from zkconsumer.testing.history.checks import Finding
 
 __all__ = ["main", "simulate_command"]
 

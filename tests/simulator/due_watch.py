@@ -16,8 +16,8 @@ from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record
-from zkconsumer.testing.group_checks import rightful_owners
 from zkconsumer.testing.history import Place
+from zkconsumer.testing.history.groups import rightful_owners
 
 __all__ = ["DueWatch"]
 

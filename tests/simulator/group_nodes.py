@@ -8,8 +8,8 @@ from rebalance.snapshot import Strategy
 from tests.simulator.brokers import Brokers
 from tests.simulator.plan import GROUP
 from tests.simulator.zookeeper import SimulatedZooKeeper
-from zkconsumer.testing.group_checks import rightful_owners
 from zkconsumer.testing.history import Place
+from zkconsumer.testing.history.groups import rightful_owners
 
 __all__ = ["owner_nodes", "registrations", "should_own"]
 

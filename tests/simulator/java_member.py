@@ -1,8 +1,8 @@
 """A Java 0.8.2.2 consumer and its application as a member of a simulated group. Pure.
 
-The counterpart of the real one (`zkconsumer.testing.java_member`), with the same counts. What it asks of ZooKeeper, and
-in which order, is compared with recordings of real ones (tests/simulation/test_java_model_traces.py). Like a real one
-it does not announce what it owns; it writes down `deliver`, `done`, `reset`, `blocked_try` and `gave_up`.
+The counterpart of the real one (`zkconsumer.testing.members.java_member`), with the same counts. What it asks of
+ZooKeeper, and in which order, is compared with recordings of real ones (tests/simulation/test_java_model_traces.py).
+Like a real one it does not announce what it owns; it records `deliver`, `done`, `reset`, `blocked_try` and `gave_up`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.simulator.java_settings import ConnectorSettings
 from tests.simulator.java_threads import USUAL_PACE, Body, JavaFailure, Threads
 from tests.simulator.java_zkclient import ZkClient
 from tests.simulator.pipe import Latency
-from zkconsumer.testing.zookeeper_exchanges import Entry
+from zkconsumer.testing.proxy.zookeeper_exchanges import Entry
 
 __all__ = ["JavaMember"]
 

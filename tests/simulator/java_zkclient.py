@@ -40,7 +40,7 @@ from tests.simulator.java_threads import Body, JavaFailure, JavaThread, Monitor,
 from tests.simulator.java_watches import Watches
 from tests.simulator.pipe import Latency
 from tests.simulator.port import PortSettings
-from zkconsumer.testing.zookeeper_exchanges import Connected, Entry, Exchange, Fired
+from zkconsumer.testing.proxy.zookeeper_exchanges import Connected, Entry, Exchange, Fired
 
 __all__ = ["Listener", "NoNode", "NodeExists", "ZkClient", "java_port"]
 

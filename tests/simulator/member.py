@@ -37,7 +37,7 @@ from zkconsumer.member.leave_times import LeaveTimes
 from zkconsumer.member.membership import member_of
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
-from zkconsumer.testing.leave_checks import PAUSED
+from zkconsumer.testing.history.leaves import PAUSED
 
 __all__ = ["OurMember", "config_of"]
 

@@ -20,11 +20,11 @@ from tests.simulator.stage import ActorBuilder
 from tests.simulator.stepping import PlannedFault
 from tests.simulator.trace import Trace, tree_lines
 from tests.simulator.world import World
-from zkconsumer.testing.group_checks import check_group, find_wrong_owners
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import NS, Finding, Limits, check_history
-from zkconsumer.testing.history_limits import was_troubled
-from zkconsumer.testing.leave_checks import check_leaves
+from zkconsumer.testing.history.checks import NS, Finding, Limits, check_history
+from zkconsumer.testing.history.groups import check_group, find_wrong_owners
+from zkconsumer.testing.history.leaves import check_leaves
+from zkconsumer.testing.history.limits import was_troubled
 
 __all__ = ["Run", "simulate", "trace_run"]
 

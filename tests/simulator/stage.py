@@ -30,7 +30,7 @@ from tests.simulator.zookeeper import SimulatedZooKeeper
 from tests.simulator.zookeeper_connection import Record
 from tests.simulator.zookeeper_ensemble import ZooKeeperSettings
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_checks import HAND, NS, Trouble
+from zkconsumer.testing.history.checks import HAND, NS, Trouble
 
 __all__ = ["ActorBuilder", "Listener", "Stage"]
 

@@ -24,7 +24,7 @@ from rebalance.requests import Delete, Multi, SetData
 from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record
 from zkconsumer.testing.history import Place
-from zkconsumer.testing.history_checks import HAND
+from zkconsumer.testing.history.checks import HAND
 
 __all__ = ["TreeWatch"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from zkconsumer.testing.kafka_probe import ask
+from zkconsumer.testing.kafka.probe import ask
 
 _DELETE_RECORDS = 21
 

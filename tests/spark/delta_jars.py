@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from zkconsumer.testing.maven import jars
+from zkconsumer.testing.java.maven import jars
 from zkconsumer.testing.pytest_plugin import REQUIRE_REAL
 
 DELTA = "4.4.0"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from zkconsumer.testing.maven import jars
+from zkconsumer.testing.java.maven import jars
 
 ICEBERG = "1.11.0"
 """The release whose jar is pinned, that for Spark 4.1."""

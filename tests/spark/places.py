@@ -21,7 +21,7 @@ import pyspark
 import pytest
 
 from zkconsumer.testing.java import find_java
-from zkconsumer.testing.maven import jars
+from zkconsumer.testing.java.maven import jars
 from zkconsumer.testing.processes import ChildProcess, free_port
 from zkconsumer.testing.waiting import wait_until
 

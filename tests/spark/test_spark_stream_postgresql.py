@@ -17,7 +17,7 @@ import pytest
 from tests.spark.spark_jobs import run_job
 from zkconsumer.testing import KafkaCluster, load
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.maven import jars
+from zkconsumer.testing.java.maven import jars
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zkconsumer.testing.group_checks import check_group
-from zkconsumer.testing.history import KINDS, Event, Place
-from zkconsumer.testing.history_checks import check_history
-from zkconsumer.testing.history_limits import Limits
+from zkconsumer.testing.history.checks import check_history
+from zkconsumer.testing.history.events import KINDS, Event, Place
+from zkconsumer.testing.history.groups import check_group
+from zkconsumer.testing.history.limits import Limits
 
 __all__ = ["MS", "SECOND", "GroupStory", "group_findings", "history_findings"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from zkconsumer.testing.kafka_probe import ask
+from zkconsumer.testing.kafka.probe import ask
 
 
 def string(text: str) -> bytes:

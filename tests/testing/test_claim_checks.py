@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from zkconsumer.testing.claim_checks import find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history_limits import NS, Limits, Trouble
+from zkconsumer.testing.history.claims import find_hasty, find_stale, find_unclaimed
+from zkconsumer.testing.history.limits import NS, Limits, Trouble
 
 LIMITS = Limits(settle_s=0.05, settle_max_s=1.0)
 

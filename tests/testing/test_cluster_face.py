@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from raw_requests import fetch, produce
 
-from zkconsumer.testing import kafka_probe
 from zkconsumer.testing.cluster import Cluster, broker_ids, check_port
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.errors import KitError, NotSupported, StartFailed
-from zkconsumer.testing.kafka import KafkaCluster, nearest_version
+from zkconsumer.testing.kafka import probe as kafka_probe
+from zkconsumer.testing.kafka.cluster import KafkaCluster, nearest_version
 from zkconsumer.testing.load import load
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.proxy import TcpProxy

@@ -14,11 +14,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from simpleconsumer.consumer import SimpleConsumer
-from zkconsumer.testing import containers, kafka_probe, kafka_topics, maven
+from zkconsumer.testing import containers
 from zkconsumer.testing.containers import KafkaContainers
 from zkconsumer.testing.errors import DockerMissing
-from zkconsumer.testing.java import find_java
-from zkconsumer.testing.kafka_settings import broker_properties
+from zkconsumer.testing.java import find_java, maven
+from zkconsumer.testing.kafka import probe as kafka_probe
+from zkconsumer.testing.kafka import topics as kafka_topics
+from zkconsumer.testing.kafka.settings import broker_properties
 from zkconsumer.testing.processes import ChildProcess, free_ports
 from zkconsumer.testing.waiting import wait_until
 

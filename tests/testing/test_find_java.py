@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zkconsumer.testing.errors import JavaMissing
-from zkconsumer.testing.java import Java, find_java, parse_version
+from zkconsumer.testing.java.runtime import Java, find_java, parse_version
 
 
 @pytest.mark.parametrize(

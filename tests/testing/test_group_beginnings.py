@@ -6,7 +6,7 @@ from histories import GroupStory, history_findings
 
 from tests.simulator.beginnings import find_beginnings
 from zkconsumer.testing.history import Place
-from zkconsumer.testing.history_limits import HAND, Limits
+from zkconsumer.testing.history.limits import HAND, Limits
 
 T0 = ("t", 0)
 OLD, NEW = {T0: 0.0}, {T0: 1.0}

@@ -6,7 +6,7 @@ import pytest
 from histories import GroupStory, group_findings
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history_limits import HAND, NS, Limits, Trouble
+from zkconsumer.testing.history.limits import HAND, NS, Limits, Trouble
 
 JAVA = Limits(unfenced=frozenset({"j"}))
 

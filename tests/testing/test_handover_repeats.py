@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history_limits import HAND, NS, Limits, Trouble
-from zkconsumer.testing.history_repeats import find_repeated
+from zkconsumer.testing.history.limits import HAND, NS, Limits, Trouble
+from zkconsumer.testing.history.repeats import find_repeated
 
 TROUBLED = Limits(troubles=[Trouble(0, 60 * NS, "a")])
 

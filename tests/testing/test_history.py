@@ -9,8 +9,8 @@ from histories import GroupStory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.testing.history import KINDS, Event, format_event, ownerships, parse_event
-from zkconsumer.testing.history_checks import Limits, check_history, count_allowed_repeats
+from zkconsumer.testing.history.checks import Limits, check_history, count_allowed_repeats
+from zkconsumer.testing.history.events import KINDS, Event, format_event, ownerships, parse_event
 
 MS = 1_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from histories import GroupStory, history_findings
 
-from zkconsumer.testing.history_limits import HAND, Limits
+from zkconsumer.testing.history.limits import HAND, Limits
 
 JAVA = Limits(unfenced=frozenset({"j"}))
 T, REBORN = ("t", 0), ("t~1", 0)

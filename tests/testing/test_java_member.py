@@ -9,8 +9,8 @@ from kazoo.exceptions import NoNodeError
 from raw_requests import produce
 
 from zkconsumer.testing.errors import KitError, NotSupported
-from zkconsumer.testing.java_member import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real

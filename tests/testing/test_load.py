@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from zkconsumer.testing.history_checks import check_history
-from zkconsumer.testing.java_member import JavaMember
+from zkconsumer.testing.history.checks import check_history
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.load import load
+from zkconsumer.testing.members.java_member import JavaMember
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])

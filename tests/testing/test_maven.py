@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.testing import maven
 from zkconsumer.testing.errors import JarMismatch, KitError, MavenMissing
+from zkconsumer.testing.java import maven
 
 CONTENT = {"a-1.jar": b"first jar", "b-2-linux.jar": b"second"}
 

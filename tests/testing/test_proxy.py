@@ -12,8 +12,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.kafka_frames import Exchange, RawReply
 from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.proxy.kafka_frames import Exchange, RawReply
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

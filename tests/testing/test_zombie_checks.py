@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from histories import GroupStory, history_findings
 
-from zkconsumer.testing.history_limits import HAND, NS, Limits, Trouble
+from zkconsumer.testing.history.limits import HAND, NS, Limits, Trouble
 
 LIMITS = Limits(told_late_s=4.0, zombie_slack_s=0.05, unfenced=frozenset({"j"}))
 

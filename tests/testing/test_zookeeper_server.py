@@ -13,8 +13,8 @@ from kazoo.exceptions import NoNodeError
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer, pyspark_jars
-from zkconsumer.testing.zookeeper_wire import end_session, handshake, session_password, split_connect
+from zkconsumer.testing.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, pyspark_jars
+from zkconsumer.testing.zookeeper.wire import end_session, handshake, session_password, split_connect
 
 pytestmark = pytest.mark.real
 

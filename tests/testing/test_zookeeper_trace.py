@@ -13,9 +13,9 @@ from kazoo.exceptions import NodeExistsError
 
 from rebalance.requests import Fault
 from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.proxy.zookeeper_exchanges import Connected, Entry, Exchange, ExchangeReader, Fired
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
-from zkconsumer.testing.zookeeper_exchanges import Connected, Entry, Exchange, ExchangeReader, Fired
 from zkconsumer.testing.zookeeper_trace import ZooKeeperRecorder, format_entry, format_trace
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.zookeeper_wire import end_session
+from zkconsumer.testing.zookeeper.wire import end_session
 
 GRANTED = struct.pack(">iiiqi", 36, 0, 10_000, 7, 16) + bytes(16)
 UNKNOWN = struct.pack(">iiiqi", 36, 0, 0, 0, 16) + bytes(16)

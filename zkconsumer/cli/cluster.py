@@ -134,8 +134,8 @@ def versions(as_json: bool) -> None:
     The first ones are those it starts without --kafka.
     """
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-    from zkconsumer.testing.kafka import kafka_versions, needs_of
-    from zkconsumer.testing.zookeeper import needs
+    from zkconsumer.testing.kafka.cluster import kafka_versions, needs_of
+    from zkconsumer.testing.zookeeper.server import needs
 
     rows = [(EmbeddedCluster.version, "embedded", needs())]
     rows += [(version, "real", needs_of(version)) for version in kafka_versions()]

@@ -10,36 +10,36 @@
 | `MemberProcess` | a consumer of ours in a process of its own, which writes down what it does |
 | `ClosedNodes` | nodes of ZooKeeper that nobody else may read, until they are opened again |
 | `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
-| `zookeeper_trace` | what one ZooKeeper client asks and is told, line by line |
+| `load`, `SteadyLoad`, `LastingLoad` | fill topics, at once or at a steady rate, and record what was acknowledged |
+| `check_history`, `figures_of` | was anything lost, skipped, repeated, owned twice? |
+| `zookeeper_trace` | the requests and replies of one ZooKeeper client, line by line |
 | `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
-| `containers` | ZooKeeper and Kafka 0.8.2.2 in Docker, for who has it |
-| `load` | fills topics and tells what was acknowledged |
-| `history`, `history_checks` | was anything lost, skipped, repeated, owned twice? |
+| `containers` | ZooKeeper and Kafka 0.8.2.2 in Docker |
 
 Every child process ends with the Python process that started it, whatever ends that one. What is missing on a machine
 (Java, jars) is said in one sentence: `JavaMissing`, `MavenMissing`.
 """
 
-from zkconsumer.testing.closed_nodes import ClosedNodes
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.errors import JavaMissing, KitError, MavenMissing, NotSupported, StartFailed, WaitTimeout
-from zkconsumer.testing.group_watch import GroupWatch
-from zkconsumer.testing.history import Event
-from zkconsumer.testing.history_checks import Finding, Limits, check_history
-from zkconsumer.testing.history_figures import Figures, figures_of
-from zkconsumer.testing.java_member import JavaMember
-from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
+from zkconsumer.testing.history.checks import Finding, Limits, check_history
+from zkconsumer.testing.history.events import Event
+from zkconsumer.testing.history.figures import Figures, figures_of
+from zkconsumer.testing.kafka.cluster import KafkaCluster, kafka_versions
 from zkconsumer.testing.lasting_load import LastingLoad
 from zkconsumer.testing.load import load
-from zkconsumer.testing.member_process import MemberProcess
-from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.members.java_member import JavaMember
+from zkconsumer.testing.members.member_process import MemberProcess
+from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
+from zkconsumer.testing.proxy.zookeeper_holds import Hold
 from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import Deadline, wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer, end_session
-from zkconsumer.testing.zookeeper_holds import Hold
+from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
+from zkconsumer.testing.zookeeper.group_watch import GroupWatch
+from zkconsumer.testing.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, end_session
 
 __all__ = [
     "ClosedNodes",

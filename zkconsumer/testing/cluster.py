@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.processes import free_ports
-from zkconsumer.testing.zookeeper import ZooKeeperServer
+from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
 HOST = "127.0.0.1"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from zkconsumer.testing import kafka_probe
 from zkconsumer.testing.errors import DockerMissing, KitError, StartFailed, WaitTimeout
+from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper_wire import handshake
+from zkconsumer.testing.zookeeper.wire import handshake
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer

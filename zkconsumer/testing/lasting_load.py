@@ -11,10 +11,10 @@ from typing import Final, Self
 
 from simpleconsumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
-from zkconsumer.testing import kafka_probe
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.history import Event
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.history.events import Event
+from zkconsumer.testing.kafka import probe as kafka_probe
+from zkconsumer.testing.kafka.cluster import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
 _ANSWER_S: Final = 2.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.history import Event
+from zkconsumer.testing.history.events import Event
 
 
 def load(

@@ -30,8 +30,8 @@ from zkconsumer.testing.errors import DockerMissing, JavaMissing, MavenMissing
 if TYPE_CHECKING:
     from zkconsumer.testing.containers import KafkaContainers
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-    from zkconsumer.testing.kafka import KafkaCluster
-    from zkconsumer.testing.zookeeper import ZooKeeperServer
+    from zkconsumer.testing.kafka.cluster import KafkaCluster
+    from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
 REQUIRE_REAL = "ZKCONSUMER_REQUIRE_REAL"
 VERSION_OPTION = "zkconsumer_kafka_version"
@@ -79,7 +79,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeperServer]:
     """A ZooKeeper server that all tests share: do not stop, pause or wipe it; start one of your own for that."""
-    from zkconsumer.testing.zookeeper import ZooKeeperServer
+    from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
     with ZooKeeperServer() as server:
         yield server
@@ -88,7 +88,7 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 @pytest.fixture(scope="session")
 def kafka_clusters() -> Iterator[Callable[[str, int], KafkaCluster]]:
     """Gives running clusters by version and number of brokers, one for all who ask for the same."""
-    from zkconsumer.testing.kafka import KafkaCluster
+    from zkconsumer.testing.kafka.cluster import KafkaCluster
 
     running: dict[tuple[str, int], KafkaCluster] = {}
     with contextlib.ExitStack() as stack:

@@ -11,8 +11,8 @@ from typing import Self
 
 from simpleconsumer import SimpleConsumer
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.history import Event
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.history.events import Event
+from zkconsumer.testing.kafka.cluster import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
 

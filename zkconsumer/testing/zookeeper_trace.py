@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from zkconsumer.testing.proxy import TcpProxy
-from zkconsumer.testing.zookeeper_exchanges import Connected, Entry, Exchange, ExchangeReader, Fired
+from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
+from zkconsumer.testing.proxy.zookeeper_exchanges import Connected, Entry, Exchange, ExchangeReader, Fired
 
 __all__ = ["ZooKeeperRecorder", "format_entry", "format_trace"]
 

@@ -17,12 +17,12 @@ from zkconsumer.cli.demo.scene import Actor
 from zkconsumer.cli.demo.tally import Tally
 from zkconsumer.cli.demo.telling import Telling
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.group_watch import GroupWatch
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.member_process import MemberProcess
+from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import Deadline
+from zkconsumer.testing.zookeeper.group_watch import GroupWatch
 from zkconsumer_error import ZkConsumerError
 
 __all__ = ["AUTO_COMMIT_S", "PARTITIONS", "SESSION_S", "TOPIC", "Stage", "StageError"]

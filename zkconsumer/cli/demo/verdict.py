@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history_checks import Finding, Limits, check_history, count_allowed_repeats
+from zkconsumer.testing.history.checks import Finding, Limits, check_history, count_allowed_repeats
 
 __all__ = ["Verdict", "judge"]
 

@@ -19,7 +19,6 @@ from typing import IO, Literal, Self
 
 from kazoo.client import KazooClient
 
-from zkconsumer.testing import kafka_topics
 from zkconsumer.testing.cluster import ClusterFrame, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.controller import Controller
@@ -32,9 +31,10 @@ from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.embedded.storage import hold
 from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.errors import KitError, StartFailed
+from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperServer
+from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
 
 class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):

@@ -28,7 +28,7 @@ from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.zookeeper_wire import end_session
+from zkconsumer.testing.zookeeper.wire import end_session
 
 IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"

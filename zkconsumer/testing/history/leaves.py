@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import NS, Finding, name_of, node_of
+from zkconsumer.testing.history.events import Event, Place
+from zkconsumer.testing.history.limits import NS, Finding, name_of, node_of
 
 __all__ = ["PAUSED", "check_leaves", "find_false_stores", "find_late_leaves"]
 

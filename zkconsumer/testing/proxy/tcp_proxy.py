@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.kafka_frames import KafkaRewriter, Rewrite
-from zkconsumer.testing.proxy_pipes import Connection, Direction, Rules
-from zkconsumer.testing.zookeeper_requests import RequestReader, ZooKeeperRequest
+from zkconsumer.testing.proxy.kafka_frames import KafkaRewriter, Rewrite
+from zkconsumer.testing.proxy.pipes import Connection, Direction, Rules
+from zkconsumer.testing.proxy.zookeeper_requests import RequestReader, ZooKeeperRequest
 
 BOTH: frozenset[Direction] = frozenset({"up", "down"})
 SEEN_REQUESTS = 100_000

@@ -11,14 +11,16 @@ from typing import Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from zkconsumer.testing import kafka_probe, kafka_topics, maven
 from zkconsumer.testing.cluster import ClusterFrame, broker_ids
 from zkconsumer.testing.errors import KitError, MavenMissing, NotSupported, StartFailed
-from zkconsumer.testing.kafka_broker import KafkaBroker
-from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.java import maven
+from zkconsumer.testing.kafka import probe as kafka_probe
+from zkconsumer.testing.kafka import topics as kafka_topics
+from zkconsumer.testing.kafka.broker import KafkaBroker
+from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperServer, end_session
+from zkconsumer.testing.zookeeper.server import ZooKeeperServer, end_session
 
 KAFKA_07_JAR = "ZKCONSUMER_KAFKA_07_JAR"
 JAR_SETS = {"3.9.2": "3.9.2-broker"}  # the set named 3.9.2 also holds the command line tools, which no broker needs

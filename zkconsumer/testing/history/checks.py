@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from zkconsumer.testing.history import Event, Ownership, Place, in_order, ownerships
-from zkconsumer.testing.history_floors import Floors
-from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, Trouble, name_of
-from zkconsumer.testing.history_repeats import count_allowed_repeats, find_repeated
-from zkconsumer.testing.zombie_checks import find_zombies
+from zkconsumer.testing.history.events import Event, Ownership, Place, in_order, ownerships
+from zkconsumer.testing.history.floors import Floors
+from zkconsumer.testing.history.limits import HAND, NS, Finding, Limits, Trouble, name_of
+from zkconsumer.testing.history.repeats import count_allowed_repeats, find_repeated
+from zkconsumer.testing.history.zombies import find_zombies
 
 __all__ = [
     "CHECKS", "HAND", "NS", "Check", "Finding", "Limits", "Trouble", "check_history", "count_allowed_repeats",

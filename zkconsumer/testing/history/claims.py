@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import NS, Finding, Limits, name_of
-from zkconsumer.testing.history_repeats import was_troubled
+from zkconsumer.testing.history.events import Event, Place
+from zkconsumer.testing.history.limits import NS, Finding, Limits, name_of
+from zkconsumer.testing.history.repeats import was_troubled
 
 __all__ = ["find_forbidden", "find_hasty", "find_stale", "find_unclaimed"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final, NamedTuple
 
-from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import HAND, NS, Limits
+from zkconsumer.testing.history.events import Event, Place
+from zkconsumer.testing.history.limits import HAND, NS, Limits
 
 __all__ = ["Floors", "PutBacks"]
 

@@ -1,8 +1,8 @@
 """A consumer that writes its history, one event a line: the program that `MemberProcess` runs.
 
-`python -m zkconsumer.testing.member --connect 127.0.0.1:2181 --group g --name a --topics t=2`. SIGTERM makes it leave
-the group in order. Its lines are events as `zkconsumer.testing.history` defines them (assigned, deliver, done, commit,
-revoked, lost), and notes that begin with `#`, a time in nanoseconds and a word:
+`python -m zkconsumer.testing.members.program --connect 127.0.0.1:2181 --group g --name a --topics t=2`. SIGTERM makes
+it leave the group in order. Its lines are events as `zkconsumer.testing.history` defines them (assigned, deliver, done,
+commit, revoked, lost), and notes: `#`, a time in nanoseconds, a word, and the rest:
 
     # 123 ready           the streams exist
     # 123 blocked t/0     a claim has waited for long
@@ -35,7 +35,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.testing.history import Event, format_event
+from zkconsumer.testing.history.events import Event, format_event
 from zkconsumer.wakeup import Wakeup
 
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from zkconsumer.testing.errors import JarMismatch, KitError, MavenMissing
 from zkconsumer.testing.waiting import Deadline
 
-POMS = Path(__file__).with_name("poms")
+POMS = Path(__file__).parents[1] / "poms"
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
 CACHE_VARIABLE = "ZKCONSUMER_CACHE"
 REPOSITORY_VARIABLE = "ZKCONSUMER_MAVEN_REPOSITORY"

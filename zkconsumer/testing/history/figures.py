@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zkconsumer.testing.history import Event, Place, in_order
-from zkconsumer.testing.history_checks import find_orphans
-from zkconsumer.testing.history_limits import NS, Limits
+from zkconsumer.testing.history.checks import find_orphans
+from zkconsumer.testing.history.events import Event, Place, in_order
+from zkconsumer.testing.history.limits import NS, Limits
 
 __all__ = ["Figures", "figures_of"]
 

@@ -13,9 +13,9 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
+from zkconsumer.testing.proxy.zookeeper_requests import ZooKeeperRequest
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper_requests import ZooKeeperRequest
 
 
 class Hold:

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zkconsumer.testing.history import Event, Ownership, Place, in_order, ownerships
-from zkconsumer.testing.history_floors import PutBacks
-from zkconsumer.testing.history_limits import NS, Finding, Limits, name_of, was_troubled
+from zkconsumer.testing.history.events import Event, Ownership, Place, in_order, ownerships
+from zkconsumer.testing.history.floors import PutBacks
+from zkconsumer.testing.history.limits import NS, Finding, Limits, name_of, was_troubled
 
 __all__ = ["count_allowed_repeats", "find_repeated", "was_troubled"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history.events import Event, Place
 
 __all__ = ["HAND", "NS", "Finding", "Limits", "Trouble", "name_of", "was_troubled"]
 

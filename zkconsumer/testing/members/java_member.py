@@ -17,17 +17,17 @@ from typing import Self
 
 from kazoo.exceptions import NoNodeError
 
-from zkconsumer.testing import maven
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError, NotSupported, StartFailed
-from zkconsumer.testing.history import Event
-from zkconsumer.testing.java import Java, find_java
-from zkconsumer.testing.kafka_broker import LOG4J
-from zkconsumer.testing.kafka_settings import version_tuple
+from zkconsumer.testing.history.events import Event
+from zkconsumer.testing.java import maven
+from zkconsumer.testing.java.runtime import Java, find_java
+from zkconsumer.testing.kafka.broker import LOG4J
+from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
 
-SOURCE = Path(__file__).with_name("java") / "Member.java"
+SOURCE = Path(__file__).with_name("Member.java")
 FIRST_VERSION, LAST_VERSION = (0, 8, 0), (1, 1, 1)
 COMPILE_TIMEOUT_S = 120.0
 DEFAULTS: Mapping[str, object] = {

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from zkconsumer.testing import maven, zookeeper_wire
 from zkconsumer.testing.errors import KitError, MavenMissing, StartFailed
-from zkconsumer.testing.java import find_java
+from zkconsumer.testing.java import maven
+from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
 from zkconsumer.testing.waiting import Deadline, wait_until
-from zkconsumer.testing.zookeeper_wire import end_session as end_session
+from zkconsumer.testing.zookeeper import wire as zookeeper_wire
+from zkconsumer.testing.zookeeper.wire import end_session as end_session
 
 STANDALONE = "org.apache.zookeeper.server.ZooKeeperServerMain"
 QUORUM = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -1,6 +1,6 @@
 """Verdicts on a group: who should own what, who touched what is another's, who kept whom waiting, who asked much. Pure.
 
-Each check returns findings, as those of `zkconsumer.testing.history_checks` do.
+Each check returns findings, as those of `zkconsumer.testing.history.checks` do.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFi
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from rebalance.subscription import Subscription
 from rebalance.znodes import parse_registration
-from zkconsumer.testing.claim_checks import find_forbidden, find_hasty, find_stale, find_unclaimed
-from zkconsumer.testing.history import Event, Place, in_order
-from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of, node_of
-from zkconsumer.testing.history_repeats import was_troubled
+from zkconsumer.testing.history.claims import find_forbidden, find_hasty, find_stale, find_unclaimed
+from zkconsumer.testing.history.events import Event, Place, in_order
+from zkconsumer.testing.history.limits import HAND, NS, Finding, Limits, name_of, node_of
+from zkconsumer.testing.history.repeats import was_troubled
 
 __all__ = [
     "check_group", "find_busy", "find_exhausted", "find_touched", "find_unpaired", "find_wrong_owners",

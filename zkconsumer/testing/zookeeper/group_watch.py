@@ -12,7 +12,7 @@ from typing import Any, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkconsumer.testing.history import Event, Place
+from zkconsumer.testing.history.events import Event, Place
 from zkconsumer.testing.waiting import wait_until
 
 SESSION_S = 30.0

@@ -9,13 +9,13 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkconsumer.testing import kafka_probe
 from zkconsumer.testing.errors import KitError, StartFailed
-from zkconsumer.testing.java import find_java
-from zkconsumer.testing.kafka_settings import broker_properties, version_tuple
+from zkconsumer.testing.java.runtime import find_java
+from zkconsumer.testing.kafka import probe as kafka_probe
+from zkconsumer.testing.kafka.settings import broker_properties, version_tuple
 from zkconsumer.testing.processes import ChildProcess, free_port
 from zkconsumer.testing.waiting import Deadline, wait_until
-from zkconsumer.testing.zookeeper_wire import end_session
+from zkconsumer.testing.zookeeper.wire import end_session
 
 LOG4J = """log4j.rootLogger=INFO, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender

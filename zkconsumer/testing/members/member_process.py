@@ -14,7 +14,7 @@ from typing import Self
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.history import Event, parse_event
+from zkconsumer.testing.history.events import Event, parse_event
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
 
@@ -75,7 +75,7 @@ class MemberProcess:
         self._read_bytes = 0
         self._events: list[Event] = []
         self._notes: list[Note] = []
-        command = [sys.executable, "-m", "zkconsumer.testing.member"]
+        command = [sys.executable, "-m", "zkconsumer.testing.members.program"]
         command += ["--connect", connect, "--group", group, "--name", name]
         if topics is not None:
             command += ["--topics", ",".join(f"{topic}={count}" for topic, count in topics.items())]

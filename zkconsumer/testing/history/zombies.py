@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history_limits import HAND, NS, Finding, Limits, name_of, node_of
+from zkconsumer.testing.history.events import Event, Place
+from zkconsumer.testing.history.limits import HAND, NS, Finding, Limits, name_of, node_of
 
 __all__ = ["find_zombies"]
 
