@@ -14,8 +14,9 @@ import pytest
 from rebalance.errors import RebalanceError
 from rebalance.lease import lease_clock
 from simpleconsumer.types import Broker, TopicPartition
-from tests.fetching.feeding import METADATA, ScriptedBroker, config_of
-from zkconsumer.cluster.leaders import REMEMBERED_S, BrokerDirectory, LeaderFinder
+from tests.fetching.feeding import METADATA, ScriptedBroker
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.fetching.leader_finder import REMEMBERED_S, LeaderFinder
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
@@ -34,9 +35,9 @@ class Registry:
     def read_leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return {name: self.leaders[name] for name in partitions if name in self.leaders}
 
-    def directory(self, **settings: object) -> BrokerDirectory:
+    def directory(self, timeout_s: float = 30.0) -> BrokerDirectory:
         return BrokerDirectory(
-            config_of(**settings), lambda: list(self.brokers), self.topics.intersection, self.read_leaders,
+            "zkconsumer-test", timeout_s, lambda: list(self.brokers), self.topics.intersection, self.read_leaders,
             random.Random(1),
         )
 
@@ -125,12 +126,10 @@ def test_brokers_that_are_down_are_passed_over_and_asked_last_from_then_on() -> 
 def test_a_broker_that_is_silent_costs_a_short_wait() -> None:
     # It accepts connections (the kernel does) and never answers.
     with telling((0, 0)) as broker, socket.create_server(("127.0.0.1", 0)) as silent:
-        directory = Registry(Broker(1, "127.0.0.1", silent.getsockname()[1])).directory(
-            socket_timeout_ms=200, fetch_wait_max_ms=100
-        )
+        directory = Registry(Broker(1, "127.0.0.1", silent.getsockname()[1])).directory(timeout_s=0.2)
         assert directory.leaders({P0: None}) == {}
         both = Registry(broker.broker, Broker(1, "127.0.0.1", silent.getsockname()[1]))
-        assert both.directory(socket_timeout_ms=200).leaders({P0: None}) == {P0: broker.broker}
+        assert both.directory(timeout_s=0.2).leaders({P0: None}) == {P0: broker.broker}
 
 
 def test_without_any_answer_the_state_nodes_say_it() -> None:
@@ -232,7 +231,7 @@ def test_the_finder_outlives_zookeeper_and_surprises(caplog: pytest.LogCaptureFi
                 raise faults.pop(0)
             return [broker.broker]
 
-        directory = BrokerDirectory(config_of(), read_brokers, set, lambda _: {})
+        directory = BrokerDirectory("zkconsumer-test", 30.0, read_brokers, set, lambda _: {})
         with finding(directory) as (finder, found):
             finder.look_for(P0, is_new=True)
             wait_until(lambda: P0 in found, DEADLINE_S, "the leader")

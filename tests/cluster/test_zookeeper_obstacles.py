@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from rebalance.zookeeper import FailedAttempt
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch, explain
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ConfigError, Obstacle, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.testing.processes import free_port
@@ -124,7 +124,7 @@ def listener(says: bytes | None) -> Iterator[int]:
 
 def sentence(hosts: str, timeout_s: float = 5.0, **options: object) -> str:
     deadline = Deadline(20.0)
-    with pytest.raises(ZooKeeperUnavailable) as raised, visit_zookeeper(hosts, timeout_s, **options):
+    with pytest.raises(ZooKeeperUnavailable) as raised, zookeeper_connection(hosts, timeout_s, **options):
         pass
     assert not deadline.expired
     assert "\n" not in str(raised.value)

@@ -509,7 +509,8 @@ class RealRig:
         lease = type("Lease", (), {"until": float("inf")})()
         self.stream = KafkaStream("thread-0", config, lease, lease_clock)
         directory = BrokerDirectory(
-            config,
+            config.client_id,
+            config.socket_timeout_ms / 1000,
             lambda: list(addresses.values()),
             lambda topics: {topic for topic in topics if cluster.client.exists(f"/brokers/topics/{topic}")},
             lambda names: {name: cluster.leader(name.topic, int(name.partition)) or 0 for name in names},

@@ -19,7 +19,7 @@ from zkconsumer.cli.describe import describe
 from zkconsumer.cli.groups import groups
 from zkconsumer.cli.verify import verify
 from zkconsumer.cluster.registry import ClusterReader
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.testing import ClosedNodes, EmbeddedCluster, JavaMember, KafkaCluster, load, wait_until
 
 SOON_S = 15.0
@@ -168,7 +168,7 @@ def test_brokers_and_leaders_are_read_around_what_may_not_be_read_and_each_is_na
 ) -> None:
     other = fresh_topic()
     embedded_cluster.create_topic(other, partitions=1)
-    with visit_zookeeper(embedded_cluster.zookeeper_connect) as port:
+    with zookeeper_connection(embedded_cluster.zookeeper_connect) as port:
         cluster = ClusterReader(port, 10.0)
         state, node = znodes.partition_state_path(topic, 0), znodes.topic_path(other)
         closed.close(state)

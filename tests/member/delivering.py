@@ -52,7 +52,8 @@ class Rig:
             {name: dict.fromkeys(range(partitions), (0, broker.broker.id)) for name in topics}
         )
         self.directory = BrokerDirectory(
-            config, lambda: [broker.broker], set, lambda names: dict.fromkeys(names, broker.broker.id)
+            config.client_id, config.socket_timeout_ms / 1000, lambda: [broker.broker], set,
+            lambda names: dict.fromkeys(names, broker.broker.id),
         )
         self.delivery = Delivery(config, self.streams, stream_of, self.directory, clock, out_of_range, died=died)
 

@@ -13,8 +13,8 @@ from secured import PATIENCE_S, SASL_PASSWORD, USER, refused, sasl, sasl_server
 from rebalance.requests import Create, Exists, Reply, SessionChange
 from rebalance.zookeeper import KazooPort, call
 from zkconsumer import ConsumerConfig, ConsumerConnector, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.cluster.registry import read_all
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
+from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -25,7 +25,7 @@ def test_a_member_that_authenticates_makes_nodes_of_its_own(with_sasl: ZooKeeper
     config = ConsumerConfig(with_sasl.connect, fresh_group, zookeeper_acl="creator", **sasl())
     with ConsumerConnector(config) as consumer:
         consumer.create_message_streams({"topic": 1})
-        with visit_zookeeper(with_sasl.connect, PATIENCE_S, **zookeeper_options(config)) as port:
+        with zookeeper_connection(with_sasl.connect, PATIENCE_S, **zookeeper_options(config)) as port:
             refusal = call(port, Create(f"/consumers/{fresh_group}/mine"), PATIENCE_S)
             assert refusal.fault is None
     refused(with_sasl.connect, ZooKeeperRefused, f"/consumers/{fresh_group}/ids", group=fresh_group)
@@ -184,7 +184,7 @@ def test_no_log_of_any_level_holds_a_secret(with_sasl: ZooKeeperServer, caplog: 
                 with_sasl.connect, "g", zookeeper_sasl_mechanism=mechanism, zookeeper_sasl_username=USER,
                 zookeeper_sasl_password=SASL_PASSWORD, zookeeper_auth="digest:alice:digest-secret",
             )  # fmt: skip
-            with visit_zookeeper(with_sasl.connect, PATIENCE_S, **zookeeper_options(config)) as port:
+            with zookeeper_connection(with_sasl.connect, PATIENCE_S, **zookeeper_options(config)) as port:
                 replies: list[Reply] = []
                 port.send(Exists("/seen-in-the-log"), replies.append)
                 wait_until(lambda: replies, PATIENCE_S, "the answer")  # noqa: B023

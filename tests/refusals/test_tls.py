@@ -15,8 +15,8 @@ from rebalance.requests import Create, Exists, Reply, SessionChange
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer import ConfigError, ConsumerConfig, ConsumerConnector, ZooKeeperUnavailable
-from zkconsumer.cluster.registry import read_all
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
+from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.proxy import TcpProxy
@@ -61,7 +61,7 @@ def test_a_member_consumes_over_tls_with_a_certificate_and_an_encrypted_key(
 def test_certificate_and_key_may_stand_in_one_file(strict_server: SecureServer, certificates: Certificates) -> None:
     both = ConsumerConfig(strict_server.secure, "g",
                           **tls(certificates, zookeeper_ssl_certfile=str(certificates.client_both)))
-    with visit_zookeeper(strict_server.secure, PATIENCE_S, **zookeeper_options(both)) as port:
+    with zookeeper_connection(strict_server.secure, PATIENCE_S, **zookeeper_options(both)) as port:
         assert read_all(port, [Exists("/")], PATIENCE_S) != [None]
 
 
@@ -176,7 +176,7 @@ def test_a_server_whose_authority_the_system_does_not_know(open_server: SecureSe
 
 def test_an_unknown_authority_does_not_matter_without_a_check(open_server: SecureServer) -> None:
     config = ConsumerConfig(open_server.secure, "g", zookeeper_use_ssl=True, zookeeper_ssl_verify_certs=False)
-    with visit_zookeeper(open_server.secure, PATIENCE_S, **zookeeper_options(config)) as port:
+    with zookeeper_connection(open_server.secure, PATIENCE_S, **zookeeper_options(config)) as port:
         assert read_all(port, [Exists("/")], PATIENCE_S) != [None]
 
 
@@ -231,7 +231,7 @@ def test_a_certificate_of_another_host_matters_if_it_is_checked(certificates: Ce
                 r"shows a certificate of another host \(.*127\.0\.0\.1.*\); name the server in zookeeper.connect as "
                 "its certificate does", **tls(certificates, zookeeper_ssl_check_hostname=True))
         config = ConsumerConfig(server.secure, "g", **tls(certificates))
-        with visit_zookeeper(server.secure, PATIENCE_S, **zookeeper_options(config)):
+        with zookeeper_connection(server.secure, PATIENCE_S, **zookeeper_options(config)):
             pass
 
 
@@ -247,7 +247,7 @@ def test_each_server_of_several_has_its_own_cause(open_server: SecureServer, cer
 def test_one_good_server_of_several_is_enough(open_server: SecureServer, certificates: Certificates) -> None:
     hosts = f"127.0.0.1:1,{open_server.connect},{open_server.secure}"
     config = ConsumerConfig(hosts, "g", **tls(certificates))
-    with visit_zookeeper(hosts, PATIENCE_S, **zookeeper_options(config)) as port:
+    with zookeeper_connection(hosts, PATIENCE_S, **zookeeper_options(config)) as port:
         assert read_all(port, [Exists("/")], PATIENCE_S) != [None]
 
 
@@ -263,7 +263,7 @@ def test_no_log_of_any_level_holds_a_secret(
             **tls(certificates, zookeeper_ssl_certfile=str(certificates.client),
                   zookeeper_ssl_keyfile=str(certificates.encrypted_key), zookeeper_ssl_keyfile_password=PASSWORD),
         )  # fmt: skip
-        with visit_zookeeper(open_server.secure, PATIENCE_S, **zookeeper_options(config)) as port:
+        with zookeeper_connection(open_server.secure, PATIENCE_S, **zookeeper_options(config)) as port:
             replies: list[Reply] = []
             port.send(Create("/seen-in-the-log"), replies.append)
             wait_until(lambda: replies, PATIENCE_S, "the answer")

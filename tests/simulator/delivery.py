@@ -19,10 +19,11 @@ from tests.simulator.application import SteppedStream
 from tests.simulator.brokers import NO_LEADER, OUT_OF_RANGE, UNKNOWN, Brokers, Ends, Fetched
 from tests.simulator.process import Process
 from tests.simulator.stepping import lateness_s
-from zkconsumer.cluster.leaders import BrokerDirectory, LeaderFinder
+from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, Outcome, check_range, judge
 from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.leader_finder import LeaderFinder
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.testing.history import Place

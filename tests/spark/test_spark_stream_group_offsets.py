@@ -11,7 +11,7 @@ from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetData, Request, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.spark.group_offsets import GroupHasMembers, GroupOffsets, OffsetsNotStored
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
@@ -20,7 +20,7 @@ CLICKS = TopicPartition("clicks", 0)
 
 @pytest.fixture
 def port(zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperPort]:
-    with visit_zookeeper(zookeeper.connect) as port:
+    with zookeeper_connection(zookeeper.connect) as port:
         yield port
 
 
@@ -125,7 +125,7 @@ def test_of_many_that_write_at_once_the_highest_offset_stays(zookeeper: ZooKeepe
     failures: list[Exception] = []
 
     def write(first: int) -> None:
-        with visit_zookeeper(zookeeper.connect) as port:
+        with zookeeper_connection(zookeeper.connect) as port:
             offsets = GroupOffsets(port, fresh_group)
             for at in range(first, 121, 4):
                 try:
@@ -139,7 +139,7 @@ def test_of_many_that_write_at_once_the_highest_offset_stays(zookeeper: ZooKeepe
         writer.start()
     for writer in writers:
         writer.join(60)
-    with visit_zookeeper(zookeeper.connect) as port:
+    with zookeeper_connection(zookeeper.connect) as port:
         assert stored(port, fresh_group) == 120, failures
 
 
@@ -149,7 +149,7 @@ def test_a_node_that_may_not_be_written_is_named(
     from rebalance.zookeeper import access_list
 
     name = TopicPartition(fresh_topic(), 3)
-    with visit_zookeeper(zookeeper.connect, default_acl=access_list([("world", "anyone", "rc")])) as owner:
+    with zookeeper_connection(zookeeper.connect, default_acl=access_list([("world", "anyone", "rc")])) as owner:
         GroupOffsets(owner, fresh_group).commit({name: 5}, {})
         with pytest.raises(OffsetsNotStored, match=f"{name.topic}-3: not authorised"):
             GroupOffsets(owner, fresh_group).commit({name: 6}, {})

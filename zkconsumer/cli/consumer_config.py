@@ -44,7 +44,7 @@ connection_option = click.option(
 
 
 def given_connection(hosts: str) -> dict[str, Any]:
-    """Keyword arguments of `visit_zookeeper`, out of the file that the running command was given.
+    """Keyword arguments of `zookeeper_connection`, out of the file that the running command was given.
 
     Raises:
         CliError, ConfigError: the file, or a setting in it, cannot be used.

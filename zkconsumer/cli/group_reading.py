@@ -13,9 +13,9 @@ from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cli.failures import CliError, nearest
 from zkconsumer.cli.group_report import GroupNodes, Name, concerned_topics
-from zkconsumer.cli.log_offsets import read_log_offsets
-from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all, children
-from zkconsumer.cluster.registry import read_each
+from zkconsumer.cli.zookeeper_access import BROKER_TIMEOUT_S, READ_TIMEOUT_S, ask_all, children
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.zookeeper_reads import read_each
 
 __all__ = ["read_group", "read_log_ends", "read_offsets"]
 
@@ -115,7 +115,7 @@ def _read_below(asker: _Asker, root: str) -> dict[Name, Any]:
 
 def read_log_ends(port: ZooKeeperPort, zookeeper: str, nodes: GroupNodes) -> GroupNodes:
     """The same nodes with the ends of the logs of `nodes.topics`."""
-    found = read_log_offsets(port, zookeeper, _partitions(nodes), [LATEST], _CLIENT_ID)
+    found = Cluster(port, _CLIENT_ID, BROKER_TIMEOUT_S).log_ends(_partitions(nodes), [LATEST])
     ends = {
         (name.topic, str(name.partition)): offsets if isinstance(offsets, str) else offsets[0]
         for name, offsets in found.items()

@@ -16,7 +16,7 @@ from rebalance.errors import RefusedNode
 from rebalance.requests import GetChildren, ZooKeeperPort
 from zkconsumer.cli.tables import count_of, print_table
 from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, children, open_zookeeper, zookeeper_option
-from zkconsumer.cluster.registry import read_each
+from zkconsumer.cluster.zookeeper_reads import read_each
 
 __all__ = ["groups"]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rebalance import znodes
 from simpleconsumer.consumer import EARLIEST, LATEST
-from zkconsumer.cli.log_offsets import LogOffsets
+from zkconsumer.cluster.log_ends import LogOffsets
 
 __all__ = ["OffsetTarget", "parse_target"]
 

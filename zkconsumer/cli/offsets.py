@@ -18,12 +18,12 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.cli.failures import CliError, nearest
 from zkconsumer.cli.group_reading import read_group, read_log_ends
 from zkconsumer.cli.group_report import GroupNodes, PartitionRow, report
-from zkconsumer.cli.log_offsets import read_log_offsets
 from zkconsumer.cli.offset_changes import OffsetChange, plan_changes, refuse_live_groups, write_changes
 from zkconsumer.cli.offset_files import export_offsets, import_offsets, print_changes
 from zkconsumer.cli.offset_target import OffsetTarget, parse_target
 from zkconsumer.cli.tables import print_problem, print_table
-from zkconsumer.cli.zookeeper_access import ask_all, children, open_zookeeper, zookeeper_option
+from zkconsumer.cli.zookeeper_access import BROKER_TIMEOUT_S, ask_all, children, open_zookeeper, zookeeper_option
+from zkconsumer.cluster.cluster import Cluster
 
 __all__ = ["offsets"]
 
@@ -159,7 +159,7 @@ def _changes(
         CliError: a log does not have it.
     """
     needs_logs = target.offset is None or not force
-    logs = read_log_offsets(port, zookeeper, names, target.times_ms, _CLIENT_ID) if needs_logs else {}
+    logs = Cluster(port, _CLIENT_ID, BROKER_TIMEOUT_S).log_ends(names, target.times_ms) if needs_logs else {}
     wanted: list[tuple[tuple[str, str, str], int]] = []
     refused: list[str] = []
     for name in names:

@@ -12,16 +12,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rebalance import znodes
-from rebalance.requests import GetData, ZooKeeperPort
+from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all
-from zkconsumer.cluster.leaders import BrokerDirectory
-from zkconsumer.cluster.registry import ClusterReader
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.cluster.cluster import Cluster
 
 __all__ = ["Sender", "SendSettings"]
 
@@ -71,13 +67,8 @@ class Sender:
         self.doubtful = 0
         self._topic = topic
         self._settings = settings
-        self._port = port
         self._zookeeper = zookeeper
-        self._cluster = ClusterReader(port, READ_TIMEOUT_S)
-        config = ConsumerConfig(zookeeper, "zkconsumer-produce", client_id=_CLIENT_ID)
-        self._directory = BrokerDirectory(
-            config, self._cluster.brokers, self._cluster.existing, self._cluster.leaders
-        )
+        self._cluster = Cluster(port, _CLIENT_ID, settings.request_timeout_s)
         self._leaders: dict[int, Broker] = {}
         self._connections: dict[Broker, SimpleConsumer] = {}
         self.partitions: tuple[int, ...] = ()
@@ -94,11 +85,10 @@ class Sender:
                 f"no broker is registered in ZooKeeper at {self._zookeeper}",
                 "is Kafka running, and does its zookeeper.connect end with the same chroot?",
             )
-        is_new = not self._cluster.topic_exists(self._topic)
+        is_new = not self._cluster.reader.topic_exists(self._topic)
         if is_new:
             self._ask_for_topic(brokers)
-        node = ask_all(self._port, [GetData(znodes.topic_path(self._topic))])[0]
-        self.partitions = znodes.parse_topic(self._topic, node[0]) if node is not None else ()
+        self.partitions = self._cluster.partitions([self._topic]).get(self._topic, ())
         if not self.partitions:
             raise CliError(f"topic {self._topic!r} has no partitions")
         deadline = time.monotonic() + _TOPIC_APPEARS_S
@@ -109,7 +99,7 @@ class Sender:
         """Ask a broker about the topic, which makes it where `auto.create.topics.enable` is on."""
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         code = self._metadata_code(brokers)
-        while not self._cluster.topic_exists(self._topic):
+        while not self._cluster.reader.topic_exists(self._topic):
             if code != _LEADER_NOT_AVAILABLE or time.monotonic() > deadline:
                 raise CliError(
                     f"topic {self._topic!r} does not exist, and the brokers do not create it "
@@ -137,7 +127,7 @@ class Sender:
         wanted = {TopicPartition(self._topic, partition): denied_by for partition in partitions}
         for partition in partitions:
             self._leaders.pop(partition, None)
-        for name, broker in self._directory.leaders(wanted).items():
+        for name, broker in self._cluster.leaders(wanted).items():
             self._leaders[int(name.partition)] = broker
 
     def send(self, partition: int, messages: Sequence[KeyValue]) -> None:

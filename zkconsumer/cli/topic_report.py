@@ -15,7 +15,7 @@ from typing import Any
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cli.log_offsets import LogOffsets
+from zkconsumer.cluster.log_ends import LogOffsets
 
 __all__ = ["TopicNodes", "TopicPartitionRow", "TopicReport", "topic_report"]
 

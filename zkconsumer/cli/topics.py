@@ -15,10 +15,10 @@ from rebalance import znodes
 from rebalance.requests import GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from zkconsumer.cli.failures import CliError, nearest
-from zkconsumer.cli.log_offsets import read_log_offsets
 from zkconsumer.cli.tables import count_of, print_problem, print_table
 from zkconsumer.cli.topic_report import TopicNodes, TopicPartitionRow, TopicReport, topic_report
-from zkconsumer.cli.zookeeper_access import ask_all, children, open_zookeeper, zookeeper_option
+from zkconsumer.cli.zookeeper_access import BROKER_TIMEOUT_S, ask_all, children, open_zookeeper, zookeeper_option
+from zkconsumer.cluster.cluster import Cluster
 
 __all__ = ["topics"]
 
@@ -45,7 +45,7 @@ def topics(names: Sequence[str], zookeeper: str, as_json: bool, check: bool) -> 
     with open_zookeeper(zookeeper) as port:
         nodes = _read(port, zookeeper, names)
         wanted = nodes.partitions()
-        log_offsets = read_log_offsets(port, zookeeper, wanted, [EARLIEST, LATEST], _CLIENT_ID)
+        log_offsets = Cluster(port, _CLIENT_ID, BROKER_TIMEOUT_S).log_ends(wanted, [EARLIEST, LATEST])
     found = topic_report(dataclasses.replace(nodes, log_offsets=log_offsets))
     if as_json:
         click.echo(json.dumps(found.to_dict(), ensure_ascii=False))

@@ -24,13 +24,13 @@ from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.findings import Finding, Verdict
 from zkconsumer.cli.group_reading import read_group
 from zkconsumer.cli.group_report import GroupNodes, Name
-from zkconsumer.cli.log_offsets import read_log_offsets
 from zkconsumer.cli.looking import look_until_settled
 from zkconsumer.cli.nudge import wake_group
 from zkconsumer.cli.offset_findings import LogRange, offset_findings
 from zkconsumer.cli.tables import count_of, print_problem
 from zkconsumer.cli.verification import partition_number, partitions_of, verify_group
-from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, open_zookeeper, zookeeper_option
+from zkconsumer.cli.zookeeper_access import BROKER_TIMEOUT_S, READ_TIMEOUT_S, open_zookeeper, zookeeper_option
+from zkconsumer.cluster.cluster import Cluster
 
 __all__ = ["verify"]
 
@@ -172,7 +172,7 @@ def _read_logs(port: ZooKeeperPort, zookeeper: str, nodes: GroupNodes) -> dict[N
         TopicPartition(topic, number) for topic, name in sorted(nodes.offsets)
         if (number := partition_number(name)) is not None and number in partitions.get(topic, ())
     ]  # fmt: skip
-    found = read_log_offsets(port, zookeeper, wanted, [EARLIEST, LATEST], _CLIENT_ID)
+    found = Cluster(port, _CLIENT_ID, BROKER_TIMEOUT_S).log_ends(wanted, [EARLIEST, LATEST])
     return {(name.topic, str(name.partition)): _log_range(offsets) for name, offsets in found.items()}
 
 

@@ -13,11 +13,14 @@ import click
 
 from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
 from zkconsumer.cli.consumer_config import connection_option, given_connection
-from zkconsumer.cluster.registry import read_all
-from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
-__all__ = ["READ_TIMEOUT_S", "ask_all", "children", "open_zookeeper", "zookeeper_option"]
+__all__ = ["BROKER_TIMEOUT_S", "READ_TIMEOUT_S", "ask_all", "children", "open_zookeeper", "zookeeper_option"]
+
+BROKER_TIMEOUT_S = 5.0
+"""Longest wait for one answer of a broker."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -61,7 +64,7 @@ def open_zookeeper(
         ZooKeeperRefused: the credentials were refused.
         NamespaceMissing: the chroot does not exist.
     """
-    with visit_zookeeper(hosts, timeout_s, heard, **(options or given_connection(hosts))) as port:
+    with zookeeper_connection(hosts, timeout_s, heard, **(options or given_connection(hosts))) as port:
         yield port
 
 

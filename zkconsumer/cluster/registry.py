@@ -6,95 +6,18 @@ Source: docs/COMPATIBILITY.md; node formats in `rebalance.znodes`.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from rebalance import znodes
-from rebalance.errors import (
-    AccessRefused,
-    GroupRefused,
-    Kafka07Node,
-    NoPlaintextListener,
-    RebalanceError,
-    RefusedNode,
-    UnreadableNode,
-)
-from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, ZooKeeperPort
+from rebalance.errors import GroupRefused, Kafka07Node, NoPlaintextListener, RefusedNode, UnreadableNode
+from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.zookeeper_reads import error_of, read_each
 
-__all__ = ["ClusterReader", "ZooKeeperSilent", "read_all", "read_each"]
+__all__ = ["ClusterReader"]
 
 log = logging.getLogger(__name__)
-
-_PIPELINED: Final = 500
-"""Reads on their way at the same time: enough to hide the round trips, and bounded."""
-
-
-class ZooKeeperSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
-    """ZooKeeper did not answer a read in time."""
-
-
-def read_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float) -> list[Any]:
-    """The values of many reads, in their order, `None` for nodes that are not there.
-
-    Args:
-        timeout_s: for each five hundred of them, which are on their way together.
-
-    Raises:
-        ZooKeeperSilent: no answer in time.
-        AccessRefused: one of the nodes may not be read.
-    """
-    values = read_each(port, requests, timeout_s)
-    for value in values:
-        if isinstance(value, RefusedNode):
-            raise _error_of(value)
-    return values
-
-
-def read_each(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float) -> list[Any]:
-    """As `read_all`, with a `RefusedNode` in the place of what ZooKeeper does not let us read.
-
-    Raises:
-        ZooKeeperSilent: no answer in time.
-    """
-    values: list[Any] = []
-    for first in range(0, len(requests), _PIPELINED):
-        values.extend(_read_some(port, requests[first : first + _PIPELINED], timeout_s))
-    return values
-
-
-def _read_some(
-    port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float
-) -> list[Any]:
-    replies: dict[int, Reply] = {}
-    complete = threading.Event()
-
-    def take(number: int, reply: Reply) -> None:
-        replies[number] = reply
-        if len(replies) == len(requests):
-            complete.set()
-
-    for number, request in enumerate(requests):
-        port.send(request, lambda reply, number=number: take(number, reply))  # type: ignore[misc]
-    if not complete.wait(timeout_s):
-        raise ZooKeeperSilent(f"{len(requests) - len(replies)} of {len(requests)} reads were not answered within "
-                              f"{timeout_s:g} s, {requests[0].path} among the {len(requests)}")
-    return [_value(request, replies[number]) for number, request in enumerate(requests)]
-
-
-def _value(request: Exists | GetChildren | GetData, reply: Reply) -> Any:
-    if reply.fault is not None and reply.fault.is_lost:
-        raise ZooKeeperSilent(f"{request.path} cannot be read: {reply.reason or reply.fault.value}")
-    return reply.value if reply.fault in (None, Fault.NO_NODE) else RefusedNode.of(request.path, reply)
-
-
-def _error_of(refused: RefusedNode) -> RebalanceError:
-    """What is raised where nothing goes on without that node."""
-    if refused.fault is Fault.NO_AUTH:
-        return AccessRefused.of_node("read", refused.path, refused.reason)
-    return ZooKeeperSilent(str(refused))
-
 
 class ClusterReader:
     """Reads `/brokers`, many nodes at a time, with a deadline.
@@ -140,7 +63,7 @@ class ClusterReader:
         [listing] = read_each(self._port, [GetChildren(znodes.BROKERS)], self._timeout_s)
         if isinstance(listing, RefusedNode):
             self.refused = {listing.path: str(listing)}
-            raise _error_of(listing)
+            raise error_of(listing)
         names = listing[0] if listing is not None else []
         ids = sorted(int(name) for name in names if name.isdigit())
         brokers: list[Broker] = []

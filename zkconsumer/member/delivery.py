@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from rebalance.assignment import java_string_hash
 from rebalance.tally import Tally
 from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
-from zkconsumer.cluster.leaders import BrokerDirectory, LeaderFinder
+from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_meter import FetchMeter
 from zkconsumer.fetching.fetch_state import FetchState, Need
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.leader_finder import LeaderFinder
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
 from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.wakeup import Wakeup

@@ -27,9 +27,8 @@ from rebalance.subscription import Subscription
 from rebalance.tally import Tally
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.leaders import BrokerDirectory
-from zkconsumer.cluster.registry import ClusterReader
-from zkconsumer.cluster.zookeeper_arrival import wait_for_session
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperRefused
@@ -94,9 +93,10 @@ class Membership:
             str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, self._client_failed, **options
         )
         self.port = CountedPort(self._kazoo, self.tally)
-        self.cluster = ClusterReader(self.port, config.zookeeper_connection_timeout_ms / 1000)
-        directory = BrokerDirectory(config, self.cluster.brokers, self.cluster.existing, self.cluster.leaders,
-                                    tally=self.tally)
+        self.cluster = Cluster(
+            self.port, config.client_id, config.socket_timeout_ms / 1000,
+            config.zookeeper_connection_timeout_ms / 1000, self.tally,
+        )  # fmt: skip
 
         def stream_of(topic: str, thread_id: str) -> KafkaStream:
             stream = streams.get((topic, thread_id))
@@ -105,7 +105,7 @@ class Membership:
         self.coordinator: Coordinator
         self.offsets = ZooKeeperOffsets(self._ask, self.loop, config.group_id)
         self.delivery = Delivery(
-            config, list(streams.values()), stream_of, directory, lease_clock,
+            config, list(streams.values()), stream_of, self.cluster.directory, lease_clock,
             lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.tally, self._thread_died,
         )
         self.listening = ListenerThread(listener)
@@ -147,7 +147,7 @@ class Membership:
         self._thread.start()
         self._refuse_start()  # a leave that found no thread lets this one run out
         if not self._is_refused():
-            self.cluster.refuse_foreign_generation(self.config.group_id)
+            self.cluster.reader.refuse_foreign_generation(self.config.group_id)
         self.loop.post(self.coordinator.start)
         self.loop.post(self.coordinator.when_settled, self._settled.set)
         if self.config.auto_commit_enable:
@@ -327,7 +327,7 @@ class Membership:
     def status(self) -> ConnectorStatus:
         """The member's status, read on the coordinator's thread."""
         status = self._call(
-            lambda: read_status(self.coordinator, self.delivery, self.offsets, self.cluster, lease_clock()),
+            lambda: read_status(self.coordinator, self.delivery, self.offsets, self.cluster.reader, lease_clock()),
             timeout_s=2.0,
         )
         if status is not None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.spark.bounds import LogEnds, check_named, check_times, resolve_bounds, spec_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
@@ -37,7 +37,7 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
     """
     config = options.config
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
-    with visit_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+    with zookeeper_connection(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
         cluster = ClusterOffsets(port, config, options.patience_ms / 1000)
         cluster.refuse_other_generations()
         names = chosen_partitions(cluster, options)

@@ -17,15 +17,15 @@ from typing import Final
 
 from rebalance import znodes
 from rebalance.errors import GroupRefused, UnreadableNode
-from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
+from rebalance.requests import Exists, GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.kafka08.down_conversion import last_offset_of_batch
 from simpleconsumer.kafka08.message_set import shallow_end
 from simpleconsumer.types import Broker, Buffer, FetchRequest, TopicPartition
-from zkconsumer.cluster.leaders import BrokerDirectory
-from zkconsumer.cluster.registry import ClusterReader, read_all
-from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, ask_at, in_requests
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.fetch_state import LEADER_CODES
 from zkconsumer.spark import connections
@@ -37,7 +37,6 @@ __all__ = ["ClusterOffsets", "bytes_an_offset"]
 
 log = logging.getLogger(__name__)
 
-_PARTITIONS_A_QUESTION: Final = 500
 _SAMPLE_BYTES: Final = 32 * 1024
 _SAMPLE_GROWTH: Final = 32
 _LARGEST_SAMPLE_BYTES: Final = 32 * 1024 * 1024
@@ -45,7 +44,7 @@ _SHOWN: Final = 5
 _SHORTEST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 2.0
 _ENTRY: Final = Struct(">qi")
-_Ask = Callable[[SimpleConsumer, Broker, list[TopicPartition]], dict[TopicPartition, int]]
+_Ask = Callable[[SimpleConsumer, Broker, Sequence[TopicPartition]], dict[TopicPartition, int]]
 """Asks one broker about some partitions, keeps the answers, and returns the error codes of the others."""
 
 
@@ -61,8 +60,7 @@ class ClusterOffsets:
         self._port = port
         self._config = config
         self._patience_s = patience_s
-        self._reader = ClusterReader(port, READ_TIMEOUT_S)
-        self._directory = BrokerDirectory(config, self._reader.brokers, self._reader.existing, self._reader.leaders)
+        self._cluster = Cluster(port, config.client_id, config.socket_timeout_ms / 1000)
         self._backoff_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
 
     def refuse_other_generations(self) -> None:
@@ -72,7 +70,7 @@ class ClusterOffsets:
             PlanningFailed: Kafka 0.7, or no PLAINTEXT listener.
         """
         try:
-            self._reader.refuse_foreign_generation(self._config.group_id)
+            self._cluster.reader.refuse_foreign_generation(self._config.group_id)
         except GroupRefused as error:  # it speaks of a group, and none is joined here
             raise PlanningFailed(f"ZooKeeper at {self._config.zookeeper_connect}: {error.reason}") from error
 
@@ -82,8 +80,7 @@ class ClusterOffsets:
         Raises:
             ZooKeeperSilent: No answer in time.
         """
-        [listing] = read_all(self._port, [GetChildren(znodes.TOPICS)], READ_TIMEOUT_S)
-        return [] if listing is None else sorted(listing[0])
+        return self._cluster.topics()
 
     def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int, ...]]:
         """Return the partitions of those of the topics that are there.
@@ -92,15 +89,10 @@ class ClusterOffsets:
             PlanningFailed: The node of a topic cannot be read.
             ZooKeeperSilent: No answer in time.
         """
-        values = read_all(self._port, [GetData(znodes.topic_path(topic)) for topic in topics], READ_TIMEOUT_S)
-        found: dict[str, tuple[int, ...]] = {}
-        for topic, value in zip(topics, values, strict=True):
-            if value is not None:
-                try:
-                    found[topic] = znodes.parse_topic(topic, value[0])
-                except UnreadableNode as error:
-                    raise PlanningFailed(str(error)) from error
-        return found
+        try:
+            return self._cluster.partitions(topics)
+        except UnreadableNode as error:
+            raise PlanningFailed(str(error)) from error
 
     def group_offsets(
         self, group: str, partitions: Collection[TopicPartition], *, may_have_none: bool = False
@@ -149,7 +141,7 @@ class ClusterOffsets:
         """
         found: dict[TopicPartition, LogEnds] = {}
 
-        def ask(consumer: SimpleConsumer, broker: Broker, names: list[TopicPartition]) -> dict[TopicPartition, int]:
+        def ask(consumer: SimpleConsumer, broker: Broker, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
             earliest, refused = _ends(consumer, names, EARLIEST)
             latest, refused_later = _ends(consumer, [name for name in names if name in earliest], LATEST)
             # The log may have been cut between the two questions; the later answer is the truth.
@@ -163,7 +155,7 @@ class ClusterOffsets:
         """Return where the logs end; half the questions of `log_ends`, and the same errors."""
         found: dict[TopicPartition, int] = {}
 
-        def ask(consumer: SimpleConsumer, broker: Broker, names: list[TopicPartition]) -> dict[TopicPartition, int]:
+        def ask(consumer: SimpleConsumer, broker: Broker, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
             answers, refused = _ends(consumer, names, LATEST)
             found.update(answers)
             return refused
@@ -198,8 +190,8 @@ class ClusterOffsets:
                 by_leader[leader].append(FetchRequest(topic, int(partition), offset, _SAMPLE_BYTES))
         found: dict[TopicPartition, float] = {}
         for broker, requests in by_leader.items():
-            for first in range(0, len(requests), _PARTITIONS_A_QUESTION):
-                found.update(self._sample(broker, requests[first : first + _PARTITIONS_A_QUESTION]))
+            for first in range(0, len(requests), PARTITIONS_A_REQUEST):
+                found.update(self._sample(broker, requests[first : first + PARTITIONS_A_REQUEST]))
         return found
 
     def _sample(self, broker: Broker, requests: list[FetchRequest]) -> dict[TopicPartition, float]:
@@ -238,8 +230,8 @@ class ClusterOffsets:
             for name, broker in leaders.items():
                 by_leader[broker].append(name)
             for broker, names in by_leader.items():
-                for first in range(0, len(names), _PARTITIONS_A_QUESTION):
-                    self._ask_broker(broker, names[first : first + _PARTITIONS_A_QUESTION], ask, missing, reasons)
+                for some in in_requests(names):
+                    self._ask_broker(broker, some, ask, missing, reasons)
             if missing and time.monotonic() + backoff_s > deadline:
                 raise PlanningFailed(f"nothing is known after {self._patience_s:g} s of {_shown(missing, reasons)}")
             if missing:
@@ -248,15 +240,15 @@ class ClusterOffsets:
 
     def _leaders(self, missing: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         topics = sorted({name.topic for name in missing})
-        gone = set(topics) - set(self._reader.existing(topics))
+        gone = set(topics) - set(self._cluster.reader.existing(topics))
         if gone:
             raise TopicMissing(f"topic {min(gone)!r} is not in ZooKeeper at {self._config.zookeeper_connect} any more")
-        return self._directory.leaders(missing)
+        return self._cluster.leaders(missing)
 
     def _ask_broker(
         self,
         broker: Broker,
-        names: list[TopicPartition],
+        names: Sequence[TopicPartition],
         ask: _Ask,
         missing: dict[TopicPartition, int | None],
         reasons: dict[TopicPartition, str],
@@ -304,18 +296,12 @@ def bytes_an_offset(message_set: Buffer, offset: int) -> float | None:
 
 
 def _ends(
-    consumer: SimpleConsumer, names: list[TopicPartition], time_ms: int
+    consumer: SimpleConsumer, names: Sequence[TopicPartition], time_ms: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Return one end of the logs, and the error codes of those that have no answer."""
-    found: dict[TopicPartition, int] = {}
-    refused: dict[TopicPartition, int] = {}
-    answers = consumer.multi_offsets_before(names, time_ms) if names else []
-    for name, (code, offsets) in zip(names, answers, strict=True):
-        if code == 0 and offsets and offsets[0] >= 0:
-            found[name] = offsets[0]
-        else:
-            refused[name] = code or -1
-    return found, refused
+    answer = ask_at(consumer, names, time_ms)
+    found = {name: offset for name, offset in answer.offsets.items() if offset is not None and offset >= 0}
+    return found, {name: answer.refused.get(name, -1) for name in names if name not in found}
 
 
 def _shown(missing: Collection[TopicPartition], reasons: Mapping[TopicPartition, str]) -> str:

@@ -24,7 +24,7 @@ from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.requests import Create, Exists, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.registry import read_all
+from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.spark.errors import SparkSourceError
 
 __all__ = ["GroupHasMembers", "GroupOffsets", "OffsetsNotStored"]

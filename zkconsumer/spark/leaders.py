@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.leaders import BrokerDirectory
-from zkconsumer.cluster.registry import ClusterReader
-from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S, visit_zookeeper
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ZkConsumerError
@@ -47,12 +46,11 @@ def search_in_zookeeper(config: ConsumerConfig) -> LeaderSearch:
     def search(name: TopicPartition, denied_by: int | None) -> FoundLeader:
         timeout_s = config.zookeeper_connection_timeout_ms / 1000
         try:
-            with visit_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
-                reader = ClusterReader(port, READ_TIMEOUT_S)
-                if not reader.topic_exists(name.topic):
+            with zookeeper_connection(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+                cluster = Cluster(port, config.client_id, config.socket_timeout_ms / 1000)
+                if not cluster.reader.topic_exists(name.topic):
                     return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not in ZooKeeper any more")
-                directory = BrokerDirectory(config, reader.brokers, reader.existing, reader.leaders)
-                broker = directory.leaders({name: denied_by}).get(name)
+                broker = cluster.leaders({name: denied_by}).get(name)
                 return FoundLeader(broker, reason="" if broker else "no broker that is registered leads it")
         except ZkConsumerError as error:
             return FoundLeader(reason=f"its leader cannot be looked up: {error}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.spark.checkpoint import newest_finished
 from zkconsumer.spark.errors import SparkSourceError
@@ -160,7 +160,7 @@ def _store(sources: list[Options | None], ends: list[str | None]) -> dict[TopicP
             continue
         config, wanted = options.config, parse_stream_offsets(end)
         timeout_s = config.zookeeper_connection_timeout_ms / 1000
-        with visit_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+        with zookeeper_connection(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
             group = GroupOffsets(port, config.group_id, options.commit_to_live_group)
             group.commit(wanted.offsets, wanted.births)
         stored.update(wanted.offsets)

@@ -24,7 +24,7 @@ from typing import Final
 
 from rebalance import znodes
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.spark.admission import TriggerDelay, admit
 from zkconsumer.spark.batch_planning import ask_for_ends, chosen_partitions, split_ranges
@@ -121,7 +121,7 @@ class StreamDriver:
         with ExitStack() as opening:
             timeout_s = config.zookeeper_connection_timeout_ms / 1000
             port = opening.enter_context(
-                visit_zookeeper(config.zookeeper_connect, timeout_s, self._logs.heard, **zookeeper_options(config))
+                zookeeper_connection(config.zookeeper_connect, timeout_s, self._logs.heard, **zookeeper_options(config))
             )
             cluster = ClusterOffsets(port, config, self._options.patience_ms / 1000)
             cluster.refuse_other_generations()

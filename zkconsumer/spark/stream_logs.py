@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,9 +25,9 @@ from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooK
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.leaders import BrokerDirectory
-from zkconsumer.cluster.registry import ClusterReader, ZooKeeperSilent, read_all
-from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.log_ends import ask_at, in_requests
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ZooKeeperSilent, read_all
 from zkconsumer.spark.errors import shown_broker
 from zkconsumer.spark.log_changes import Logs, shrunk
 from zkconsumer.spark.log_reach import ends_before
@@ -51,7 +51,6 @@ _LEADERS_S: Final = 1.0
 """Shortest time between two searches for missing leaders."""
 _TOLD_S: Final = 60.0
 """Shortest time between two lines in the log about a ZooKeeper that is away."""
-_PARTITIONS_A_QUESTION: Final = 500
 _LONG_AGO: Final = float("-inf")
 
 
@@ -82,8 +81,7 @@ class StreamLogs:
     def use(self, port: ZooKeeperPort) -> None:
         """Ask through this port from now on."""
         self._port = port
-        reader = ClusterReader(port, READ_TIMEOUT_S)
-        self._directory = BrokerDirectory(self._config, reader.brokers, reader.existing, reader.leaders)
+        self._cluster = Cluster(port, self._config.client_id, self._config.socket_timeout_ms / 1000)
 
     def heard(self, change: SessionChange) -> None:
         """Take note of what became of the session; on the port's callback thread."""
@@ -243,15 +241,15 @@ class StreamLogs:
         if not self.is_connected:
             return
         try:
-            self.leaders.update(self._directory.leaders(dict.fromkeys(missing)))
+            self.leaders.update(self._cluster.leaders(dict.fromkeys(missing)))
         except RebalanceError as error:
             log.warning("leaders cannot be looked for: %s", error)
 
     def _ask_known(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         for broker, names in self._by_leader(partitions).items():
-            for first in range(0, len(names), _PARTITIONS_A_QUESTION):
-                found.update(self._ask_broker(broker, names[first : first + _PARTITIONS_A_QUESTION], time_ms))
+            for some in in_requests(names):
+                found.update(self._ask_broker(broker, some, time_ms))
         return found
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Broker, list[TopicPartition]]:
@@ -268,20 +266,20 @@ class StreamLogs:
             self._consumers[broker] = SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id)
         return self._consumers[broker]
 
-    def _ask_broker(self, broker: Broker, names: list[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    def _ask_broker(self, broker: Broker, names: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         try:
-            answers = self._consumer(broker).multi_offsets_before(names, time_ms)
+            answer = ask_at(self._consumer(broker), names, time_ms)
         except SimpleConsumerError as error:
             self._give_up(broker, names, error)
             return {}
         found: dict[TopicPartition, int] = {}
-        for name, (code, offsets) in zip(names, answers, strict=True):
-            if code == 0 and offsets and offsets[0] >= 0:
-                found[name] = offsets[0]
-            elif code:
-                self._lose(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
+        for name, code in answer.refused.items():
+            self._lose(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
+        for name, offset in answer.offsets.items():
+            if offset is not None and offset >= 0:
+                found[name] = offset
             else:
-                named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
+                named = "no offset" if offset is None else f"offset {offset}, which is negative"
                 self._lose(name, f"{shown_broker(broker)} names {named}")
         return found
 

@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping
 
 from rebalance import znodes
 from rebalance.requests import Exists, ZooKeeperPort
-from zkconsumer.cluster.registry import read_all
-from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.spark.load.errors import AuditFailed
 
 __all__ = ["refuse_topics_created_anew"]

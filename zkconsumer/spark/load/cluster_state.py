@@ -23,8 +23,7 @@ from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from rebalance.requests import Exists, GetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.registry import read_all
-from zkconsumer.cluster.zookeeper_visit import READ_TIMEOUT_S
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.spark.bounds import offsets_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing

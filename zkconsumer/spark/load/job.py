@@ -21,7 +21,7 @@ from typing import Any
 
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_visit import visit_zookeeper
+from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
@@ -173,7 +173,7 @@ def _refuse_other_shape(last: Manifest, settings: LoadSettings, folder: str) -> 
 def _visit(options: SourceOptions) -> Iterator[ZooKeeperPort]:
     config = options.config
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
-    with visit_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+    with zookeeper_connection(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
         yield port
 
 

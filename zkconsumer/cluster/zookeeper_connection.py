@@ -12,22 +12,20 @@ from typing import Any
 from rebalance.errors import AccessRefused, NamespaceMissing
 from rebalance.requests import Exists, SessionChange, ZooKeeperPort
 from rebalance.zookeeper import KazooPort
-from zkconsumer.cluster.registry import read_all
-from zkconsumer.cluster.zookeeper_arrival import wait_for_session
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.wakeup import Latch
 
-__all__ = ["READ_TIMEOUT_S", "visit_zookeeper"]
+__all__ = ["zookeeper_connection"]
 
-READ_TIMEOUT_S = 10.0
-"""Longest wait for the answers to reads that are on their way together."""
 _SESSION_S = 10.0
 _CLOSE_S = 2.0
 
 
 @contextmanager
-def visit_zookeeper(
+def zookeeper_connection(
     hosts: str, timeout_s: float = 6.0, heard: Callable[[SessionChange], None] | None = None, **options: Any
 ) -> Iterator[ZooKeeperPort]:
     """A connected port inside the chroot, closed at the end of the block.

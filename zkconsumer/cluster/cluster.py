@@ -1,0 +1,127 @@
+"""The brokers, topics, partitions, leaders and log ends of a cluster, for everybody who needs them.
+
+Topics, partitions and brokers are read in ZooKeeper. Leaders and log ends are asked of the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rebalance import znodes
+from rebalance.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.tally import Tally
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.log_ends import LogOffsets, ask_leaders
+from zkconsumer.cluster.registry import ClusterReader
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+
+__all__ = ["Cluster"]
+
+_DEADLINE_S: Final = 30.0
+
+
+class Cluster:
+    """One Kafka cluster.
+
+    Args:
+        port: A started ZooKeeper port; it stays the caller's.
+        client_id: The name under which brokers log and count the requests.
+        timeout_s: Longest wait for one answer of a broker, in seconds.
+        read_timeout_s: Longest wait for five hundred reads of ZooKeeper, in seconds.
+        tally: Counts requests and errors.
+
+    Attributes:
+        reader: Reads the brokers' nodes in ZooKeeper.
+        directory: Looks up leaders; remembers which brokers did not answer.
+
+    Threads: One at a time for `leaders` and `log_ends`, any for the other methods.
+    """
+
+    def __init__(
+        self,
+        port: ZooKeeperPort,
+        client_id: str,
+        timeout_s: float,
+        read_timeout_s: float = READ_TIMEOUT_S,
+        tally: Tally | None = None,
+    ) -> None:
+        self._port = port
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._read_timeout_s = read_timeout_s
+        self.reader = ClusterReader(port, read_timeout_s)
+        self.directory = BrokerDirectory(
+            client_id, timeout_s, self.reader.brokers, self.reader.existing, self.reader.leaders, tally=tally
+        )
+
+    def brokers(self) -> list[Broker]:
+        """Return the brokers that are registered and have a PLAINTEXT listener, by id.
+
+        Raises:
+            ZooKeeperSilent: ZooKeeper does not answer in time.
+        """
+        return self.reader.brokers()
+
+    def topics(self) -> list[str]:
+        """Return the topics, sorted.
+
+        Raises:
+            ZooKeeperSilent: ZooKeeper does not answer in time.
+            AccessRefused: The list of topics may not be read.
+        """
+        [listing] = read_all(self._port, [GetChildren(znodes.TOPICS)], self._read_timeout_s)
+        return [] if listing is None else sorted(listing[0])
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int, ...]]:
+        """Return the partitions of those of the topics that exist.
+
+        Raises:
+            UnreadableNode: The node of a topic cannot be understood.
+            ZooKeeperSilent: ZooKeeper does not answer in time.
+            AccessRefused: The node of a topic may not be read.
+        """
+        values = read_all(self._port, [GetData(znodes.topic_path(topic)) for topic in topics], self._read_timeout_s)
+        return {
+            topic: znodes.parse_topic(topic, value[0])
+            for topic, value in zip(topics, values, strict=True)
+            if value is not None
+        }
+
+    def leaders(
+        self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int | None]
+    ) -> dict[TopicPartition, Broker]:
+        """Return the leaders that are known now; partitions without a leader are left out.
+
+        Args:
+            partitions: The partitions; in a mapping with the broker id that has just denied leading each, or None.
+
+        Raises:
+            ZooKeeperSilent: ZooKeeper does not answer in time.
+        """
+        wanted = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        return self.directory.leaders(wanted)
+
+    def log_ends(
+        self, partitions: Sequence[TopicPartition], times_ms: Sequence[int], deadline_s: float = _DEADLINE_S
+    ) -> dict[TopicPartition, LogOffsets]:
+        """Return the offsets of each partition at each of the times: of each leader by one request a time.
+
+        Args:
+            partitions: Partitions of topics that exist.
+            times_ms: `EARLIEST`, `LATEST`, or milliseconds since 1970, which stand for the first offset of the newest
+                segment that was last written before then.
+            deadline_s: Longest wait for all brokers together, in seconds.
+
+        Returns:
+            Partition -> one offset for each time; or, as text, why its offsets are not known.
+
+        Raises:
+            ZooKeeperSilent: ZooKeeper does not answer in time.
+        """
+        if not partitions:
+            return {}
+        leaders = self.leaders(partitions)
+        found = ask_leaders(leaders, times_ms, self._client_id, self._timeout_s, deadline_s)
+        return {name: found.get(name, "no broker leads it") for name in partitions}

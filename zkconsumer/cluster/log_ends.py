@@ -1,0 +1,169 @@
+"""Asks the leaders of partitions where their logs start, end, or were at a time: one request a leader and time.
+
+Rules, and which failure each prevents:
+- One request names all partitions of a leader, up to `PARTITIONS_A_REQUEST`: a request for each partition would take
+  thousands of round trips for a large topic.
+- Leaders are asked at the same time, and all answers have one deadline: brokers that hang delay the caller once, not
+  once each.
+- An error belongs to its partition, and a broker that does not answer is asked nothing more: the other answers count.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.types import Broker, TopicPartition
+
+__all__ = ["PARTITIONS_A_REQUEST", "LogOffsets", "OneTime", "ask_at", "ask_leaders", "in_requests"]
+
+LogOffsets = tuple[int | None, ...] | str
+"""One offset for each time, None where no segment is that old; or why nothing is known, a clause."""
+
+PARTITIONS_A_REQUEST: Final = 500
+"""Most partitions of one request: the answer stays small, and the broker serves other clients in between."""
+_MOST_LEADERS_AT_A_TIME: Final = 16
+
+
+class OneTime(NamedTuple):
+    """What a broker answers about one time.
+
+    Attributes:
+        offsets: Partition -> offset, or None where no segment is that old.
+        refused: Partition -> error code, of the others.
+    """
+
+    offsets: dict[TopicPartition, int | None]
+    refused: dict[TopicPartition, int]
+
+
+def in_requests(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    """Yield the partitions in as many pieces as there have to be requests."""
+    for first in range(0, len(partitions), PARTITIONS_A_REQUEST):
+        yield partitions[first : first + PARTITIONS_A_REQUEST]
+
+
+def ask_at(consumer: SimpleConsumer, partitions: Sequence[TopicPartition], time_ms: int) -> OneTime:
+    """Return the offsets of partitions at a time, by one request.
+
+    Args:
+        consumer: Connected to the leader of all of them.
+        time_ms: `EARLIEST`, `LATEST`, or milliseconds since 1970.
+
+    Raises:
+        SimpleConsumerError: The broker does not answer.
+    """
+    found: dict[TopicPartition, int | None] = {}
+    refused: dict[TopicPartition, int] = {}
+    answers = consumer.multi_offsets_before(partitions, time_ms) if partitions else []
+    for name, (code, offsets) in zip(partitions, answers, strict=True):
+        if code:
+            refused[name] = code
+        else:
+            found[name] = offsets[0] if offsets else None
+    return OneTime(found, refused)
+
+
+def ask_leaders(
+    leaders: Mapping[TopicPartition, Broker],
+    times_ms: Sequence[int],
+    client_id: str,
+    timeout_s: float,
+    deadline_s: float,
+) -> dict[TopicPartition, LogOffsets]:
+    """Return the offsets of partitions at some times, as their leaders report them.
+
+    Args:
+        leaders: Partition -> its leader.
+        timeout_s: Longest wait for one answer.
+        deadline_s: Longest wait for all answers together, from now on.
+    """
+    by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
+    for name, broker in leaders.items():
+        by_leader[broker].append(name)
+    questions = [
+        _Question(broker, names, times_ms, SimpleConsumer(broker.host, broker.port, timeout_s, client_id))
+        for broker, names in by_leader.items()
+    ]
+    waiting: queue.SimpleQueue[_Question] = queue.SimpleQueue()
+    for question in questions:
+        waiting.put(question)
+    deadline = time.monotonic() + deadline_s
+    threads = [
+        threading.Thread(target=_run, args=(waiting, deadline), name="log-ends", daemon=True)
+        for _ in range(min(len(questions), _MOST_LEADERS_AT_A_TIME))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    found: dict[TopicPartition, LogOffsets] = {}
+    for question in questions:
+        question.consumer.close()  # ends a request that is still under way
+        found.update(question.result(deadline_s))
+    return found
+
+
+class _Question:
+    """What one leader is asked, and what it has answered so far.
+
+    Threads: One fills `answers` and sets `failure`; the one that waits reads `result` after the deadline.
+    """
+
+    def __init__(
+        self, broker: Broker, partitions: Sequence[TopicPartition], times_ms: Sequence[int], consumer: SimpleConsumer
+    ) -> None:
+        self.consumer = consumer
+        self._broker = broker
+        self._partitions = partitions
+        self._times_ms = times_ms
+        self._answers: dict[TopicPartition, LogOffsets] = {}
+        self._failure: str | None = None
+
+    def ask(self, deadline: float) -> None:
+        """Send the requests until one fails or the deadline is over."""
+        try:
+            for names in in_requests(self._partitions):
+                if time.monotonic() > deadline:
+                    return
+                self._answers.update(self._ask(names))
+        except SimpleConsumerError as error:
+            self._failure = f"broker {self._broker.id}: {error}"
+        finally:
+            self.consumer.close()
+
+    def _ask(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
+        found: dict[TopicPartition, LogOffsets] = dict.fromkeys(names, ())
+        known = list(names)
+        for time_ms in self._times_ms:
+            answer = ask_at(self.consumer, known, time_ms)
+            for name, offset in answer.offsets.items():
+                before = found[name]
+                assert isinstance(before, tuple)
+                found[name] = (*before, offset)
+            for name, code in answer.refused.items():
+                found[name] = BrokerError(code, name.topic, int(name.partition)).name
+            known = list(answer.offsets)
+        return found
+
+    def result(self, deadline_s: float) -> dict[TopicPartition, LogOffsets]:
+        """Return what is known of each partition."""
+        answers = dict(self._answers)
+        failure = self._failure or f"broker {self._broker.id}: no answer within {deadline_s:g} s"
+        return {name: answers.get(name, failure) for name in self._partitions}
+
+
+def _run(waiting: queue.SimpleQueue[_Question], deadline: float) -> None:
+    """Ask one leader after the other, until no question is left."""
+    while True:
+        try:
+            question = waiting.get_nowait()
+        except queue.Empty:
+            return
+        question.ask(deadline)
