@@ -105,7 +105,7 @@ class ConsumerConnector:
         if self._member is not None:
             self._member.lease.end()
         for stream in self._streams:
-            stream.disown(self._forked)
+            stream.on_fork(self._forked)
 
     def _refuse_fork(self) -> None:
         if self._forked is not None:

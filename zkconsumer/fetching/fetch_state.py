@@ -23,6 +23,7 @@ from simpleconsumer.kafka08.down_conversion import behind_marks, last_offset_of_
 from simpleconsumer.kafka08.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, trusted_end
 from simpleconsumer.kafka08.shallow import Walk, walk_entries
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
+from zkconsumer.backoff import Backoff
 from zkconsumer.fetching.byte_shares import Candidate
 
 __all__ = [
@@ -45,7 +46,6 @@ EMPTY_TRIES: Final = 10
 """How often in a row nothing must come from a log that goes on before that is worth a line."""
 LEADER_CODES: Final = (3, 5, 6)
 """What a broker says that does not lead the partition."""
-LONGEST_BACKOFF_S: Final = 10.0
 _SHORTEST_POLL_MS: Final = 5
 _TOO_FEW: Final = 2
 """How many entries of a set cannot tell yet whether the first of them is the one that was asked for."""
@@ -330,11 +330,11 @@ class FetchState:
         self.asked_at = now
         self.full_since = None
 
-    def failed(self, reason: str, now: float, backoff_s: float) -> bool:
+    def failed(self, reason: str, now: float, backoff: Backoff) -> bool:
         """Ask later, the longer the more often it failed in a row; return whether this failure is a new one."""
         is_new = self.error != reason
         self.error = reason
-        self.retry_at = now + min(backoff_s * 2 ** min(self.failures, 10), LONGEST_BACKOFF_S)
+        self.retry_at = now + backoff.wait_s(self.failures)
         self.failures += 1
         return is_new
 

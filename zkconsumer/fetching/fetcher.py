@@ -24,6 +24,7 @@ from rebalance.tally import Tally
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError
 from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchRequest, TopicPartition
+from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_state import (
@@ -52,7 +53,7 @@ _SHORTEST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.1
 _LONGEST_SLEEP_S: Final = 1.0
 _BUDGET_POLL_S: Final = 0.05
-_SHORTEST_BACKOFF_S: Final = 0.02
+_LONGEST_BACKOFF_S: Final = 10.0
 
 
 class _Asked(NamedTuple):
@@ -100,7 +101,7 @@ class Fetcher:
         self._is_idle = is_idle
         self._out_of_range = out_of_range
         self._tally = tally
-        self._backoff_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
+        self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S)
         self._largest_bytes = min(max(config.queued_max_bytes, config.fetch_message_max_bytes), _LARGEST_ANSWER_BYTES)
         # Kafka allows both times to be equal, but then every empty answer comes after the deadline.
         self._longest_poll_ms = min(config.fetch_wait_max_ms, config.socket_timeout_ms - 1)
@@ -170,7 +171,7 @@ class Fetcher:
                 except Exception:
                     failures += 1
                     log.exception("the fetcher of broker %d failed; going on after a pause", self.broker.id)
-                    self._wakeup.wait(min(self._backoff_s * 2 ** min(failures, 20), _LONGEST_SLEEP_S))
+                    self._wakeup.wait(min(self._backoff.wait_s(failures), _LONGEST_SLEEP_S))
         finally:
             self._budget.leave(self)
             self._consumer.close()
@@ -418,7 +419,7 @@ class Fetcher:
     def _fail(self, task: FetchTask, reason: str) -> None:
         """Ask for this partition again after a pause."""
         self._tally.add("errors", "broker_answer")
-        if task.state.failed(reason, self._clock(), self._backoff_s):
+        if task.state.failed(reason, self._clock(), self._backoff):
             log.warning("%s/%s on broker %d: %s", *task.state.partition, self.broker.id, reason)
 
     def _lose(self, task: FetchTask, reason: str, denied_by: int | None) -> None:
@@ -426,7 +427,7 @@ class Fetcher:
         with self._lock:
             if self._tasks.get(task.state.partition) is task:
                 del self._tasks[task.state.partition]
-        if task.state.failed(reason, self._clock(), self._backoff_s):
+        if task.state.failed(reason, self._clock(), self._backoff):
             log.info("%s/%s on broker %d: %s; looking for its leader", *task.state.partition, self.broker.id, reason)
         task.is_placed = False
         self._lost(task, denied_by)

@@ -25,6 +25,7 @@ from typing import Final
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError, broker_error
 from simpleconsumer.types import Broker, Buffer, FetchedPartition, FetchRequest
+from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES, LEADER_CODES, Outcome, Verdict, judge
 from zkconsumer.spark import connections
@@ -39,7 +40,6 @@ log = logging.getLogger(__name__)
 
 DOUBT_S: Final = 10.0
 """How long a log that seems to end too early may still grow again, before that is believed."""
-_SHORTEST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 2.0
 _EMPTY_TRIES: Final = 3
 _OUT_OF_RANGE: Final = 1
@@ -117,7 +117,7 @@ class RangeFetcher:
         self._denied_by: int | None = None
         self._consumer: SimpleConsumer | None = None
         self._interrupted = threading.Event()
-        self._shortest_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
+        self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S, 1.5)
         self._progress_at = time.monotonic()
         self._doubted_at: float | None = None
         self._failures = self._empty = self._broken = 0
@@ -337,7 +337,7 @@ class RangeFetcher:
             PartitionUnreadable: Patience is over.
             Interrupted: Nobody wants the rest.
         """
-        pause_s = min(self._shortest_s * 1.5 ** min(self._failures, 20), _LONGEST_BACKOFF_S)
+        pause_s = self._backoff.wait_s(self._failures)
         self._failures += 1
         if time.monotonic() + pause_s > self._progress_at + self._patience_s:
             raise self._unreadable(f"no message came for {self._patience_s:g} s: {reason}")

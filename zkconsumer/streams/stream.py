@@ -178,7 +178,7 @@ class KafkaStream:
         self._error = error
         self._wakeup.wake()
 
-    def disown(self, error: Exception) -> None:
+    def on_fork(self, error: Exception) -> None:
         """Raise this by every `next()` from now on, in a forked child; takes no lock, as its holder may be gone."""
         self._source = _NO_CHUNK
         self._queue = PartitionQueue(_NOWHERE, 0, self, ByteBudget(0))

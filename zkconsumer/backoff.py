@@ -1,0 +1,33 @@
+"""How long to wait before the next attempt: the wait grows with each failure in a row, up to a limit. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["Backoff"]
+
+_SHORTEST_S: Final = 0.02
+_MOST_FAILURES: Final = 20  # a power with a larger exponent would overflow in the end
+
+
+class Backoff(NamedTuple):
+    """The waits between attempts.
+
+    Attributes:
+        first_s: Wait after the first failure.
+        longest_s: Longest wait.
+        factor: By how much each wait is longer than the one before.
+    """
+
+    first_s: float
+    longest_s: float
+    factor: float = 2.0
+
+    @classmethod
+    def of_ms(cls, first_ms: int, longest_s: float, factor: float = 2.0) -> Backoff:
+        """Return the waits for a configured number of milliseconds, of which 0 stands for the shortest wait."""
+        return cls(max(first_ms / 1000, _SHORTEST_S), longest_s, factor)
+
+    def wait_s(self, failures: int) -> float:
+        """Return how many seconds to wait after so many earlier failures in a row (0: this is the first one)."""
+        return float(min(self.first_s * self.factor ** min(failures, _MOST_FAILURES), self.longest_s))
