@@ -50,7 +50,7 @@ def sort_partitions_08(partitions: Iterable[int]) -> list[int]:
     return sorted(set(partitions))
 
 
-def deal_range(partitions: Sequence[_Partition], threads: Sequence[str]) -> dict[_Partition, str]:
+def assign_topic_range(partitions: Sequence[_Partition], threads: Sequence[str]) -> dict[_Partition, str]:
     """Return partition -> thread for one topic, both sequences sorted as their version demands.
 
     Of n partitions and m threads each takes a run of n // m, the first n % m threads one more.
@@ -78,7 +78,7 @@ def assign_range(
     return {
         (topic, partition): thread
         for topic in sorted(partitions.keys() & threads.keys())
-        for partition, thread in deal_range(
+        for partition, thread in assign_topic_range(
             sort_partitions_08(partitions[topic]), sort_thread_ids(threads[topic])
         ).items()
     }

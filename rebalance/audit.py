@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
-from rebalance.holding import Holding
-from rebalance.holdings import Holdings
 from rebalance.loop import Loop
+from rebalance.member_partition import MemberPartition
+from rebalance.member_partitions import MemberPartitions
 from rebalance.ports import Listener, Member
 
 __all__ = ["MOST_LOOKS", "Audit"]
@@ -36,7 +36,7 @@ class Audit:
     Args:
         member: its waits.
         loop: for the timers.
-        holdings: what is looked at.
+        partitions: what is looked at.
         listener: hears of claims that wait for long.
         rng: source of jitter.
         recheck: called with a reason to have the group read.
@@ -48,14 +48,14 @@ class Audit:
         self,
         member: Member,
         loop: Loop,
-        holdings: Holdings,
+        partitions: MemberPartitions,
         listener: Listener,
         rng: random.Random,
         recheck: Callable[[str], None],
     ) -> None:
         self._member = member
         self._loop = loop
-        self._holdings = holdings
+        self._partitions = partitions
         self._listener = listener
         self._rng = rng
         self._recheck = recheck
@@ -79,17 +79,17 @@ class Audit:
             return
         self._later(self._member.audit_s, self._own)
         states = (p.PartitionState.OWNED, p.PartitionState.UNKNOWN)
-        held = [item for item in self._holdings.all.items() if item[1].machine.state in states]
+        held = [item for item in self._partitions.all.items() if item[1].machine.state in states]
         held.sort(key=lambda item: item[1].looked_at)
-        for partition, holding in held[:MOST_LOOKS]:
-            self._warn_if_idle(partition, holding)
-            self._holdings.look(partition)
+        for partition, entry in held[:MOST_LOOKS]:
+            self._warn_if_idle(partition, entry)
+            self._partitions.look(partition)
         # The list of members may have changed behind a lost watch; this also claims what is free and should be mine.
         self._recheck("audit")
 
-    def _warn_if_idle(self, partition: Partition, holding: Holding) -> None:
-        waited_s = self._loop.clock() - holding.since
-        if holding.machine.state is p.PartitionState.OWNED and not holding.started and waited_s > self._member.audit_s:
+    def _warn_if_idle(self, partition: Partition, entry: MemberPartition) -> None:
+        waited_s = self._loop.clock() - entry.since
+        if entry.machine.state is p.PartitionState.OWNED and not entry.started and waited_s > self._member.audit_s:
             log.warning("%s-%s has been owned for %.0f s and is not delivered yet", *partition, waited_s)
 
     def _blocked(self) -> None:
@@ -98,15 +98,15 @@ class Audit:
             return
         self._later(min(self._member.blocked_audit_s, self._member.blocked_after_s), self._blocked)
         overdue: list[Partition] = []
-        for partition, holding in list(self._holdings.all.items()):
-            if holding.machine.state is not p.PartitionState.BLOCKED:
+        for partition, entry in list(self._partitions.all.items()):
+            if entry.machine.state is not p.PartitionState.BLOCKED:
                 continue
-            waited_s = self._loop.clock() - holding.since
-            if waited_s > self._member.blocked_after_s and not holding.blocked_told:
-                holding.blocked_told = True
+            waited_s = self._loop.clock() - entry.since
+            if waited_s > self._member.blocked_after_s and not entry.is_blocked_reported:
+                entry.is_blocked_reported = True
                 overdue.append(partition)
                 log.warning("%s-%s has been held by %s for %.0f s; waiting", *partition,
-                            holding.machine.holder[0] if holding.machine.holder else "another member", waited_s)
-            self._holdings.look(partition)
+                            entry.machine.holder[0] if entry.machine.holder else "another member", waited_s)
+            self._partitions.look(partition)
         if overdue:
             self._listener.blocked(overdue)

@@ -233,11 +233,11 @@ class Claims:
             self._ask(Sync(path), lambda reply: None)
         self._ask(GetData(path, watch), answered)
 
-    def rethread(self, partition: Partition, thread_id: str, version: int, told: Told) -> None:
-        """Set the data of my owner node: `Rethreaded`, `ReleaseRefused`, `Fenced` or `ResultUnknown`."""
+    def move_to_thread(self, partition: Partition, thread_id: str, version: int, told: Told) -> None:
+        """Set the data of my owner node: `MovedToThread`, `ReleaseRefused`, `Fenced` or `ResultUnknown`."""
 
         def answered(fault: Fault | None) -> None:
-            told(p.Rethreaded(thread_id, version + 1) if fault is None else _write_fault(fault))
+            told(p.MovedToThread(thread_id, version + 1) if fault is None else _write_fault(fault))
 
         change = SetData(znodes.owner_path(self._group, *partition), thread_id.encode(), version)
         self._write(self.fence, change, answered, told)

@@ -18,13 +18,13 @@ from rebalance import znodes
 from rebalance.assignment import Partition
 from rebalance.audit import Audit
 from rebalance.claims import Claims, Fence
-from rebalance.episodes import Episodes
-from rebalance.holding import Holding
-from rebalance.holdings import Holdings
 from rebalance.lease import Lease
 from rebalance.loop import Loop, Timer
+from rebalance.member_partition import MemberPartition
+from rebalance.member_partitions import MemberPartitions
 from rebalance.pipeline import Pipeline
 from rebalance.ports import Delivery, Listener, Member, Offsets
+from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.requests import Reply, Request, SessionChange, ZooKeeperPort
 from rebalance.session import SessionKeeper
 from rebalance.watchers import GroupReader
@@ -76,18 +76,19 @@ class Coordinator:
             member, port, self._pipeline.ask_first, loop, lease, claims, self, wall_clock_ms,
             self._pipeline.waiting_since,
         )
-        self.episodes = Episodes()
-        self._holdings = Holdings(
+        self.rebalance_statistics = RebalanceStatistics()
+        self._partitions = MemberPartitions(
             member, loop, claims, delivery, offsets, listener,
-            recheck=self._changed, fenced=self.session.prove, moved=self._moved, episodes=self.episodes,
+            recheck=self._changed, fenced=self.session.prove, moved=self._moved,
+            statistics=self.rebalance_statistics,
             may_claim=lambda: self.machine.state is m.GroupState.STABLE,  # nothing is pending
         )
-        self._audit = Audit(member, loop, self._holdings, listener, rng, self._audited)
+        self._audit = Audit(member, loop, self._partitions, listener, rng, self._audited)
         self._reader = GroupReader(
             self.ask, loop, member.group, member.subscription, member.strategy, self._changed, member.times, rng
         )
         self._group_timer: Timer | None = None
-        self._told_warnings: frozenset[str] = frozenset()
+        self._logged_warnings: frozenset[str] = frozenset()
         self._settled_calls: list[Callable[[], None]] = []
         self._is_settling = False
         self._closing = False
@@ -109,16 +110,16 @@ class Coordinator:
         self._pipeline.ask(request, handle)
 
     @property
-    def holdings(self) -> dict[Partition, Holding]:
+    def partitions(self) -> dict[Partition, MemberPartition]:
         """The partitions that are wanted, held or let go of."""
-        return self._holdings.all
+        return self._partitions.all
 
     @property
     def settled(self) -> bool:
         """Whether each assigned partition is being delivered or is blocked; true as well when the member has failed."""
         if self.error is not None:
             return True
-        return self.machine.state is m.GroupState.STABLE and self._holdings.settled
+        return self.machine.state is m.GroupState.STABLE and self._partitions.settled
 
     def when_settled(self, call: Callable[[], None]) -> None:
         """Run `call` as soon as `settled` is true."""
@@ -130,7 +131,7 @@ class Coordinator:
         self._closing = True
         self._pipeline.close()
         self.session.close()
-        self._holdings.close()
+        self._partitions.close()
         self._audit.close()
         self._reader.forget_watches()
         if self._group_timer is not None:
@@ -147,11 +148,11 @@ class Coordinator:
         """The registration stands."""
         self._offsets.session_opened(fence)
         # Registered anew under the same session: what was refused in between has to be looked at again.
-        self._holdings.tell_all(p.Reconnected())
+        self._partitions.handle_all(p.Reconnected())
 
     def session_resumed(self) -> None:
         """The same session answers again."""
-        self._holdings.tell_all(p.Reconnected())
+        self._partitions.handle_all(p.Reconnected())
 
     def session_over(self) -> None:
         """The session is gone."""
@@ -173,9 +174,10 @@ class Coordinator:
         self._moved()
 
     def _time_rebalance(self) -> None:
-        if self.machine.state in (m.GroupState.REGISTERING, m.GroupState.READING) and not self.episodes.is_under_way:
-            self.episodes.began(self._loop.clock())
-            self._settled_calls.append(lambda: self.episodes.ended(self._loop.clock()))
+        is_changing = self.machine.state in (m.GroupState.REGISTERING, m.GroupState.READING)
+        if is_changing and not self.rebalance_statistics.is_under_way:
+            self.rebalance_statistics.began(self._loop.clock())
+            self._settled_calls.append(lambda: self.rebalance_statistics.ended(self._loop.clock()))
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
@@ -188,16 +190,16 @@ class Coordinator:
                 self._reader.read(lambda snapshot, reason: self.group_event(
                     m.SnapshotFailed(attempt, reason) if snapshot is None else m.SnapshotRead(attempt, snapshot)
                 ))
-            case m.Retarget(assignment, snapshot):
+            case m.SetAssignment(assignment, snapshot):
                 self._warn(action)
-                self._holdings.retarget(assignment, snapshot)
+                self._partitions.set_assignment(assignment, snapshot)
             case m.AllowClaims():
-                self._holdings.tell_all(p.ClaimsAllowed())
+                self._partitions.handle_all(p.ClaimsAllowed())
             case m.DropClaims():
-                self._holdings.tell_all(p.SessionOver())
+                self._partitions.handle_all(p.SessionOver())
             case m.ReleaseAll():
                 self._reader.stop()
-                self._holdings.tell_all(p.Want(None))
+                self._partitions.handle_all(p.Want(None))
             case m.Unregister():
                 self.session.unregister()
             case m.Fail(error):
@@ -207,7 +209,7 @@ class Coordinator:
         log.error("member %s is out: %s", self.member.consumer_id, error)
         self.error = error
         self.session.lease.end()
-        self._holdings.tell_all(p.SessionOver())
+        self._partitions.handle_all(p.SessionOver())
         self._delivery.fail(error)
         self._offsets.session_over()
         # Owner nodes outlive the member's part in the group as long as the session does, and would block the others.
@@ -226,9 +228,9 @@ class Coordinator:
             reason = f"{', '.join(stuck)} asked for no message within {limit_s:g} s"
             if state is m.GroupState.STABLE:
                 log.warning("%s steps out of group %s: %s", self.member.consumer_id, self.member.group, reason)
-            self.group_event(m.StepOut(reason))
+            self.group_event(m.Leave(reason))
         elif out and not stuck and state is not m.GroupState.UNREGISTERING:
-            self.group_event(m.StepIn())
+            self.group_event(m.Rejoin())
 
     def _audited(self, cause: str) -> None:
         self._reader.doubt()
@@ -246,43 +248,43 @@ class Coordinator:
         wait_s = 0.0 if due is None else max(0.0, due - self._loop.clock())
         self._group_timer = None if due is None else self._loop.call_later(wait_s, self.group_event, m.TimerFired())
 
-    def _warn(self, action: m.Retarget) -> None:
+    def _warn(self, action: m.SetAssignment) -> None:
         frozen = action.assignment.frozen
         warnings = frozenset(action.assignment.warnings) | (frozenset({frozen}) if frozen else frozenset())
         snapshot = action.snapshot
         missing = [topic for topic in self.member.subscription.topics(frozenset())
                    if topic not in snapshot.topics and topic not in snapshot.refused_topics]
         warnings |= {f"topic {topic} does not exist (yet); waiting for it" for topic in missing}
-        for warning in sorted(warnings - self._told_warnings):
+        for warning in sorted(warnings - self._logged_warnings):
             log.warning("group %s: %s", self.member.group, warning)
-        for warning in sorted(self._told_warnings - warnings):
+        for warning in sorted(self._logged_warnings - warnings):
             log.info("group %s: this is over: %s", self.member.group, warning)
-        self._told_warnings = warnings
+        self._logged_warnings = warnings
 
     @property
     def warnings(self) -> frozenset[str]:
         """What was wrong with the group when it was last read, and what this member may not do of its own nodes."""
-        found = set(self._told_warnings)
+        found = set(self._logged_warnings)
         if self.session.refused is not None:
             found.add(self.session.refused)
         if refused := self._claims.refused:
-            paths = [znodes.owner_path(self.member.group, *partition) for partition in self._holdings.all]
+            paths = [znodes.owner_path(self.member.group, *partition) for partition in self._partitions.all]
             found.update(refused[path] for path in paths if path in refused)
         return frozenset(found)
 
     def _moved(self) -> None:
-        if self.machine.state is m.GroupState.LEAVING and self._holdings.empty:
+        if self.machine.state is m.GroupState.LEAVING and self._partitions.empty:
             self._loop.post(self._all_released)
         if self._settled_calls and not self._is_settling:
             # Once a step: looking at thousands of partitions after each of thousands of events would take seconds.
             self._is_settling = True
-            self._loop.after_step(self._tell_settled)
+            self._loop.after_step(self._notify_settled)
 
     def _all_released(self) -> None:
-        if self.machine.state is m.GroupState.LEAVING and self._holdings.empty:
+        if self.machine.state is m.GroupState.LEAVING and self._partitions.empty:
             self.group_event(m.AllReleased())
 
-    def _tell_settled(self) -> None:
+    def _notify_settled(self) -> None:
         self._is_settling = False
         if self._settled_calls and self.settled:
             calls, self._settled_calls = self._settled_calls, []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from rebalance.counters import Counters
 from rebalance.requests import (
     Create,
     Delete,
@@ -19,7 +20,6 @@ from rebalance.requests import (
     Sync,
     ZooKeeperPort,
 )
-from rebalance.tally import Tally
 
 __all__ = ["CountedPort"]
 
@@ -37,28 +37,28 @@ _LOSSES: Final = {"suspended": "zookeeper_connection", "expired": "zookeeper_ses
 
 
 class CountedPort:
-    """Hands everything on to a port; `zookeeper_requests` and `errors` of the tally hold the counts.
+    """Hands everything on to a port; `zookeeper_requests` and `errors` of the counters hold the counts.
 
     A multi is one request. What the client library sends by itself (pings, watches set anew) does not pass here.
     """
 
-    def __init__(self, port: ZooKeeperPort, tally: Tally) -> None:
+    def __init__(self, port: ZooKeeperPort, counters: Counters) -> None:
         self._port = port
-        self._tally = tally
+        self._counters = counters
 
     def start(self, on_session: Callable[[SessionChange], None]) -> None:
         """Source: `ZooKeeperPort`."""
 
         def counted(change: SessionChange) -> None:
             if change.what in _LOSSES:
-                self._tally.add("errors", _LOSSES[change.what])
+                self._counters.add("errors", _LOSSES[change.what])
             on_session(change)
 
         self._port.start(counted)
 
     def send(self, request: Request, done: Callable[[Reply], None]) -> None:
         """Source: `ZooKeeperPort`."""
-        self._tally.add("zookeeper_requests", _KINDS[type(request)])
+        self._counters.add("zookeeper_requests", _KINDS[type(request)])
         self._port.send(request, done)
 
     def drop_connection(self) -> None:

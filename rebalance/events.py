@@ -24,14 +24,14 @@ __all__ = [
     "RegistrationRefused",
     "RegistrationUnknown",
     "ReleaseAll",
-    "Retarget",
+    "SetAssignment",
     "SessionExpired",
     "SessionOpened",
     "SessionSuspended",
     "SnapshotFailed",
     "SnapshotRead",
-    "StepIn",
-    "StepOut",
+    "Rejoin",
+    "Leave",
     "TimerFired",
     "Unregister",
     "Unregistered",
@@ -110,7 +110,7 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
-class StepOut:
+class Leave:
     """The application is stuck: others shall have the partitions until it goes on."""
 
     reason: str
@@ -127,7 +127,7 @@ class Unregistered:
 
 
 @dataclass(frozen=True, slots=True)
-class StepIn:
+class Rejoin:
     """The application goes on."""
 
 
@@ -143,10 +143,10 @@ Event = (
     | SnapshotRead
     | SnapshotFailed
     | TimerFired
-    | StepOut
+    | Leave
     | AllReleased
     | Unregistered
-    | StepIn
+    | Rejoin
 )
 
 # -- actions -----------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class ReadGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Retarget:
+class SetAssignment:
     """From now on this is what should be held: releases begin at once, claims wait for `AllowClaims`."""
 
     assignment: Assignment
@@ -199,4 +199,4 @@ class Unregister:
     """Delete the registration, so that the others share what was held here."""
 
 
-Action = Register | ReadGroup | Retarget | AllowClaims | DropClaims | Fail | ReleaseAll | Unregister
+Action = Register | ReadGroup | SetAssignment | AllowClaims | DropClaims | Fail | ReleaseAll | Unregister

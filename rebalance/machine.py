@@ -21,28 +21,28 @@ from rebalance.events import (
     DropClaims,
     Event,
     Fail,
+    Leave,
     ReadGroup,
     Register,
     Registered,
     RegistrationGone,
     RegistrationRefused,
     RegistrationUnknown,
+    Rejoin,
     ReleaseAll,
-    Retarget,
     SessionExpired,
     SessionOpened,
     SessionSuspended,
+    SetAssignment,
     SnapshotFailed,
     SnapshotRead,
-    StepIn,
-    StepOut,
     TimerFired,
     Unregister,
     Unregistered,
 )
+from rebalance.membership_changes import MembershipChanges
 from rebalance.snapshot import Assignment, GroupSnapshot, Strategy, assign
 from rebalance.subscription import Subscription
-from rebalance.turnover import Turnover
 from rebalance.waits import RebalanceTimes, Waits
 
 __all__ = [
@@ -63,14 +63,14 @@ __all__ = [
     "RegistrationRefused",
     "RegistrationUnknown",
     "ReleaseAll",
-    "Retarget",
+    "SetAssignment",
     "SessionExpired",
     "SessionOpened",
     "SessionSuspended",
     "SnapshotFailed",
     "SnapshotRead",
-    "StepIn",
-    "StepOut",
+    "Rejoin",
+    "Leave",
     "TimerFired",
     "Unregister",
     "Unregistered",
@@ -121,7 +121,7 @@ class RebalanceMachine:
         self.snapshot: GroupSnapshot | None = None
         self.attempt = 0
         self._waits = Waits(times, rng)
-        self._turnover = Turnover(4 * times.quiet_max_s, times.quiet_s)
+        self._membership_changes = MembershipChanges(4 * times.quiet_max_s, times.quiet_s)
         self._session_id: int | None = None
         self._is_connected = False
         self._registered = False
@@ -253,17 +253,17 @@ class RebalanceMachine:
             and self.assignment.frozen == assignment.frozen \
             and self.assignment.frozen_topics == assignment.frozen_topics
         self.assignment, self.snapshot = assignment, event.snapshot
-        self._turnover.seen(event.snapshot.born_ms, self._now)
-        retarget = Retarget(assignment, event.snapshot)
+        self._membership_changes.seen(event.snapshot.created_ms, self._now)
+        set_assignment = SetAssignment(assignment, event.snapshot)
         if self._dirty:
-            return [retarget, *self._read_soon()]
+            return [set_assignment, *self._read_soon()]
         if not unchanged:
-            self._waits.be_quiet(self._now, self._turnover.bursts(self._now))
+            self._waits.be_quiet(self._now, self._membership_changes.bursts(self._now))
         elif self._now >= self._waits.quiet_until:
-            return [retarget, *self._settled()]
+            return [set_assignment, *self._settled()]
         self._go(GroupState.SETTLING)
         self._timer = self._waits.quiet_until
-        return [retarget]
+        return [set_assignment]
 
     def _read_failed(self, event: SnapshotFailed) -> list[Action]:
         if event.attempt != self.attempt:
@@ -288,7 +288,7 @@ class RebalanceMachine:
 
     # -- out of the group for a while: the registration goes last, because every release is fenced by it -------------
 
-    def _step_out(self, _: StepOut) -> list[Action]:
+    def _leave(self, _: Leave) -> list[Action]:
         self._go(GroupState.LEAVING)
         return [ReleaseAll()]
 
@@ -332,13 +332,13 @@ class RebalanceMachine:
         self._session_id = None
         return []
 
-    def _stay(self, _: StepIn) -> list[Action]:
+    def _stay(self, _: Rejoin) -> list[Action]:
         if self._is_connected:
             return self._read()
         self._go(GroupState.DISCONNECTED)
         return []
 
-    def _step_in(self, _: StepIn) -> list[Action]:
+    def _rejoin(self, _: Rejoin) -> list[Action]:
         if not self._is_connected:
             self._go(GroupState.DISCONNECTED)
             return []
@@ -365,7 +365,7 @@ _EVERYWHERE: dict[type, Callable[..., list[Action]]] = {
 _CONNECTED: dict[type, Callable[..., list[Action]]] = {
     SessionSuspended: _M._suspend,
     RegistrationGone: _M._register_again,
-    StepOut: _M._step_out,
+    Leave: _M._leave,
 }
 _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
     _S.DISCONNECTED: {
@@ -375,7 +375,7 @@ _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
         Registered: _M._registered_while_away,
         RegistrationUnknown: _M._ignore,
         # Nothing is held that is not held up by the lost connection already.
-        StepOut: _M._ignore,
+        Leave: _M._ignore,
     },
     _S.REGISTERING: {
         **_CONNECTED,
@@ -384,7 +384,7 @@ _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
         RegistrationUnknown: _M._register_later,
         RegistrationGone: _M._ignore,
         TimerFired: _M._register_timer,
-        StepOut: _M._ignore,
+        Leave: _M._ignore,
     },
     _S.READING: {
         **_CONNECTED,
@@ -402,7 +402,7 @@ _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
         # Nothing can be released without it; who is stuck still leaves again.
         RegistrationGone: _M._register_again,
         AllReleased: _M._all_released,
-        StepIn: _M._stay,
+        Rejoin: _M._stay,
     },
     _S.UNREGISTERING: {
         SessionOpened: _M._open_leaving,
@@ -415,7 +415,7 @@ _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
         SessionOpened: _M._open_out,
         SessionSuspended: _M._away_while_out,
         SessionExpired: _M._away_while_out,
-        StepIn: _M._step_in,
+        Rejoin: _M._rejoin,
     },
 }
 

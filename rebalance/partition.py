@@ -37,8 +37,8 @@ __all__ = [
     "ReleaseRefused",
     "Released",
     "ResultUnknown",
-    "Rethread",
-    "Rethreaded",
+    "MoveToThread",
+    "MovedToThread",
     "SessionOver",
     "Start",
     "Stop",
@@ -137,7 +137,7 @@ class ReleaseRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Rethreaded:
+class MovedToThread:
     """The owner node now holds another thread of mine."""
 
     thread_id: str
@@ -168,7 +168,7 @@ Event = (
     | Drained
     | Released
     | ReleaseRefused
-    | Rethreaded
+    | MovedToThread
     | Reconnected
     | SessionOver
 )
@@ -209,7 +209,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Rethread:
+class MoveToThread:
     """Set the data of my owner node to another thread of mine."""
 
     thread_id: str
@@ -234,7 +234,7 @@ class Recheck:
     """
 
 
-Action = Claim | AwaitEnd | Inspect | Start | Drain | Rethread | Release | Stop | Recheck
+Action = Claim | AwaitEnd | Inspect | Start | Drain | MoveToThread | Release | Stop | Recheck
 
 
 class PartitionMachine:
@@ -312,7 +312,7 @@ class PartitionMachine:
             return [Release()]
         if self.wanted != thread_id:
             self.state = PartitionState.UNKNOWN
-            return [Rethread(self.wanted, version)]
+            return [MoveToThread(self.wanted, version)]
         self.state = PartitionState.OWNED
         # The watch tells when the node is taken away by hand: nothing else would notice before the session ends.
         return [Start(thread_id), Inspect(watch=True)]
@@ -320,7 +320,7 @@ class PartitionMachine:
     def _claimed(self, event: Claimed) -> list[Action]:
         return self._hold(event.thread_id, event.version)
 
-    def _rethreaded(self, event: Rethreaded) -> list[Action]:
+    def _moved_to_thread(self, event: MovedToThread) -> list[Action]:
         return self._hold(event.thread_id, event.version)
 
     def _refused(self, _: ClaimRefused) -> list[Action]:
@@ -405,8 +405,9 @@ _P = PartitionMachine
 _S = PartitionState
 
 
-# What is not here cannot happen: an answer counts only in the state in which its question was asked
-# (`Holdings.handle`). Each state asks for the one thing that it waits for, or looks (`blocked`, `owned`, `unknown`).
+# What is not in the table cannot happen: an answer counts only in the state in which its question was asked
+# (`MemberPartitions.handle`). Each state asks for the one thing that it waits for, or reads the owner node (`blocked`,
+# `owned`, `unknown`).
 _ANY_TIME: dict[type, Callable[..., list[Action]]] = {
     Want: _P._want,
     ClaimsAllowed: _P._ignore,
@@ -453,7 +454,7 @@ _BY_STATE: dict[PartitionState, dict[type, Callable[..., list[Action]]]] = {
     _S.UNKNOWN: {
         OwnerRead: _P._found,
         OwnerGone: _P._found_free,
-        Rethreaded: _P._rethreaded,
+        MovedToThread: _P._moved_to_thread,
         ReleaseRefused: _P._find_out,
         # Looking failed as well: the reconnection asks again.
         ResultUnknown: _P._ignore,

@@ -50,11 +50,11 @@ class GroupSnapshot:
         known_topics: all topic names, `None` when nobody's filter needs them.
         unreadable: consumer id -> why its registration cannot be read.
         untranslatable: consumer id -> why its filter cannot be applied here.
-        generation: zxid of the last join or leave, the same for every member that sees the same list.
+        group_version: zxid of the last join or leave, the same for every member that sees the same list.
         refused_members: consumer id -> that its registration may not be read; it may subscribe to anything.
         refused_topics: topic -> that its node may not be read, of the topics this member may get partitions of.
         refused_members_list, refused_topics_list: that a list may not be read; what is told of it is older.
-        born_ms: consumer id -> when it registered, by ZooKeeper's clock.
+        created_ms: consumer id -> when it registered, by ZooKeeper's clock.
     """
 
     members: Mapping[str, Subscription]
@@ -62,12 +62,12 @@ class GroupSnapshot:
     known_topics: frozenset[str] | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
     untranslatable: Mapping[str, str] = field(default_factory=dict)
-    generation: int = 0
+    group_version: int = 0
     refused_members: Mapping[str, RefusedNode] = field(default_factory=dict)
     refused_topics: Mapping[str, RefusedNode] = field(default_factory=dict)
     refused_members_list: RefusedNode | None = None
     refused_topics_list: RefusedNode | None = None
-    born_ms: Mapping[str, int] = field(default_factory=dict)
+    created_ms: Mapping[str, int] = field(default_factory=dict)
 
     def lacks(self, consumer_id: str) -> bool:
         """Whether the member has no registration, or one that somebody spoilt.

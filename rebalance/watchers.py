@@ -4,7 +4,7 @@ Knows which nodes the assignment depends on and which of them are stale. Rules: 
 whose result it guards; its callback only posts; registrations are cached by name and trusted only while the
 `cversion` of `ids` advanced by exactly the joins and leaves that were seen, because a member with a fixed id can
 leave and come back with another subscription in between. A node that ZooKeeper refuses to let us read ends no read of
-the group: it is part of what was read, and `rebalance.refusals` asks for it again.
+the group: it is part of what was read, and `rebalance.refused_nodes` asks for it again.
 
 Source: docs/SEMANTICS.md, "Quiet on ZooKeeper"; docs/REBALANCE.md, "What cannot be read".
 """
@@ -21,7 +21,7 @@ from rebalance.claims import Ask
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.lenient_json import java_refusal
 from rebalance.loop import Loop
-from rebalance.refusals import Refusals
+from rebalance.refused_nodes import RefusedNodes
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode
 from rebalance.subscription import Subscription
@@ -73,13 +73,13 @@ class GroupReader:
         self._changed = changed
         self._fresh: set[str] = set()
         self._members: dict[str, Subscription | UnreadableNode | UnsupportedFilter | RefusedNode] = {}
-        self._born_ms: dict[str, int] = {}
+        self._created_ms: dict[str, int] = {}
         self._cversion = -1
-        self._generation = 0
+        self._group_version = 0
         self._known_topics: frozenset[str] | None = None
         self._topics: dict[str, TopicNode] = {}
         self._refused: dict[str, RefusedNode] = {}  # of lists and topics, by path
-        self._refusals = Refusals(ask, loop, times, rng, changed)
+        self._refusals = RefusedNodes(ask, loop, times, rng, changed)
         self._read: _Read | None = None
         self._doubted = 0
 
@@ -172,12 +172,12 @@ class GroupReader:
             known_topics=self._known_topics,
             unreadable=unreadable,
             untranslatable=untranslatable,
-            generation=self._generation,
+            group_version=self._group_version,
             refused_members=refused,
             refused_topics=refused_topics,
             refused_members_list=self._refused.get(self._ids),
             refused_topics_list=self._refused.get(znodes.TOPICS),
-            born_ms={name: self._born_ms[name] for name in self._members if name in self._born_ms},
+            created_ms={name: self._created_ms[name] for name in self._members if name in self._created_ms},
         )
 
 
@@ -267,7 +267,7 @@ class _Read:
             reader._refused.pop(reader._ids, None)
             names, stat = reply.value
             self._members_listed(set(names), stat.cversion)
-            reader._generation = stat.pzxid
+            reader._group_version = stat.pzxid
             self._end()
 
         reader._ask(GetChildren(reader._ids, reader._node_changed), answered)
@@ -281,7 +281,7 @@ class _Read:
         for gone in set(reader._members) - (names & known):
             del reader._members[gone]
             reader._refusals.discard(znodes.registration_path(reader._group, gone))
-            reader._born_ms.pop(gone, None)
+            reader._created_ms.pop(gone, None)
         reader._cversion = cversion
         for name in sorted(names - known | names & self._rewritten()):
             self._read_member(name)
@@ -313,7 +313,7 @@ class _Read:
                 reader._cversion = -1
                 reader._fresh.discard(path)
                 return
-            reader._born_ms[name] = reply.value[1].created_ms
+            reader._created_ms[name] = reply.value[1].created_ms
             try:
                 member = Subscription.from_registration(znodes.parse_registration(reply.value[0], path))
             except (UnreadableNode, UnsupportedFilter) as error:

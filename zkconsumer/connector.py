@@ -32,7 +32,7 @@ from zkconsumer.errors import (
     PauseFailed,
 )
 from zkconsumer.filters import TopicFilter
-from zkconsumer.member.forking import tell_after_fork
+from zkconsumer.member.forking import notify_after_fork
 from zkconsumer.member.membership import Membership
 from zkconsumer.member.pausing import checked_partitions
 from zkconsumer.member.signal_handlers import called_by_signal_handler
@@ -97,9 +97,9 @@ class ConsumerConnector:
         self._streams: tuple[KafkaStream, ...] = ()
         self._pid = os.getpid()
         self._forked: ForkedConnector | None = None
-        tell_after_fork(self)
+        notify_after_fork(self)
 
-    def disown(self) -> None:
+    def on_fork(self) -> None:
         """This process is a fork of the one that made the connector: every call but `shutdown` raises from now on."""
         self._forked = ForkedConnector(self._pid, os.getpid())
         if self._member is not None:
@@ -201,7 +201,7 @@ class ConsumerConnector:
                 raise ConnectorClosed
             member.join_group()
         except BaseException:
-            self._shutdown(0.0, is_hand_done=False)
+            self._shutdown(0.0, in_hand_is_done=False)
             raise
         self._tell_statistics(member)
         return streams
@@ -299,7 +299,7 @@ class ConsumerConnector:
             return
         telling = StatisticsThread(
             self.statistics, self._on_statistics, interval_ms / 1000,
-            lambda: member.tally.add("errors", "on_statistics"),
+            lambda: member.counters.add("errors", "on_statistics"),
         )  # fmt: skip
         with self._state:
             if not self._closing:  # the listener may have left already
@@ -379,15 +379,15 @@ class ConsumerConnector:
             telling.stop()
         return self._member
 
-    def _shutdown(self, wait_s: float, *, is_hand_done: bool = True) -> dict[TopicPartition, str]:
+    def _shutdown(self, wait_s: float, *, in_hand_is_done: bool = True) -> dict[TopicPartition, str]:
         until = lease_clock() + wait_s
         member = self._close()
         if member is None:
             return {}
-        is_first = member.leaving.begin(wait_s, threading.get_ident(), is_hand_done, threading.current_thread())
+        is_first = member.leaving.begin(wait_s, threading.get_ident(), in_hand_is_done, threading.current_thread())
         if not is_first:
             for stream in self._read_here():
-                stream.settle(is_hand_done)
+                stream.settle(in_hand_is_done)
         member.leaving.wait(until - lease_clock())
         self._has_returned |= is_first
         if self._telling is not None:
@@ -400,7 +400,7 @@ class ConsumerConnector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._shutdown(self._drain_s, is_hand_done=kind is None)
+        self._shutdown(self._drain_s, in_hand_is_done=kind is None)
 
     # The spellings of the JVM.
     createMessageStreams = create_message_streams  # noqa: N815

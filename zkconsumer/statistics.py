@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rebalance.episodes import RebalanceFigures
+from rebalance.rebalance_statistics import RebalanceFigures
 from zkconsumer.status import ConnectorStatus
 
 __all__ = ["ConnectorStatistics"]

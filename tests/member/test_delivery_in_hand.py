@@ -50,10 +50,10 @@ def working(rig: Rig, *, puts_it_down: bool = True) -> Iterator[threading.Thread
 class Leaver:
     """A thread that stops the delivery."""
 
-    def __init__(self, rig: Rig, reader: int | None = None, is_hand_done: bool = True) -> None:
+    def __init__(self, rig: Rig, reader: int | None = None, in_hand_is_done: bool = True) -> None:
         self.final: list[dict[TopicPartition, int]] = []
         self.thread = threading.Thread(
-            target=lambda: self.final.append(rig.delivery.stop(reader, FOREVER, is_hand_done))
+            target=lambda: self.final.append(rig.delivery.stop(reader, FOREVER, in_hand_is_done))
         )
         self.thread.start()
 
@@ -71,13 +71,13 @@ def test_what_is_in_hand_is_known(rig: Rig) -> None:
 
 def test_what_the_leaving_thread_has_in_hand_may_be_left_undone(rig: Rig) -> None:
     take(rig.streams[0], 3)
-    assert rig.delivery.stop(threading.get_ident(), FOREVER, is_hand_done=False) == {P0: 2}
+    assert rig.delivery.stop(threading.get_ident(), FOREVER, in_hand_is_done=False) == {P0: 2}
 
 
-@pytest.mark.parametrize("is_hand_done", [True, False])
-def test_what_another_thread_that_leaves_has_in_hand_is_not_waited_for(rig: Rig, is_hand_done: bool) -> None:
+@pytest.mark.parametrize("in_hand_is_done", [True, False])
+def test_what_another_thread_that_leaves_has_in_hand_is_not_waited_for(rig: Rig, in_hand_is_done: bool) -> None:
     with working(rig) as worker:
-        assert Leaver(rig, worker.ident, is_hand_done).left() == {P0: 1 if is_hand_done else 0}
+        assert Leaver(rig, worker.ident, in_hand_is_done).left() == {P0: 1 if in_hand_is_done else 0}
 
 
 def test_what_is_committed_is_not_waited_for(rig: Rig) -> None:

@@ -56,7 +56,7 @@ class Stuck:
     def is_in_hand(self) -> bool:
         return "hands" in self.hangs
 
-    def stop(self, reader: int | None = None, until: float = 0.0, is_hand_done: bool = True) -> dict[Any, int]:
+    def stop(self, reader: int | None = None, until: float = 0.0, in_hand_is_done: bool = True) -> dict[Any, int]:
         if until:
             self._take("hands", until)
         return {P0: 7}

@@ -59,10 +59,10 @@ class SteppedOffsets:
 
     # -- the member --------------------------------------------------------------------------------------------------
 
-    def load(self, partition: Partition = P0, born_zxid: int = 0) -> int | None:
+    def load(self, partition: Partition = P0, created_zxid: int = 0) -> int | None:
         """Load with answers to all that is asked."""
         count = len(self.loaded)
-        self.offsets.load(partition, self.loaded.append, born_zxid)
+        self.offsets.load(partition, self.loaded.append, created_zxid)
         self.answer_all()
         assert len(self.loaded) == count + 1, "no word about the offset"
         return self.loaded[-1]

@@ -91,7 +91,7 @@ def test_a_start_that_the_application_chose_comes_before_what_is_stored_or_was_d
     steps.set(P0, b"50")
     steps.load()
     steps.offsets.remember(P0, 57)
-    steps.offsets.begin_at(P0, 20)
+    steps.offsets.start_at(P0, 20)
     assert steps.offsets.behind() == {}
     assert steps.commit({P0: 21}) == {}
     assert steps.stored() == (b"21", 1)
@@ -100,7 +100,7 @@ def test_a_start_that_the_application_chose_comes_before_what_is_stored_or_was_d
 def test_work_behind_a_chosen_start_counts_although_the_offset_was_lowered_before(steps: SteppedOffsets) -> None:
     assert steps.commit({P0: 50}) == {}
     assert steps.commit({P0: 20}, explicit=True) == {}
-    steps.offsets.begin_at(P0, 30)
+    steps.offsets.start_at(P0, 30)
     steps.offsets.remember(P0, 35)
     assert steps.load() == 35
 
@@ -119,20 +119,20 @@ def test_a_position_outside_the_log_may_be_written_over_with_less(steps: Stepped
 def test_an_offset_from_before_the_creation_of_its_topic_is_none_and_may_be_written_over(
     steps: SteppedOffsets, caplog: pytest.LogCaptureFixture
 ) -> None:
-    born_zxid = steps.set(P0, b"50")
-    assert steps.load(born_zxid=born_zxid) == 50
-    assert steps.load(born_zxid=born_zxid + 1) is None
+    created_zxid = steps.set(P0, b"50")
+    assert steps.load(created_zxid=created_zxid) == 50
+    assert steps.load(created_zxid=created_zxid + 1) is None
     assert caplog.messages == ["offset 50 of t-0 was stored before the topic was created anew; beginning at its start"]
     assert steps.commit({P0: 3}) == {}
     assert steps.stored() == (b"3", 1)
 
 
 def test_what_was_stored_before_the_creation_is_what_others_may_have_lowered_since(steps: SteppedOffsets) -> None:
-    born_zxid = steps.set(P0, b"50") + 1
-    assert steps.load(born_zxid=born_zxid) is None
+    created_zxid = steps.set(P0, b"50") + 1
+    assert steps.load(created_zxid=created_zxid) is None
     steps.offsets.remember(P0, 57)
     steps.set(P0, b"10")
-    assert steps.load(born_zxid=born_zxid) == 10
+    assert steps.load(created_zxid=created_zxid) == 10
 
 
 def test_what_is_no_offset_and_younger_than_its_topic_says_nothing_against_what_was_done_here(
@@ -140,8 +140,8 @@ def test_what_is_no_offset_and_younger_than_its_topic_says_nothing_against_what_
 ) -> None:
     zxid = steps.set(P0, b"seven")
     steps.offsets.remember(P0, 57)
-    assert steps.load(born_zxid=zxid) == 57
-    assert steps.load(born_zxid=zxid + 1) is None
+    assert steps.load(created_zxid=zxid) == 57
+    assert steps.load(created_zxid=zxid + 1) is None
 
 
 def test_a_topic_that_nothing_is_known_of_is_forgotten_in_silence(steps: SteppedOffsets) -> None:
@@ -205,8 +205,8 @@ def test_a_lost_answer_is_asked_for_soon_however_often_and_after_however_many_re
 
 
 def test_what_is_asked_for_again_is_of_the_same_life(steps: SteppedOffsets) -> None:
-    born_zxid = steps.set(P0, b"50") + 1
-    steps.offsets.load(P0, steps.loaded.append, born_zxid)
+    created_zxid = steps.set(P0, b"50") + 1
+    steps.offsets.load(P0, steps.loaded.append, created_zxid)
     steps.answer(Fault.CONNECTION_LOSS)
     steps.pass_time()
     steps.answer()

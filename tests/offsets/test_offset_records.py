@@ -129,25 +129,25 @@ def test_what_may_be_written(
 
 def test_what_was_seen_or_sent_before_the_topic_was_created_anew_is_noticed_is_of_its_earlier_life() -> None:
     record = OffsetRecord(stored=7, version=3, mzxid=50, done=8)
-    record.forget_life(under_way=9)
+    record.forget_incarnation(under_way=9)
     assert record.done is None
-    assert record.is_of_an_earlier_life(born_zxid=40), "written after the creation, by who did not know of it yet"
+    assert record.is_of_earlier_incarnation(created_zxid=40), "written after the creation by a member that did not know"
     record.seen(9, 4, mzxid=51)
-    assert record.is_of_an_earlier_life(born_zxid=40), "my own commit that was on its way"
+    assert record.is_of_earlier_incarnation(created_zxid=40), "my own commit that was on its way"
     record.seen(2, 4, mzxid=51)
-    assert not record.is_of_an_earlier_life(born_zxid=40), "somebody who has noticed"
-    assert record.is_of_an_earlier_life(born_zxid=52)
+    assert not record.is_of_earlier_incarnation(created_zxid=40), "somebody who has noticed"
+    assert record.is_of_earlier_incarnation(created_zxid=52)
     absent = OffsetRecord()
-    absent.forget_life(under_way=9)
+    absent.forget_incarnation(under_way=9)
     absent.seen(9, 0, mzxid=51)
-    assert absent.is_of_an_earlier_life(born_zxid=40)
+    assert absent.is_of_earlier_incarnation(created_zxid=40)
 
 
 def test_a_node_that_is_absent_or_of_which_no_creation_is_known_is_of_no_earlier_life() -> None:
     record = OffsetRecord()
-    assert not record.is_of_an_earlier_life(born_zxid=40)
+    assert not record.is_of_earlier_incarnation(created_zxid=40)
     record.written(7, 0)
-    assert not record.is_of_an_earlier_life(born_zxid=0)
+    assert not record.is_of_earlier_incarnation(created_zxid=0)
     record.seen(7, 0)
     assert record.mzxid == 0
 
@@ -167,7 +167,7 @@ def test_without_leave_to_lower_what_is_stored_never_goes_back(first: int, value
 
 def test_a_chosen_start_below_what_is_stored_may_be_written_over_it_and_nothing_else_may() -> None:
     record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3)
-    record.begin_at(4)
+    record.start_at(4)
     assert verdict(record, 4, may_lower=False) is Verdict.WRITE
     record.seen(12, 4)  # somebody else wrote meanwhile
     assert verdict(record, 4, may_lower=False) is Verdict.HOLD
@@ -176,13 +176,13 @@ def test_a_chosen_start_below_what_is_stored_may_be_written_over_it_and_nothing_
 @pytest.mark.parametrize("position", [10, 20])
 def test_a_chosen_start_at_or_above_what_is_stored_lowers_nothing(position: int) -> None:
     record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3)
-    record.begin_at(position)
+    record.start_at(position)
     assert verdict(record, 9, may_lower=False) is Verdict.HOLD
 
 
 def test_a_chosen_start_makes_earlier_work_count_no_more_and_later_work_counts() -> None:
     record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3, done=17)
-    record.begin_at(4)
+    record.start_at(4)
     assert start_position(record) == (10, False)
     record.done = 7
     assert start_position(record) == (7, False)

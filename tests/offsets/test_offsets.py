@@ -84,7 +84,7 @@ class Store:
         wait_until(lambda: failed, 20.0, "word about the start")
         return dict(failed[0])
 
-    def load(self, partition: Partition, born_zxid: int = 0) -> int | None:
+    def load(self, partition: Partition, created_zxid: int = 0) -> int | None:
         found: list[int | None] = []
         done = threading.Event()
 
@@ -92,7 +92,7 @@ class Store:
             found.append(offset)
             done.set()
 
-        self.loop.post(self.offsets.load, partition, told, born_zxid)
+        self.loop.post(self.offsets.load, partition, told, created_zxid)
         assert done.wait(10.0), "no offset"
         return found[0]
 
@@ -491,15 +491,15 @@ def test_a_position_that_was_reached_takes_the_place_of_a_start_that_waits(clien
 def test_commits_for_a_topic_that_was_created_anew_do_not_count_for_its_new_life(
     client: KazooClient, store: Store
 ) -> None:
-    born_zxid = client.exists(f"/consumers/{store.group}").czxid
+    created_zxid = client.exists(f"/consumers/{store.group}").czxid
     assert store.commit({(TOPIC, 0): 7, (TOPIC, 1): 7}) == {}
     outcome = store.begin({(TOPIC, 0): 9, (TOPIC, 2): 9, ("other", 0): 9})
     store.on_loop(lambda: store.offsets.forget_topic(TOPIC))
     assert outcome().keys() == {(TOPIC, 0), (TOPIC, 2)}
-    assert [store.load((TOPIC, number), born_zxid) for number in range(3)] == [None, None, None]
+    assert [store.load((TOPIC, number), created_zxid) for number in range(3)] == [None, None, None]
     assert store.load(("other", 0)) == 9
     assert store.commit({(TOPIC, 0): 0}) == {}, "the beginning is written over it"
-    assert store.load((TOPIC, 0), born_zxid) == 0
+    assert store.load((TOPIC, 0), created_zxid) == 0
 
 
 def test_without_the_registration_nothing_is_written(client: KazooClient, store: Store) -> None:

@@ -289,11 +289,11 @@ class TestMember:
         return self.coordinator.machine.state
 
     def owned(self) -> set[Partition]:
-        return {partition for partition, holding in list(self.coordinator.holdings.items())
-                if holding.machine.state is PartitionState.OWNED and holding.started}
+        return {partition for partition, entry in list(self.coordinator.partitions.items())
+                if entry.machine.state is PartitionState.OWNED and entry.started}
 
     def describe(self) -> str:
-        states = {partition: holding.machine.state.value for partition, holding in self.coordinator.holdings.items()}
+        states = {partition: entry.machine.state.value for partition, entry in self.coordinator.partitions.items()}
         return f"{self.name} {self.state.value} {states} crash={self.crash!r}"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rebalance.assignment import (
     assign_range,
     assign_roundrobin,
-    deal_range,
+    assign_topic_range,
     hash_collisions,
     java_string_hash,
     sort_partitions_07,
@@ -81,7 +81,7 @@ def test_the_seven_versions_agree_on_two_static_members() -> None:
 def test_partitions_of_07_are_dealt_in_the_order_of_strings() -> None:
     ordered = sort_partitions_07(["2-0", "10-0", "0-1", "0-0"])
     assert ordered == ["0-0", "0-1", "10-0", "2-0"]
-    assert deal_range(ordered, ["A-0", "B-0"]) == {"0-0": "A-0", "0-1": "A-0", "10-0": "B-0", "2-0": "B-0"}
+    assert assign_topic_range(ordered, ["A-0", "B-0"]) == {"0-0": "A-0", "0-1": "A-0", "10-0": "B-0", "2-0": "B-0"}
     assert sort_partitions_07(["2-2", "2-10"]) == ["2-10", "2-2"]
     assert sort_partitions_07(["2-0", "10-0"]) == ["10-0", "2-0"]
     assert sort_partitions_07(["\uff5e-0", "\U0001f600-0"]) == ["\U0001f600-0", "\uff5e-0"]
@@ -89,16 +89,16 @@ def test_partitions_of_07_are_dealt_in_the_order_of_strings() -> None:
 
 def test_the_load_balance_test_of_07() -> None:
     consumer1, consumer2 = "group1_consumer1-0", "group1_consumer2-0"
-    assert deal_range(["400-0"], [consumer1, consumer2]) == {"400-0": consumer1}
+    assert assign_topic_range(["400-0"], [consumer1, consumer2]) == {"400-0": consumer1}
     five = sort_partitions_07(["400-0", "200-0", "200-1", "300-0", "300-1"])
-    assert deal_range(five, [consumer1, consumer2]) == {
+    assert assign_topic_range(five, [consumer1, consumer2]) == {
         "200-0": consumer1,
         "200-1": consumer1,
         "300-0": consumer1,
         "300-1": consumer2,
         "400-0": consumer2,
     }
-    assert deal_range(five[:4], [consumer1, consumer2]) == {
+    assert assign_topic_range(five[:4], [consumer1, consumer2]) == {
         "200-0": consumer1,
         "200-1": consumer1,
         "300-0": consumer2,
@@ -237,7 +237,7 @@ def test_no_topic_or_no_thread_is_an_empty_assignment() -> None:
     assert assign_roundrobin({"t": [0]}, {}) == {}
     assert assign_roundrobin({"t": [0]}, {"t": []}) == {}
     assert assign_range({"t": [0]}, {"t": []}) == {}
-    assert deal_range([], ["A-0"]) == {}
+    assert assign_topic_range([], ["A-0"]) == {}
 
 
 def test_another_order_is_refused() -> None:

@@ -44,9 +44,9 @@ class Claimer:
     def release(self) -> p.Event:
         return self.asker.outcome(lambda told: self.claims.release(PARTITION, told))  # type: ignore[no-any-return]
 
-    def rethread(self, thread_id: str, version: int) -> p.Event:
+    def move_to_thread(self, thread_id: str, version: int) -> p.Event:
         return self.asker.outcome(  # type: ignore[no-any-return]
-            lambda told: self.claims.rethread(PARTITION, thread_id, version, told)
+            lambda told: self.claims.move_to_thread(PARTITION, thread_id, version, told)
         )
 
 
@@ -114,10 +114,10 @@ def test_a_node_of_mine_that_somebody_wrote_into_is_deleted_all_the_same(client:
 def test_a_change_of_thread_sets_the_data_in_place(client: KazooClient, mine: Claimer) -> None:
     mine.claim()
     before = client.exists(mine.path).czxid
-    assert mine.rethread("me-1", 0) == p.Rethreaded("me-1", 1)
+    assert mine.move_to_thread("me-1", 0) == p.MovedToThread("me-1", 1)
     data, stat = client.get(mine.path)
     assert (data, stat.czxid, stat.version) == (b"me-1", before, 1)
-    assert mine.rethread("me-2", 0) == p.ReleaseRefused(), "at the version last seen only"
+    assert mine.move_to_thread("me-2", 0) == p.ReleaseRefused(), "at the version last seen only"
 
 
 def test_without_the_registration_nothing_is_written(client: KazooClient, mine: Claimer) -> None:
@@ -126,7 +126,7 @@ def test_without_the_registration_nothing_is_written(client: KazooClient, mine: 
     assert fence is not None
     client.delete(fence.path)
     assert mine.release() == p.Fenced()
-    assert mine.rethread("me-1", 0) == p.Fenced()
+    assert mine.move_to_thread("me-1", 0) == p.Fenced()
     assert client.get(mine.path)[0] == b"me-0"
     client.delete(mine.path)
     assert mine.claim() == p.Fenced()

@@ -161,7 +161,7 @@ def test_a_partition_wanted_back_while_it_is_drained_stays(client: KazooClient, 
     b = group.member("b", settle_s=None)
     wait_until(lambda: stuck in a.delivery.waiting, 10.0, "the drain to begin")
     b.stop()
-    wait_until(lambda: a.coordinator.holdings[stuck].machine.wanted is not None, 10.0, "it to be wanted back")
+    wait_until(lambda: a.coordinator.partitions[stuck].machine.wanted is not None, 10.0, "it to be wanted back")
     a.loop.post(a.delivery.finish_in_hand, stuck, 5)
     wait_for_share([a], group.topic, 2)
     assert owners(client, group.group, group.topic)[1] == before[1]
@@ -371,7 +371,7 @@ def test_a_foreign_owner_node_blocks_one_partition_only_and_is_named(client: Kaz
     client.create(path, b"stranger-0", makepath=True)
     a = group.member("a", blocked_after_s=0.5, blocked_audit_s=1.0)
     assert a.owned() == {(group.topic, number) for number in (0, 1, 3)}
-    machine = a.coordinator.holdings[group.topic, 2].machine
+    machine = a.coordinator.partitions[group.topic, 2].machine
     assert machine.state is PartitionState.BLOCKED
     wait_until(lambda: machine.holder == ("stranger-0", 0), 5.0, "the holder to be known")
     wait_until(lambda: ("blocked", [(group.topic, 2)]) in a.listener.calls, 5.0, "the listener to hear of it")
@@ -411,8 +411,8 @@ def test_a_deleted_owner_node_is_claimed_again(client: KazooClient, group: Group
 def test_the_audit_finds_a_deleted_owner_node_whose_watch_was_lost(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 1)
     a = group.member("a", audit_s=0.5)
-    a.on_loop(lambda: setattr(a.coordinator._holdings, "_owner_changed", lambda event: None))
-    wait_until(lambda: a.coordinator.holdings[group.topic, 0].looked_at > 0, 5.0, "a round with the deaf watch")
+    a.on_loop(lambda: setattr(a.coordinator._partitions, "_owner_changed", lambda event: None))
+    wait_until(lambda: a.coordinator.partitions[group.topic, 0].looked_at > 0, 5.0, "a round with the deaf watch")
     client.delete(znodes.owner_path(group.group, group.topic, 0))
     wait_until(lambda: len(group.history.of(a.name)) == 2, 5.0, "the partition to be claimed again")
 

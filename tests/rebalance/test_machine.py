@@ -72,7 +72,7 @@ class Subject:
             self.wait_for_timer()
             self.now += 10
         if state in away:
-            for event in (m.StepOut("stuck"), m.AllReleased(), m.Unregistered())[: away.index(state) + 1]:
+            for event in (m.Leave("stuck"), m.AllReleased(), m.Unregistered())[: away.index(state) + 1]:
                 self.tell(event)
         assert self.state is state
         return self
@@ -83,8 +83,8 @@ EVENTS: dict[type, m.Event] = {
     for event in (
         m.SessionOpened(1), m.SessionSuspended(), m.SessionExpired(), m.Registered(1), m.RegistrationUnknown(),
         m.RegistrationGone(), m.RegistrationRefused(ValueError("no")), m.Changed("ids"), m.SnapshotRead(-1, ALONE),
-        m.SnapshotFailed(-1, "no answer"), m.TimerFired(), m.StepOut("stuck"), m.AllReleased(), m.Unregistered(),
-        m.StepIn(),
+        m.SnapshotFailed(-1, "no answer"), m.TimerFired(), m.Leave("stuck"), m.AllReleased(), m.Unregistered(),
+        m.Rejoin(),
     )
 }  # fmt: skip
 
@@ -98,7 +98,7 @@ ROWS: dict[S, dict[type, tuple[S, list[type]]]] = {
         m.RegistrationUnknown: (S.DISCONNECTED, []),
         m.RegistrationRefused: (S.FAILED, [m.Fail]),
         m.Changed: (S.DISCONNECTED, []),
-        m.StepOut: (S.DISCONNECTED, []),
+        m.Leave: (S.DISCONNECTED, []),
     },
     S.REGISTERING: {
         m.SessionSuspended: (S.DISCONNECTED, []),
@@ -108,7 +108,7 @@ ROWS: dict[S, dict[type, tuple[S, list[type]]]] = {
         m.RegistrationRefused: (S.FAILED, [m.Fail]),
         m.Changed: (S.REGISTERING, []),
         m.TimerFired: (S.REGISTERING, []),
-        m.StepOut: (S.REGISTERING, []),
+        m.Leave: (S.REGISTERING, []),
     },
     S.READING: {
         m.SessionSuspended: (S.DISCONNECTED, []),
@@ -118,7 +118,7 @@ ROWS: dict[S, dict[type, tuple[S, list[type]]]] = {
         m.SnapshotRead: (S.READING, []),  # of an older attempt
         m.SnapshotFailed: (S.READING, []),
         m.TimerFired: (S.READING, []),  # not due
-        m.StepOut: (S.LEAVING, [m.ReleaseAll]),
+        m.Leave: (S.LEAVING, [m.ReleaseAll]),
     },
     S.SETTLING: {
         m.SessionSuspended: (S.DISCONNECTED, []),
@@ -126,14 +126,14 @@ ROWS: dict[S, dict[type, tuple[S, list[type]]]] = {
         m.RegistrationRefused: (S.FAILED, [m.Fail]),
         m.Changed: (S.READING, []),  # so soon after a read that it waits
         m.TimerFired: (S.SETTLING, []),
-        m.StepOut: (S.LEAVING, [m.ReleaseAll]),
+        m.Leave: (S.LEAVING, [m.ReleaseAll]),
     },
     S.STABLE: {
         m.SessionSuspended: (S.DISCONNECTED, []),
         m.RegistrationGone: (S.REGISTERING, [m.Register]),
         m.RegistrationRefused: (S.FAILED, [m.Fail]),
         m.Changed: (S.READING, [m.ReadGroup]),
-        m.StepOut: (S.LEAVING, [m.ReleaseAll]),
+        m.Leave: (S.LEAVING, [m.ReleaseAll]),
     },
     S.LEAVING: {
         m.SessionOpened: (S.LEAVING, []),
@@ -143,7 +143,7 @@ ROWS: dict[S, dict[type, tuple[S, list[type]]]] = {
         m.RegistrationRefused: (S.FAILED, [m.Fail]),
         m.Changed: (S.LEAVING, []),
         m.AllReleased: (S.UNREGISTERING, [m.Unregister]),
-        m.StepIn: (S.READING, [m.ReadGroup]),
+        m.Rejoin: (S.READING, [m.ReadGroup]),
     },
     S.UNREGISTERING: {
         m.SessionOpened: (S.UNREGISTERING, []),
@@ -160,7 +160,7 @@ ROWS: dict[S, dict[type, tuple[S, list[type]]]] = {
         m.SessionExpired: (S.OUT, []),
         m.RegistrationRefused: (S.FAILED, [m.Fail]),
         m.Changed: (S.OUT, []),
-        m.StepIn: (S.REGISTERING, [m.Register]),
+        m.Rejoin: (S.REGISTERING, [m.Register]),
     },
     S.FAILED: {},
 }
@@ -186,7 +186,7 @@ def test_a_member_that_begins_knows_nothing_and_waits_for_a_session() -> None:
 
 def test_a_read_that_changes_my_share_lets_go_at_once_and_claims_after_the_quiet_time() -> None:
     subject = Subject().at(S.READING)
-    assert subject.read(TWO) == [m.Retarget]
+    assert subject.read(TWO) == [m.SetAssignment]
     assert subject.state is S.SETTLING
     due = subject.machine.next_timer()
     assert due is not None
@@ -204,7 +204,7 @@ def test_a_timer_that_comes_early_allows_nothing() -> None:
 def test_a_change_that_leaves_my_share_as_it_is_waits_for_nothing() -> None:
     subject = Subject().at(S.STABLE)
     subject.tell(m.Changed("ids"))
-    assert subject.read(ALONE) == [m.Retarget, m.AllowClaims]
+    assert subject.read(ALONE) == [m.SetAssignment, m.AllowClaims]
     assert subject.state is S.STABLE
 
 
@@ -215,7 +215,7 @@ def test_reading_the_same_again_does_not_cut_the_quiet_time_short() -> None:
     quiet_until = subject.machine.next_timer()
     subject.tell(m.Changed("owner of t-0"))
     assert subject.wait_for_timer() == [m.ReadGroup]
-    assert subject.read(TWO) == [m.Retarget]
+    assert subject.read(TWO) == [m.SetAssignment]
     assert subject.state is S.SETTLING
     assert subject.machine.next_timer() == quiet_until
     assert subject.wait_for_timer() == [m.AllowClaims]
@@ -230,7 +230,7 @@ def test_reading_the_same_again_at_the_end_of_the_quiet_time_is_settled() -> Non
     subject.tell(m.Changed("owner of t-0"))
     subject.wait_for_timer()
     subject.now = quiet_until
-    assert subject.read(TWO) == [m.Retarget, m.AllowClaims]
+    assert subject.read(TWO) == [m.SetAssignment, m.AllowClaims]
 
 
 def test_a_change_is_read_at_once_when_the_last_read_is_a_gap_ago() -> None:
@@ -243,14 +243,14 @@ def test_a_change_is_read_at_once_when_the_last_read_is_a_gap_ago() -> None:
 def test_the_cap_counts_from_a_change_that_must_wait_for_its_read() -> None:
     subject = Subject().at(S.STABLE)
     subject.tell(m.Changed("ids"))
-    assert subject.read(ALONE) == [m.Retarget, m.AllowClaims]
+    assert subject.read(ALONE) == [m.SetAssignment, m.AllowClaims]
     subject.now += TIMES.gap_s / 2
     changed_at = subject.now
     subject.tell(m.Changed("ids"))
     assert subject.wait_for_timer() == [m.ReadGroup]
     subject.tell(m.Changed("ids"))
     subject.now = changed_at + TIMES.quiet_max_s + TIMES.gap_s / 4
-    assert subject.read(TWO) == [m.Retarget, m.ReadGroup], "overdue"
+    assert subject.read(TWO) == [m.SetAssignment, m.ReadGroup], "overdue"
 
 
 def test_changes_that_never_end_put_the_claims_off_to_the_cap_and_no_further() -> None:
@@ -277,14 +277,14 @@ def test_a_change_while_reading_is_read_before_anything_is_let_go_of() -> None:
     subject.tell(m.Changed("ids"))
     assert subject.read(TWO) == []
     assert subject.wait_for_timer() == [m.ReadGroup]
-    assert subject.read(ALONE) == [m.Retarget]
+    assert subject.read(ALONE) == [m.SetAssignment]
 
 
 def test_past_the_cap_a_change_while_reading_no_longer_holds_up_the_releases() -> None:
     subject = Subject().at(S.READING)
     subject.tell(m.Changed("ids"))
     subject.now += TIMES.quiet_max_s + 0.1
-    assert subject.read(TWO) == [m.Retarget, m.ReadGroup]
+    assert subject.read(TWO) == [m.SetAssignment, m.ReadGroup]
 
 
 def test_a_stale_read_says_nothing() -> None:
@@ -328,7 +328,7 @@ def test_after_a_read_that_went_well_the_next_failure_is_the_first() -> None:
     "absence",
     [
         (m.SessionSuspended(), None, m.SessionOpened(1)),
-        (m.StepOut("stuck"), m.AllReleased(), m.Unregistered(), None, m.StepIn(), m.Registered(1)),
+        (m.Leave("stuck"), m.AllReleased(), m.Unregistered(), None, m.Rejoin(), m.Registered(1)),
     ],
     ids=["disconnection", "step out"],
 )
@@ -348,7 +348,7 @@ def test_a_short_disconnection_reads_again_and_touches_nothing_that_is_the_same(
     subject = Subject().at(S.STABLE)
     subject.tell(m.SessionSuspended())
     assert subject.tell(m.SessionOpened(1)) == [m.ReadGroup]
-    assert subject.read(ALONE) == [m.Retarget, m.AllowClaims]
+    assert subject.read(ALONE) == [m.SetAssignment, m.AllowClaims]
 
 
 def test_another_session_drops_all_claims_even_when_nobody_said_that_the_old_one_expired() -> None:
@@ -397,7 +397,7 @@ def test_after_a_long_absence_the_others_are_waited_for_even_when_nothing_seems_
     subject.tell(m.SessionOpened(2))
     assert subject.tell(m.Registered(2)) == [m.ReadGroup]
     registered_at = subject.now
-    assert subject.read(ALONE) == [m.Retarget]
+    assert subject.read(ALONE) == [m.SetAssignment]
     assert subject.state is S.SETTLING
     assert subject.wait_for_timer() == [m.AllowClaims]
     assert TIMES.quiet_max_s * 0.6 <= subject.now - registered_at <= TIMES.quiet_max_s
@@ -413,7 +413,7 @@ def test_a_session_that_somebody_ended_is_followed_by_the_next_without_a_wait_fo
         subject.tell(m.SessionExpired())
     subject.tell(m.SessionOpened(2))
     subject.tell(m.Registered(2))
-    assert subject.read(ALONE) == [m.Retarget, m.AllowClaims]
+    assert subject.read(ALONE) == [m.SetAssignment, m.AllowClaims]
 
 
 def test_of_two_lost_sessions_the_longer_absence_counts() -> None:
@@ -424,18 +424,18 @@ def test_of_two_lost_sessions_the_longer_absence_counts() -> None:
         subject.tell(m.SessionExpired())
         subject.tell(m.SessionOpened(int(10 * absence_s) + 2))
     subject.tell(m.Registered(3))
-    assert subject.read(ALONE) == [m.Retarget]
+    assert subject.read(ALONE) == [m.SetAssignment]
 
 
 def test_claims_are_put_off_ever_longer_while_members_come_one_after_the_other() -> None:
     subject = Subject().at(S.STABLE)
-    alone = replace(ALONE, topics={"t": TopicNode(tuple(range(100)))}, born_ms={"me": 0})
+    alone = replace(ALONE, topics={"t": TopicNode(tuple(range(100)))}, created_ms={"me": 0})
     waits = []
     for number in range(1, 9):
         subject.now += 0.4
         subject.tell(m.Changed("ids"))
         others = {f"you{each}": MINE for each in range(number)}
-        subject.read(replace(alone, members={"me": MINE, **others}, born_ms=dict.fromkeys(["me", *others], 0)))
+        subject.read(replace(alone, members={"me": MINE, **others}, created_ms=dict.fromkeys(["me", *others], 0)))
         due = subject.machine.next_timer()
         assert due is not None
         waits.append(due - subject.now)
@@ -458,8 +458,9 @@ def test_changes_put_claims_off_for_four_times_the_cap(age: float, is_doubled: b
     for number, later_s in enumerate((0.0, times.quiet_max_s, age * times.quiet_max_s), 1):
         subject.now = began + later_s
         subject.tell(m.Changed("ids"))
-        born_ms = dict.fromkeys(["me", *(f"you{each}" for each in range(number))], 0)
-        subject.read(GroupSnapshot(dict.fromkeys(born_ms, MINE), {"t": TopicNode(tuple(range(12)))}, born_ms=born_ms))
+        created_ms = dict.fromkeys(["me", *(f"you{each}" for each in range(number))], 0)
+        members = dict.fromkeys(created_ms, MINE)
+        subject.read(GroupSnapshot(members, {"t": TopicNode(tuple(range(12)))}, created_ms=created_ms))
         due = subject.machine.next_timer()
         assert due is not None
         wait_s = due - subject.now
@@ -469,9 +470,9 @@ def test_changes_put_claims_off_for_four_times_the_cap(age: float, is_doubled: b
 
 def test_a_member_that_is_out_registers_anew_when_the_application_goes_on_and_takes_its_share_again() -> None:
     subject = Subject().at(S.OUT)
-    assert subject.tell(m.StepIn()) == [m.Register]
+    assert subject.tell(m.Rejoin()) == [m.Register]
     assert subject.tell(m.Registered(1)) == [m.ReadGroup]
-    assert subject.read(ALONE) == [m.Retarget]
+    assert subject.read(ALONE) == [m.SetAssignment]
     assert subject.wait_for_timer() == [m.AllowClaims]
     assert subject.state is S.STABLE
 
@@ -479,7 +480,7 @@ def test_a_member_that_is_out_registers_anew_when_the_application_goes_on_and_ta
 def test_a_member_whose_session_ends_while_it_is_out_waits_for_the_next_one_and_for_the_application() -> None:
     subject = Subject().at(S.OUT)
     assert subject.tell(m.SessionExpired()) == []
-    assert subject.tell(m.StepIn()) == []
+    assert subject.tell(m.Rejoin()) == []
     assert subject.state is S.DISCONNECTED
     assert subject.tell(m.SessionOpened(2)) == [m.Register]
 
@@ -494,7 +495,7 @@ def test_a_session_that_ends_while_everything_is_given_back_leaves_nothing_to_un
 def test_an_application_that_goes_on_during_a_disconnection_waits_for_the_connection() -> None:
     subject = Subject().at(S.LEAVING)
     subject.tell(m.SessionSuspended())
-    assert subject.tell(m.StepIn()) == []
+    assert subject.tell(m.Rejoin()) == []
     assert subject.state is S.DISCONNECTED
     assert subject.tell(m.SessionOpened(1)) == [m.ReadGroup]
 
@@ -503,7 +504,7 @@ def test_who_has_left_during_a_disconnection_registers_when_there_is_a_connectio
     subject = Subject().at(S.UNREGISTERING)
     subject.tell(m.SessionSuspended())
     subject.tell(m.Unregistered())
-    assert subject.tell(m.StepIn()) == []
+    assert subject.tell(m.Rejoin()) == []
     assert subject.state is S.DISCONNECTED
     assert subject.tell(m.SessionOpened(1)) == [m.Register]
 
@@ -512,29 +513,29 @@ def test_a_registration_that_goes_away_before_everything_is_released_is_made_aga
     subject = Subject().at(S.LEAVING)
     assert subject.tell(m.RegistrationGone()) == [m.Register]
     assert subject.tell(m.Registered(1)) == [m.ReadGroup]
-    assert subject.tell(m.StepOut("stuck")) == [m.ReleaseAll]
+    assert subject.tell(m.Leave("stuck")) == [m.ReleaseAll]
 
 
 @pytest.mark.parametrize("snapshot", [HIDDEN, NO_LIST, MY_OWN, NO_TOPIC], ids=["other", "list", "mine", "topic"])
 def test_what_may_not_be_read_freezes_without_registering_anew_and_clears_up_by_itself(snapshot: GroupSnapshot) -> None:
     subject = Subject().at(S.STABLE)
     subject.tell(m.Changed("ids"))
-    assert subject.read(snapshot) == [m.Retarget]
-    [retarget] = subject.actions
-    assert isinstance(retarget, m.Retarget)
-    assert retarget.assignment.mine == {}
-    assert retarget.assignment.frozen is not None or retarget.assignment.frozen_topics == {"t"}
+    assert subject.read(snapshot) == [m.SetAssignment]
+    [set_assignment] = subject.actions
+    assert isinstance(set_assignment, m.SetAssignment)
+    assert set_assignment.assignment.mine == {}
+    assert set_assignment.assignment.frozen is not None or set_assignment.assignment.frozen_topics == {"t"}
     assert subject.wait_for_timer() == [m.AllowClaims]
     subject.now += 10
     subject.tell(m.Changed("ids"))
-    assert subject.read(ALONE) == [m.Retarget]
+    assert subject.read(ALONE) == [m.SetAssignment]
     assert len(retarget_of(subject).assignment.mine) == 4
     assert subject.wait_for_timer() == [m.AllowClaims]
 
 
-def retarget_of(subject: Subject) -> m.Retarget:
+def retarget_of(subject: Subject) -> m.SetAssignment:
     [action] = subject.actions
-    assert isinstance(action, m.Retarget)
+    assert isinstance(action, m.SetAssignment)
     return action
 
 
@@ -542,13 +543,13 @@ def test_what_cannot_be_computed_freezes_and_clears_up_by_itself() -> None:
     subject = Subject().at(S.STABLE)
     subject.tell(m.Changed("ids"))
     subject.read(FROZEN)
-    retarget = subject.actions[0]
-    assert isinstance(retarget, m.Retarget)
-    assert "look-behind" in (retarget.assignment.frozen or "")
+    set_assignment = subject.actions[0]
+    assert isinstance(set_assignment, m.SetAssignment)
+    assert "look-behind" in (set_assignment.assignment.frozen or "")
     subject.wait_for_timer()
     subject.now += 1
     subject.tell(m.Changed("ids"))
-    assert subject.read(ALONE) == [m.Retarget]
+    assert subject.read(ALONE) == [m.SetAssignment]
 
 
 def test_what_is_asked_for_says_of_which_attempt_of_which_snapshot_and_why() -> None:
@@ -604,7 +605,7 @@ def test_an_absence_is_as_long_as_it_is_however_often_it_is_told() -> None:
     subject.tell(m.SessionExpired())
     subject.tell(m.SessionOpened(2))
     subject.tell(m.Registered(2))
-    assert subject.read(ALONE) == [m.Retarget]
+    assert subject.read(ALONE) == [m.SetAssignment]
 
 
 def test_after_a_long_absence_who_is_registered_while_away_waits_for_the_others_too() -> None:
@@ -614,7 +615,7 @@ def test_after_a_long_absence_who_is_registered_while_away_waits_for_the_others_
     for event in (m.SessionExpired(), m.SessionOpened(2), m.SessionSuspended(), m.Registered(2)):
         subject.tell(event)
     assert subject.tell(m.SessionOpened(2)) == [m.ReadGroup]
-    assert subject.read(ALONE) == [m.Retarget]
+    assert subject.read(ALONE) == [m.SetAssignment]
 
 
 @pytest.mark.parametrize("state", [S.LEAVING, S.OUT])
@@ -622,7 +623,7 @@ def test_an_application_that_goes_on_after_a_disconnection_goes_on_at_once(state
     subject = Subject().at(state)
     subject.tell(m.SessionSuspended())
     subject.tell(m.SessionOpened(1))
-    assert subject.tell(m.StepIn()) == [m.ReadGroup if state is S.LEAVING else m.Register]
+    assert subject.tell(m.Rejoin()) == [m.ReadGroup if state is S.LEAVING else m.Register]
 
 
 @pytest.mark.parametrize("state", [S.LEAVING, S.OUT])
@@ -630,7 +631,7 @@ def test_who_was_out_during_the_end_of_a_session_registers_under_the_next_one(st
     subject = Subject().at(state)
     subject.tell(m.SessionSuspended())
     subject.tell(m.SessionOpened(2))
-    assert subject.tell(m.StepIn()) == [m.Register]
+    assert subject.tell(m.Rejoin()) == [m.Register]
     assert subject.tell(m.Registered(2)) == [m.ReadGroup]
 
 
@@ -670,7 +671,7 @@ class Walk:
             "gone": m.RegistrationGone(), "changed": m.Changed("ids"), "alone": m.SnapshotRead(attempt, ALONE),
             "two": m.SnapshotRead(attempt, TWO), "frozen": m.SnapshotRead(attempt, FROZEN),
             "without me": m.SnapshotRead(attempt, WITHOUT_ME), "late": m.SnapshotRead(attempt - 1, TWO),
-            "failed": m.SnapshotFailed(attempt, "no answer"), "step out": m.StepOut("stuck"), "step in": m.StepIn(),
+            "failed": m.SnapshotFailed(attempt, "no answer"), "step out": m.Leave("stuck"), "step in": m.Rejoin(),
             "all released": m.AllReleased(), "unregistered": m.Unregistered(),
         }.get(move)  # fmt: skip
 

@@ -40,7 +40,7 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.CLAIMING, A, None), p.ClaimsAllowed(), (S.CLAIMING, A, None), []),
     ((S.CLAIMING, A, None), p.Claimed(A), (S.OWNED, A, A), [p.Start(A), WATCH]),
     ((S.CLAIMING, None, None), p.Claimed(A), (S.RELEASING, None, A), [p.Release()]),
-    ((S.CLAIMING, B, None), p.Claimed(A), (S.UNKNOWN, B, A), [p.Rethread(B, 0)]),
+    ((S.CLAIMING, B, None), p.Claimed(A), (S.UNKNOWN, B, A), [p.MoveToThread(B, 0)]),
     ((S.CLAIMING, A, None), p.ClaimRefused(), (S.BLOCKED, A, None), [p.AwaitEnd()]),
     ((S.CLAIMING, None, None), p.ClaimRefused(), (S.UNKNOWN, None, None), [LOOK]),
     ((S.CLAIMING, A, None), p.ClaimPutOff(), (S.FREE, A, None), []),
@@ -76,7 +76,7 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     # draining
     ((S.DRAINING, None, A), p.Want(A), (S.DRAINING, A, A), []),
     ((S.DRAINING, None, A), p.Drained(), (S.RELEASING, None, A), [p.Release()]),
-    ((S.DRAINING, B, A), p.Drained(), (S.UNKNOWN, B, A), [p.Rethread(B, 0)]),
+    ((S.DRAINING, B, A), p.Drained(), (S.UNKNOWN, B, A), [p.MoveToThread(B, 0)]),
     ((S.DRAINING, A, A), p.Drained(), (S.OWNED, A, A), [p.Start(A), WATCH]),
     ((S.DRAINING, None, A), p.ClaimsAllowed(), (S.DRAINING, None, A), []),
     ((S.DRAINING, None, A), p.OwnerChanged(), (S.DRAINING, None, A), []),
@@ -98,13 +98,13 @@ ROWS: list[tuple[tuple[S, Any, Any], p.Event, tuple[S, Any, Any], list[p.Action]
     ((S.UNKNOWN, A, None), p.ClaimsAllowed(), (S.UNKNOWN, A, None), []),
     ((S.UNKNOWN, A, None), MINE, (S.OWNED, A, A), [p.Start(A), WATCH]),
     ((S.UNKNOWN, None, A), MINE, (S.RELEASING, None, A), [p.Release()]),
-    ((S.UNKNOWN, B, A), MINE, (S.UNKNOWN, B, A), [p.Rethread(B, 0)]),
+    ((S.UNKNOWN, B, A), MINE, (S.UNKNOWN, B, A), [p.MoveToThread(B, 0)]),
     ((S.UNKNOWN, A, None), FOREIGN, (S.BLOCKED, A, None), [WATCH]),
     ((S.UNKNOWN, None, A), FOREIGN, (S.FREE, None, None), []),
     ((S.UNKNOWN, A, None), p.OwnerGone(), (S.FREE, A, None), [p.Recheck()]),
     ((S.UNKNOWN, None, None), p.OwnerGone(), (S.FREE, None, None), []),
-    ((S.UNKNOWN, B, A), p.Rethreaded(B, 1), (S.OWNED, B, B), [p.Start(B), WATCH]),
-    ((S.UNKNOWN, None, A), p.Rethreaded(B, 1), (S.RELEASING, None, B), [p.Release()]),
+    ((S.UNKNOWN, B, A), p.MovedToThread(B, 1), (S.OWNED, B, B), [p.Start(B), WATCH]),
+    ((S.UNKNOWN, None, A), p.MovedToThread(B, 1), (S.RELEASING, None, B), [p.Release()]),
     ((S.UNKNOWN, B, A), p.ReleaseRefused(), (S.UNKNOWN, B, A), [LOOK]),
     ((S.UNKNOWN, B, A), p.Fenced(), (S.UNKNOWN, B, A), []),
     ((S.UNKNOWN, A, None), p.ResultUnknown(), (S.UNKNOWN, A, None), []),
@@ -182,14 +182,14 @@ def test_a_place_whose_owner_was_heard_to_leave_is_claimed_without_a_look_once(e
 
 @pytest.mark.parametrize(
     ("state", "event"),
-    [(S.UNKNOWN, p.Rethreaded(A, 5)), (S.UNKNOWN, p.OwnerRead(A, True, 5)), (S.BLOCKED, p.OwnerRead(A, True, 5)),
+    [(S.UNKNOWN, p.MovedToThread(A, 5)), (S.UNKNOWN, p.OwnerRead(A, True, 5)), (S.BLOCKED, p.OwnerRead(A, True, 5)),
      (S.OWNED, p.OwnerRead(A, True, 5)), (S.CLAIMING, p.Claimed(A, 5))],
 )  # fmt: skip
 def test_a_thread_is_written_over_the_version_of_the_owner_node_that_was_last_heard_of(
     state: S, event: p.Event
 ) -> None:
     made = machine(state, A, A if state is S.OWNED else None, version=2)
-    assert told(made, event, p.Want(B), p.Drained()) == [p.Rethread(B, 5)]
+    assert told(made, event, p.Want(B), p.Drained()) == [p.MoveToThread(B, 5)]
 
 
 @pytest.mark.parametrize("state", [S.UNKNOWN, S.BLOCKED, S.OWNED])
@@ -234,9 +234,9 @@ class World(RuleBasedStateMachine):
                     self.ask("look", watch)
                 case p.AwaitEnd():
                     self.ask("look", True)
-                case p.Rethread(thread_id, version):
+                case p.MoveToThread(thread_id, version):
                     assert not self.delivering, "changes the thread while it delivers"
-                    self.ask("rethread", (thread_id, version))
+                    self.ask("move_to_thread", (thread_id, version))
                 case p.Release():
                     assert not self.delivering, "releases while it delivers"
                     self.ask("release", None)
@@ -267,12 +267,12 @@ class World(RuleBasedStateMachine):
                 return p.ClaimRefused()
             self.set(argument, 0)
             return p.Claimed(argument)
-        if what == "rethread":
+        if what == "move_to_thread":
             thread_id, version = argument
             if not mine or version != self.version:
                 return p.ReleaseRefused()
             self.set(thread_id, version + 1)
-            return p.Rethreaded(thread_id, version + 1)
+            return p.MovedToThread(thread_id, version + 1)
         if self.owner is None:
             return p.Released()
         if not mine:

@@ -307,8 +307,8 @@ def test_a_member_whose_nodes_are_its_own_secret_freezes_those_who_lack_its_cred
     named(plain, znodes.registration_path(group.group, one.name))
     assert len(plain.owned()) == 4
     # It may read everything: it wants its share, and waits for whoever has it.
-    blocked = {partition for partition, holding in one.coordinator.holdings.items()
-               if holding.machine.state is PartitionState.BLOCKED}
+    blocked = {partition for partition, entry in one.coordinator.partitions.items()
+               if entry.machine.state is PartitionState.BLOCKED}
     assert len(blocked) == 2
     plain.stop()
     two = group.member("two", port=secretive())
@@ -426,8 +426,8 @@ def test_an_owner_node_that_may_not_be_read_blocks_its_partition_and_its_end_is_
     closed.create(path, b"stranger-0")
     a = group.member("a", blocked_audit_s=2.0)
     assert len(a.owned()) == 3
-    wait_until(lambda: a.coordinator.holdings[group.topic, 1].machine.holder is not None, SOON_S, "the holder")
-    assert a.coordinator.holdings[group.topic, 1].machine.holder == (UNREAD, 0)
+    wait_until(lambda: a.coordinator.partitions[group.topic, 1].machine.holder is not None, SOON_S, "the holder")
+    assert a.coordinator.partitions[group.topic, 1].machine.holder == (UNREAD, 0)
     closed.delete(path)
     wait_for_share([a], group.topic, 4)
 
@@ -452,8 +452,9 @@ def test_an_owner_node_of_mine_that_a_hand_closes_is_delivered_and_given_back_wh
     paths = [znodes.owner_path(group.group, group.topic, number) for number in range(4)]
     for path in paths:
         closed.close(path)
-    looked = {partition: a.coordinator.holdings[partition].looked_at for partition in kept}
-    wait_until(lambda: all(a.coordinator.holdings[each].looked_at > looked[each] for each in kept), SOON_S, "an audit")
+    looked = {partition: a.coordinator.partitions[partition].looked_at for partition in kept}
+    entries = a.coordinator.partitions
+    wait_until(lambda: all(entries[each].looked_at > looked[each] for each in kept), SOON_S, "an audit")
     assert a.on_loop(a.owned) == kept
     b = group.member("b", blocked_audit_s=2.0)
     wait_until(lambda: len(a.delivery.running) == 2, SOON_S, "half to be drained", state=a.describe)

@@ -61,7 +61,7 @@ def test_a_join_costs_the_list_and_the_new_ones_data_and_a_leave_the_list_alone(
     second = reading.read()
     assert reading.asked == Counter({GetChildren: 1, GetData: 1})
     assert second.members["new"].streams_of(topic) == 3
-    assert second.generation > first.generation
+    assert second.group_version > first.group_version
     leave(client, reading.group, "m2")
     reading.changed(znodes.ids_path(reading.group))
     assert "m2" not in reading.read().members

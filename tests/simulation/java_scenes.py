@@ -54,7 +54,7 @@ class Stage(Protocol):
     def own(self, partition: int) -> None:
         """Have a foreign session own a partition, as `FOREIGNER`, whoever owned it before."""
 
-    def disown(self, partition: int) -> None:
+    def on_fork(self, partition: int) -> None:
         """Have the foreign owner gone."""
 
     def touch_topic(self) -> None:
@@ -126,7 +126,7 @@ def blocked_for_a_while(stage: Stage) -> None:
     stage.part("a joins, partition 1 has a foreign owner until the second attempt")
     stage.start("a")
     stage.until_said("a", f"get /consumers/g/owners/t/1 -> {FOREIGNER}", times=2)
-    stage.disown(1)
+    stage.on_fork(1)
     stage.rest()
 
 
@@ -140,7 +140,7 @@ def blocked_for_good(stage: Stage) -> None:
     stage.touch_topic()
     stage.rest()
     stage.part("the foreign owner goes")
-    stage.disown(1)
+    stage.on_fork(1)
     stage.rest()
     stage.part("the topic is touched again")
     stage.touch_topic()
@@ -153,7 +153,7 @@ def one_of_four_blocked(stage: Stage) -> None:
     stage.part("a joins, partition 2 of four has a foreign owner until the first attempt")
     stage.start("a")
     stage.until_said("a", f"get /consumers/g/owners/t/2 -> {FOREIGNER}")
-    stage.disown(2)
+    stage.on_fork(2)
     stage.rest()
     stage.part("a leaves")
     stage.leave("a")

@@ -122,7 +122,7 @@ class RealStage:
             self._client.delete(path)
         self._client.create(path, FOREIGNER.encode(), ephemeral=True, makepath=True)
 
-    def disown(self, partition: int) -> None:
+    def on_fork(self, partition: int) -> None:
         self._client.delete(znodes.owner_path("g", "t", partition))
 
     def touch_topic(self) -> None:

@@ -17,13 +17,13 @@ from rebalance import watchers, znodes
 from rebalance.assignment import Partition
 from rebalance.claims import Claims, Fence
 from rebalance.coordinator import Coordinator
-from rebalance.holdings import Holding, Holdings
 from rebalance.lease import LEASE_FRACTION, Lease
-from rebalance.refusals import Refusals
+from rebalance.member_partitions import MemberPartition, MemberPartitions
+from rebalance.pending_claims import PendingClaims
+from rebalance.refused_nodes import RefusedNodes
 from rebalance.requests import Check, Delete, GetChildren, Multi, Reply, SetData
 from rebalance.session import SessionKeeper
 from rebalance.snapshot import GroupSnapshot
-from rebalance.vacancies import Vacancies
 from rebalance.watchers import GroupReader
 from simpleconsumer.kafka08 import message_set
 from simpleconsumer.types import TopicPartition
@@ -73,7 +73,7 @@ class _Read:
     def __init__(self, offset: int | None) -> None:
         self._offset = offset
 
-    def load(self, partition: Partition, done: Callable[[int | None], None], born_zxid: int = 0) -> None:
+    def load(self, partition: Partition, done: Callable[[int | None], None], created_zxid: int = 0) -> None:
         done(self._offset)
 
     def commit(self, positions: Mapping[Partition, int], done: Callable[[Any], None]) -> None:
@@ -83,24 +83,24 @@ class _Read:
 def offset_before_claim(right: Any) -> Any:
     """Java's order: the old owner can still commit between the two."""
 
-    def wrong(self: Holdings, partition: Partition, holding: Holding, action: p.Action) -> None:
+    def wrong(self: MemberPartitions, partition: Partition, entry: MemberPartition, action: p.Action) -> None:
         early = self.__dict__.setdefault("early", {})
         if isinstance(action, p.Claim) and partition not in early:
 
             def read(offset: int | None) -> None:
                 early[partition] = offset
-                right(self, partition, holding, action)
+                right(self, partition, entry, action)
 
             self._offsets.load(partition, read)
         elif isinstance(action, p.Start) and early.get(partition) is not None:
-            store = self._taking._offsets
-            self._taking._offsets = _Read(early.pop(partition))
+            store = self._takeover._offsets
+            self._takeover._offsets = _Read(early.pop(partition))
             try:
-                right(self, partition, holding, action)
+                right(self, partition, entry, action)
             finally:
-                self._taking._offsets = store
+                self._takeover._offsets = store
         else:
-            right(self, partition, holding, action)
+            right(self, partition, entry, action)
 
     return wrong
 
@@ -108,7 +108,7 @@ def offset_before_claim(right: Any) -> Any:
 def any_node_is_mine(right: Any) -> Any:
     """An owner node that is there counts as claimed."""
 
-    def wrong(self: Vacancies, partition: Partition, thread_id: str, told: Callable[[p.Event], None]) -> None:
+    def wrong(self: PendingClaims, partition: Partition, thread_id: str, told: Callable[[p.Event], None]) -> None:
         right(self, partition, thread_id,
               lambda event: told(p.Claimed(thread_id) if isinstance(event, p.ClaimRefused) else event))
 
@@ -135,10 +135,10 @@ def claims_while_a_change_is_pending(right: Any) -> Any:
     """
 
     def wrong(self: Coordinator, action: m.Action) -> None:
-        self._holdings._vacancies._may_claim = lambda: True
+        self._partitions._pending_claims._may_claim = lambda: True
         right(self, action)
-        if isinstance(action, m.Retarget):
-            self._holdings.tell_all(p.ClaimsAllowed())
+        if isinstance(action, m.SetAssignment):
+            self._partitions.handle_all(p.ClaimsAllowed())
 
     return wrong
 
@@ -150,11 +150,11 @@ def claims_at_once_what_was_let_go_of(right: Any) -> Any:
     he is robbed of it, and a Java member in his place loses a try of its four, and all else that it had, meanwhile.
     """
 
-    def wrong(self: Holdings, partition: Partition, holding: Holding, action: p.Action) -> None:
+    def wrong(self: MemberPartitions, partition: Partition, entry: MemberPartition, action: p.Action) -> None:
         if isinstance(action, p.Recheck):
             self._loop.post(self.handle, partition, p.ClaimsAllowed())
         else:
-            right(self, partition, holding, action)
+            right(self, partition, entry, action)
 
     return wrong
 
@@ -162,9 +162,9 @@ def claims_at_once_what_was_let_go_of(right: Any) -> Any:
 def blocked_claim_not_watched(right: Any) -> Any:
     """Only the rounds of the self-audit find out that a partition became free."""
 
-    def wrong(self: Holdings, partition: Partition, holding: Holding, action: p.Action) -> None:
-        is_blocked = holding.machine.state is p.PartitionState.BLOCKED and isinstance(action, p.Inspect | p.AwaitEnd)
-        right(self, partition, holding, p.Inspect(watch=False) if is_blocked else action)
+    def wrong(self: MemberPartitions, partition: Partition, entry: MemberPartition, action: p.Action) -> None:
+        is_blocked = entry.machine.state is p.PartitionState.BLOCKED and isinstance(action, p.Inspect | p.AwaitEnd)
+        right(self, partition, entry, p.Inspect(watch=False) if is_blocked else action)
 
     return wrong
 
@@ -195,7 +195,7 @@ def hand_counts_as_done(right: Any) -> Any:
 def commit_after_release(right: Any) -> Any:
     """The owner node goes first."""
 
-    def wrong(self: Holdings, turns: Mapping[Partition, int]) -> None:
+    def wrong(self: MemberPartitions, turns: Mapping[Partition, int]) -> None:
         live = [each for each in turns if each in self.all and self.all[each].turn == turns[each]]
         positions = {each: at for each in live if (at := self.all[each].position) is not None}
         for each in live:
@@ -332,7 +332,7 @@ def no_fence(right: Any) -> Any:
 def answers_of_an_ended_session_count(right: Any) -> Any:
     """A late answer about an owner node that went with its session is taken for news of today."""
 
-    def wrong(self: Holdings, partition: Partition, holding: Holding) -> Callable[[p.Event], None]:
+    def wrong(self: MemberPartitions, partition: Partition, entry: MemberPartition) -> Callable[[p.Event], None]:
         return lambda event: self.handle(partition, event)
 
     return wrong
@@ -470,15 +470,15 @@ def offsets_are_believed(right: Any) -> Any:
 
 BUGS: Mapping[str, Bug] = {
     "offsets are believed": Bug(message_set, "why_damaged", offsets_are_believed, "damaged"),
-    "offset before claim": Bug(Holdings, "_do_partition", offset_before_claim, "membership"),
-    "any node is mine": Bug(Vacancies, "claim", any_node_is_mine, "membership"),
+    "offset before claim": Bug(MemberPartitions, "_do_partition", offset_before_claim, "membership"),
+    "any node is mine": Bug(PendingClaims, "claim", any_node_is_mine, "membership"),
     "late create dropped": Bug(p.PartitionMachine, "handle", late_create_dropped, "membership"),
-    "largest for new partitions": Bug(Holdings, "_policy", largest_for_new_partitions, "topics"),
+    "largest for new partitions": Bug(MemberPartitions, "_policy", largest_for_new_partitions, "topics"),
     "drain ignores the message in hand": Bug(
         PartitionQueue, "settle_if_done", drain_ignores_the_message_in_hand, "membership"
     ),
     "hand counts as done": Bug(PartitionQueue, "done_position", hand_counts_as_done, "membership"),
-    "commit after release": Bug(Holdings, "_commit_drained", commit_after_release, "membership"),
+    "commit after release": Bug(MemberPartitions, "_commit_drained", commit_after_release, "membership"),
     "unanswered commit counts as stored": Bug(Commits, "not_stored", an_unanswered_commit_counts_as_stored, "ends"),
     "leaves in the time of a session": Bug(LeaveTimes, "of", leaves_in_the_time_of_a_session, "ends"),
     "session outlives its coordinator": Bug(member_module, "end_by_fault", session_outlives_its_coordinator, "ends"),
@@ -494,20 +494,22 @@ BUGS: Mapping[str, Bug] = {
     "offsets go back": Bug(offsets_module, "verdict", offsets_go_back, "hands"),
     "own work not remembered": Bug(ZooKeeperOffsets, "remember", own_work_not_remembered, "sessions"),
     "closed registration counts as none": Bug(m, "assign", closed_registration_counts_as_none, "closed"),
-    "closed nodes never asked for again": Bug(Refusals, "_ask_again", closed_nodes_never_asked_for_again, "closed"),
+    "closed nodes never asked for again": Bug(RefusedNodes, "_ask_again", closed_nodes_never_asked_for_again, "closed"),
     "any version will do": Bug(offsets_module._Batch, "_decide", any_version_will_do, "hands"),
     "claims while a change is pending": Bug(Coordinator, "_do", claims_while_a_change_is_pending, "membership"),
     "claims at once what was let go of": Bug(
-        Holdings, "_do_partition", claims_at_once_what_was_let_go_of, "membership"
+        MemberPartitions, "_do_partition", claims_at_once_what_was_let_go_of, "membership"
     ),
     "commit result not waited for": Bug(offsets_module._Batch, "_written", commit_result_not_waited_for, "handovers"),
     "commit tried again after release": Bug(
         offsets_module._Batch, "_written", commit_tried_again_after_release, "handovers"
     ),
     "no fence": Bug(Fence, "check", no_fence, "sessions"),
-    "answers of an ended session count": Bug(Holdings, "_teller", answers_of_an_ended_session_count, "sessions"),
+    "answers of an ended session count": Bug(
+        MemberPartitions, "_answer_handler", answers_of_an_ended_session_count, "sessions"
+    ),
     "outlives its session": Bug(Coordinator, "_do", outlives_its_session, "sessions"),
-    "blocked claim not watched": Bug(Holdings, "_do_partition", blocked_claim_not_watched, "membership"),
-    "new life not noticed": Bug(Holdings, "_notice_new_lives", new_life_not_noticed, "topics"),
+    "blocked claim not watched": Bug(MemberPartitions, "_do_partition", blocked_claim_not_watched, "membership"),
+    "new life not noticed": Bug(MemberPartitions, "_notice_new_incarnations", new_life_not_noticed, "topics"),
     "listener told twice": Bug(ListenerThread, "_forget", listener_told_twice, "sessions"),
 }

@@ -174,7 +174,7 @@ class SimulatedStage:
         self.zookeeper.delete(path)
         assert self.zookeeper.create(path, FOREIGNER.encode(), self._foreigner.session_id, parents=True) is None
 
-    def disown(self, partition: int) -> None:
+    def on_fork(self, partition: int) -> None:
         assert self.zookeeper.delete(znodes.owner_path("g", "t", partition)) is None
 
     def touch_topic(self) -> None:

@@ -90,8 +90,8 @@ def test_the_scene_is_sound_and_has_most_of_what_a_coordinator_does(handlers: Ha
     assert not run.findings
     modules = {part for name in handlers.seen for part in name.split(".")}
     assert modules >= {
-        "audit", "claims", "commits", "coordinator", "holdings", "pipeline", "registration", "session", "taking",
-        "watchers", "zookeeper_offsets",
+        "audit", "claims", "commits", "coordinator", "member_partitions", "pipeline", "registration", "session",
+        "takeover", "watchers", "zookeeper_offsets",
     }  # fmt: skip
     assert len(handlers.seen) > 40, handlers.seen
 
@@ -122,7 +122,8 @@ def test_a_member_that_is_told_of_nothing_more_is_out(handlers: Handlers) -> Non
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OurMember, "_failed", failed)
-        handlers.chosen, handlers.where = "rebalance.holdings.Holdings.handle", "before"  # an owner node was deleted
+        # an owner node was deleted
+        handlers.chosen, handlers.where = "rebalance.member_partitions.MemberPartitions.handle", "before"
         run = simulate(SCENE, SEED)
     assert len(members) == 1
     assert any(event.kind == "lost" and event.member == VICTIM for event in run.history)

@@ -14,7 +14,7 @@ from rebalance import znodes
 from rebalance.assignment import assign_range, assign_roundrobin
 from rebalance.errors import UnequalSubscriptions
 from tests.simulator.java_hashing import in_map_order, partition_hash, topic_hash
-from tests.simulator.java_layout import Kafka082, deal_range, deal_roundrobin
+from tests.simulator.java_layout import Kafka082, java_range, java_roundrobin
 from tests.simulator.java_threads import JavaFailure
 from zkconsumer.testing.history import Event
 
@@ -226,7 +226,7 @@ def test_members_and_product_deal_by_range_alike(group: dict[str, dict[str, int]
     everybody = threads_of(group)
     dealt = {}
     for consumer_id, topics in group.items():
-        dealt |= deal_range(consumer_id, threads_of({consumer_id: topics}), counts, everybody)
+        dealt |= java_range(consumer_id, threads_of({consumer_id: topics}), counts, everybody)
     assert dealt == assign_range({topic: counts[topic] for topic in everybody}, everybody)
 
 
@@ -239,22 +239,22 @@ def test_members_and_product_deal_round_robin_alike(
         expected = assign_roundrobin({topic: counts[topic] for topic in everybody}, everybody)
     except UnequalSubscriptions:
         with pytest.raises(JavaFailure, match="only if all consumers subscribe to the same topics"):
-            deal_roundrobin("anybody", {}, counts, everybody)
+            java_roundrobin("anybody", {}, counts, everybody)
         return
     dealt = {}
     for consumer_id, topics in group.items():
         mine = threads_of({consumer_id: topics})
-        dealt |= deal_roundrobin(consumer_id, mine, {topic: counts[topic] for topic in mine}, everybody)
+        dealt |= java_roundrobin(consumer_id, mine, {topic: counts[topic] for topic in mine}, everybody)
     assert dealt == expected
 
 
 def test_a_member_that_is_not_in_the_list_it_read_fails_the_attempt() -> None:
     with pytest.raises(JavaFailure, match="nobody consumes t"):
-        deal_range("a", {"t": ["a-0"]}, {"t": [0]}, {})
+        java_range("a", {"t": ["a-0"]}, {"t": [0]}, {})
     with pytest.raises(JavaFailure, match="a-0 is not among the consumers of t"):
-        deal_range("a", {"t": ["a-0"]}, {"t": [0]}, {"t": ["b-0"]})
+        java_range("a", {"t": ["a-0"]}, {"t": [0]}, {"t": ["b-0"]})
     with pytest.raises(JavaFailure, match="consumes no topic"):
-        deal_roundrobin("a", {}, {}, {})
+        java_roundrobin("a", {}, {}, {})
 
 
 def test_partitions_come_out_of_a_map_as_they_came_out_of_a_real_one() -> None:

@@ -66,7 +66,7 @@ def test_rows_that_enough_seeds_have_not_reached_are_a_failure_and_named(monkeyp
     assert ran.exit_code == 1
     assert "3 seeds of ours, all: 0 failed" in ran.output
     assert "fault: wipe" in ran.output
-    assert "group: StepOut while settling" in ran.output
+    assert "group: Leave while settling" in ran.output
 
 
 def test_rows_are_asked_for_only_where_every_profile_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

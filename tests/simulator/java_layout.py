@@ -20,7 +20,7 @@ from rebalance.subscription import Subscription
 from tests.simulator.java_threads import Body, JavaFailure
 from tests.simulator.java_zkclient import Listener, NoNode, ZkClient
 
-__all__ = ["Decision", "Kafka082", "Layout", "ThreadsOfTopics", "deal_range", "deal_roundrobin", "in_java_order"]
+__all__ = ["Decision", "Kafka082", "Layout", "ThreadsOfTopics", "java_range", "java_roundrobin", "in_java_order"]
 
 ThreadsOfTopics: TypeAlias = Mapping[str, Sequence[str]]
 """Topic -> thread ids."""
@@ -94,7 +94,7 @@ class Kafka082:
         return int(data)
 
 
-def deal_range(
+def java_range(
     consumer_id: str, mine: ThreadsOfTopics, partitions: Mapping[str, Sequence[int]], everybody: ThreadsOfTopics
 ) -> Decision:
     """What this consumer should own by the range rule.
@@ -118,7 +118,7 @@ def deal_range(
     return decision
 
 
-def deal_roundrobin(
+def java_roundrobin(
     consumer_id: str, mine: ThreadsOfTopics, partitions: Mapping[str, Sequence[int]], everybody: ThreadsOfTopics
 ) -> Decision:
     """What this consumer should own by the round robin rule.

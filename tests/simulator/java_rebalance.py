@@ -17,7 +17,7 @@ from rebalance.subscription import Subscription, thread_ids
 from tests.simulator.actor import Surroundings
 from tests.simulator.java_delivery import Fetchers, PartitionInfo, Queue, Stream
 from tests.simulator.java_hashing import in_map_order, partition_hash, topic_hash
-from tests.simulator.java_layout import Decision, Layout, deal_range, deal_roundrobin, in_java_order
+from tests.simulator.java_layout import Decision, Layout, in_java_order, java_range, java_roundrobin
 from tests.simulator.java_settings import ConnectorSettings
 from tests.simulator.java_threads import Body, JavaFailure, Lock, Monitor, Threads
 from tests.simulator.java_zkclient import NodeExists, NoNode, ZkClient
@@ -236,7 +236,7 @@ class Rebalancer:
             for topic, threads in (yield from self._threads_of(consumer_id)).items():
                 everybody.setdefault(topic, []).extend(threads)
         yield from connector.zookeeper.children(layout.ids_path(settings.group))
-        deal = deal_roundrobin if settings.strategy == "roundrobin" else deal_range
+        deal = java_roundrobin if settings.strategy == "roundrobin" else java_range
         ordered = {topic: in_java_order(threads) for topic, threads in everybody.items()}
         dealt = deal(settings.consumer_id, mine, partitions, ordered)
         return {partition: dealt[partition] for partition in in_map_order(dealt, partition_hash)}

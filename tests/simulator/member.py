@@ -305,9 +305,9 @@ class OurMember:
     def owned(self) -> Owned:
         """The partitions that it owns and delivers."""
         return {
-            (topic, int(partition)): holding.machine.held or ""
-            for (topic, partition), holding in self.coordinator.holdings.items()
-            if holding.machine.state is PartitionState.OWNED and holding.started
+            (topic, int(partition)): entry.machine.held or ""
+            for (topic, partition), entry in self.coordinator.partitions.items()
+            if entry.machine.state is PartitionState.OWNED and entry.started
         }
 
     def slow_down(self, work_s: float, until_s: float) -> None:
@@ -335,12 +335,12 @@ class OurMember:
 
     def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
         """The states of its machines."""
-        holdings = self.coordinator.holdings
+        partitions = self.coordinator.partitions
         if place is not None:
-            return frozenset(holding.machine.state.value for (topic, name), holding in holdings.items()
+            return frozenset(entry.machine.state.value for (topic, name), entry in partitions.items()
                              if topic == place[0] and int(name) == place[1])
         return frozenset([self.coordinator.machine.state.value,
-                          *(holding.machine.state.value for holding in holdings.values())])
+                          *(entry.machine.state.value for entry in partitions.values())])
 
     def when_moved(self, call: Callable[[], None]) -> None:
         """Have `call` run after each step of the coordinator."""
@@ -349,9 +349,9 @@ class OurMember:
     def describe(self) -> str:
         """State, and what it has."""
         parts = [
-            f"{topic}/{partition} {holding.machine.state.value}"
-            f"{'' if holding.started or holding.machine.state is not PartitionState.OWNED else ' (not started)'}"
-            for (topic, partition), holding in sorted(self.coordinator.holdings.items(), key=str)
+            f"{topic}/{partition} {entry.machine.state.value}"
+            f"{'' if entry.started or entry.machine.state is not PartitionState.OWNED else ' (not started)'}"
+            for (topic, partition), entry in sorted(self.coordinator.partitions.items(), key=str)
         ]
         error = f" error {self.coordinator.error!r}" if self.coordinator.error is not None else ""
         return f"{self.consumer_id}: {self.coordinator.machine.state.value}{error} [{', '.join(parts)}]"

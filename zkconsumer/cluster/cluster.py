@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rebalance import znodes
+from rebalance.counters import Counters
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
-from rebalance.tally import Tally
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.cluster.log_ends import LogOffsets, ask_leaders
@@ -30,7 +30,7 @@ class Cluster:
         client_id: The name under which brokers log and count the requests.
         timeout_s: Longest wait for one answer of a broker, in seconds.
         read_timeout_s: Longest wait for five hundred reads of ZooKeeper, in seconds.
-        tally: Counts requests and errors.
+        counters: Counts requests and errors.
 
     Attributes:
         reader: Reads the brokers' nodes in ZooKeeper.
@@ -45,7 +45,7 @@ class Cluster:
         client_id: str,
         timeout_s: float,
         read_timeout_s: float = READ_TIMEOUT_S,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self._port = port
         self._client_id = client_id
@@ -53,7 +53,7 @@ class Cluster:
         self._read_timeout_s = read_timeout_s
         self.reader = ClusterReader(port, read_timeout_s)
         self.directory = BrokerDirectory(
-            client_id, timeout_s, self.reader.brokers, self.reader.existing, self.reader.leaders, tally=tally
+            client_id, timeout_s, self.reader.brokers, self.reader.existing, self.reader.leaders, counters=counters
         )
 
     def brokers(self) -> list[Broker]:

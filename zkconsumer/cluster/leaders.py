@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from rebalance.tally import Tally
+from rebalance.counters import Counters
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
@@ -42,7 +42,7 @@ class BrokerDirectory:
         existing_topics: Returns those of the given topics that exist in ZooKeeper.
         read_leaders: Returns the broker ids in the state nodes of partitions, without partitions that have no leader.
         rng: Chooses the order in which brokers are asked.
-        tally: Counts requests and errors.
+        counters: Counts requests and errors.
 
     The three readers have their own deadlines and raise RebalanceError when ZooKeeper does not answer.
 
@@ -60,13 +60,13 @@ class BrokerDirectory:
         existing_topics: Callable[[Sequence[str]], Collection[str]],
         read_leaders: Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]],
         rng: random.Random | None = None,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self._read_brokers = read_brokers
         self._existing_topics = existing_topics
         self._read_leaders = read_leaders
         self._rng = rng or random.Random()
-        self._tally = tally or Tally()
+        self._counters = counters or Counters()
         self._client_id = client_id
         self._timeout_s = min(timeout_s, METADATA_TIMEOUT_S)
         self._silent: set[Broker] = set()
@@ -107,12 +107,12 @@ class BrokerDirectory:
         """Return the metadata of the first broker that answers; None when no broker answers."""
         order = sorted(brokers, key=lambda broker: (broker in self._silent, self._rng.random()))
         for broker in order:
-            self._tally.add("broker_requests", "metadata")
+            self._counters.add("broker_requests", "metadata")
             try:
                 with SimpleConsumer(broker.host, broker.port, self._timeout_s, self._client_id) as consumer:
                     metadata = consumer.topic_metadata(topics)
             except SimpleConsumerError as error:
-                self._tally.add("errors", "broker_connection")
+                self._counters.add("errors", "broker_connection")
                 if broker not in self._silent:
                     log.warning("broker %d does not answer a metadata request: %s", broker.id, error)
                 self._silent.add(broker)

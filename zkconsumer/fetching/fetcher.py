@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rebalance.tally import Tally
+from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokenFraming, BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError
 from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchRequest, TopicPartition
@@ -71,7 +71,7 @@ class Fetcher:
         lost: Called with a task whose leader must be looked for, and the broker id if that one denied leading it.
         is_idle: Called after a while without work; True ends the thread.
         out_of_range: Called with each partition whose position turns out to be outside its log.
-        tally: Counts requests and errors.
+        counters: Counts requests and errors.
         died: Called with a name and the fault when the thread has ended by one, on that thread.
 
     Threads: `add`, `stop`, `join` and `tasks` from any thread.
@@ -88,7 +88,7 @@ class Fetcher:
         lost: Callable[[FetchTask, int | None], None],
         is_idle: Callable[[Fetcher], bool],
         out_of_range: Callable[[TopicPartition], None],
-        tally: Tally,
+        counters: Counters,
         died: Callable[[str, BaseException], None] = lambda name, error: None,
     ) -> None:
         self.broker = broker
@@ -100,7 +100,7 @@ class Fetcher:
         self._lost = lost
         self._is_idle = is_idle
         self._out_of_range = out_of_range
-        self._tally = tally
+        self._counters = counters
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S)
         self._largest_bytes = min(max(config.queued_max_bytes, config.fetch_message_max_bytes), _LARGEST_ANSWER_BYTES)
         # Kafka allows both times to be equal, but then every empty answer comes after the deadline.
@@ -249,7 +249,7 @@ class Fetcher:
                          one.size_bytes)
             for one in asked
         ]
-        self._tally.add("broker_requests", "fetch")
+        self._counters.add("broker_requests", "fetch")
         try:
             answers = self._consumer.multifetch(
                 requests, max_wait_ms=wait_ms, min_bytes=self._config.fetch_min_bytes,
@@ -300,7 +300,7 @@ class Fetcher:
                 state.need = Need.RANGE_CHECK
                 state.error = verdict.reason
             case Outcome.FIND_LEADER:
-                self._tally.add("errors", "leader_moved")
+                self._counters.add("errors", "leader_moved")
                 self._lose(task, verdict.reason, self.broker.id)
             case Outcome.BACK_OFF:
                 self._fail(task, verdict.reason)
@@ -363,7 +363,7 @@ class Fetcher:
         wanted = [task for task in ends if time_ms in task.ends_needed]
         if not wanted:
             return
-        self._tally.add("broker_requests", "offsets")
+        self._counters.add("broker_requests", "offsets")
         answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
         for task, (code, offsets) in zip(wanted, answers, strict=True):
             if code == 0 and offsets and offsets[0] >= 0:
@@ -373,7 +373,7 @@ class Fetcher:
             named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
             reason = str(BrokerError(code, *task.state.partition)) if code else f"the broker names {named}"
             if code in LEADER_CODES:
-                self._tally.add("errors", "leader_moved")
+                self._counters.add("errors", "leader_moved")
                 self._lose(task, reason, self.broker.id)
             else:
                 self._fail(task, reason)
@@ -408,7 +408,7 @@ class Fetcher:
             "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d (auto.offset.reset=%s)",
             *state.partition, state.offset, earliest, latest, checked.offset, task.policy,
         )
-        self._tally.add("errors", "out_of_range")
+        self._counters.add("errors", "out_of_range")
         self._out_of_range(state.partition)
         queue.push(Chunk(b"", checked.offset, reset_to=checked.offset))
         state.moved_on(checked.offset)
@@ -418,7 +418,7 @@ class Fetcher:
 
     def _fail(self, task: FetchTask, reason: str) -> None:
         """Ask for this partition again after a pause."""
-        self._tally.add("errors", "broker_answer")
+        self._counters.add("errors", "broker_answer")
         if task.state.failed(reason, self._clock(), self._backoff):
             log.warning("%s/%s on broker %d: %s", *task.state.partition, self.broker.id, reason)
 
@@ -436,7 +436,7 @@ class Fetcher:
         """The connection failed, or what came over it made no sense; the next call connects anew."""
         if self._is_stopped:
             return
-        self._tally.add("errors", "broker_connection")
+        self._counters.add("errors", "broker_connection")
         if str(error) != self._fault:
             self._fault = str(error)
             log.warning("broker %d: %s", self.broker.id, error)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from rebalance.assignment import java_string_hash
-from rebalance.tally import Tally
+from rebalance.counters import Counters
 from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
@@ -82,7 +82,7 @@ class Delivery:
         stream_of: The stream of (topic, thread id).
         clock: Seconds; the clock of the lease.
         out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
-        tally: Counts requests and errors.
+        counters: Counts requests and errors.
         died: Called with the name of a thread that has ended by a fault, on that thread, and the fault.
 
     Threads: `resolve`, `bounds`, `start`, `refuse`, `pause`, `resume`, `go_on`, `drain`, `expire_drain` and `abandon`
@@ -98,7 +98,7 @@ class Delivery:
         brokers: BrokerDirectory,
         clock: Callable[[], float],
         out_of_range: Callable[[TopicPartition], None] = lambda partition: None,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
         died: Died = lambda name, error: None,
     ) -> None:
         self._config = config
@@ -107,7 +107,7 @@ class Delivery:
         self._streams = tuple(streams)
         self._stream_of = stream_of
         self._clock = clock
-        self._tally = tally or Tally()
+        self._counters = counters or Counters()
         self._meters: dict[TopicPartition, FetchMeter] = {}
         self._budget = ByteBudget(config.queued_max_bytes, len(self._streams))
         self._tasks: dict[TopicPartition, FetchTask] = {}
@@ -305,11 +305,11 @@ class Delivery:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def stop(self, reader: int | None, deadline: float, is_hand_done: bool = True) -> dict[TopicPartition, int]:
+    def stop(self, reader: int | None, deadline: float, in_hand_is_done: bool = True) -> dict[TopicPartition, int]:
         """End all streams and return the final positions.
 
-        What the thread `reader` has in hand counts as done if `is_hand_done`, and is not waited for either way: it is
-        the thread that leaves. For what others have in hand this waits until the deadline, and leaves out what is in
+        What the thread `reader` has in hand counts as done if `in_hand_is_done`. It is never waited for: that thread
+        leaves. For what others have in hand this waits until the deadline, and leaves out what is in
         hand then.
         """
         for stream in self._streams:
@@ -319,7 +319,7 @@ class Delivery:
         queues = self._queues()
         finished = Wakeup()
         for queue in queues.values():
-            queue.committed = max(queue.committed, _explicit_position(queue, reader if is_hand_done else None))
+            queue.committed = max(queue.committed, _explicit_position(queue, reader if in_hand_is_done else None))
             queue.end(lambda _: finished.wake())
         while any(_is_in_hand(queue, reader) for queue in queues.values()):
             # In slices: a reader that dies with a message in hand tells nobody.
@@ -373,7 +373,7 @@ class Delivery:
         name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"
         return Fetcher(
             broker, self._config, self._budget, self._clock, name,
-            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range, self._tally, self._died,
+            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range, self._counters, self._died,
         )
 
     def _count_fetchers(self) -> int:

@@ -13,27 +13,27 @@ import os
 import weakref
 from typing import Protocol
 
-__all__ = ["Disowned", "tell_after_fork"]
+__all__ = ["ForkAware", "notify_after_fork"]
 
 
-class Disowned(Protocol):
+class ForkAware(Protocol):
     """What belongs to one process."""
 
-    def disown(self) -> None:
+    def on_fork(self) -> None:
         """This process is a fork of the owner's. Takes no lock."""
 
 
-_told: weakref.WeakSet[Disowned] = weakref.WeakSet()
+_told: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
-def tell_after_fork(owned: Disowned) -> None:
-    """Have `disown` called in every child that is forked while `owned` exists."""
+def notify_after_fork(owned: ForkAware) -> None:
+    """Have `on_fork` called in every child that is forked while `owned` exists."""
     _told.add(owned)
 
 
 def _tell_all() -> None:
     for owned in list(_told):
-        owned.disown()
+        owned.on_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -103,20 +103,20 @@ class Leave:
         """Whether nothing more is done."""
         return self._over.is_set()
 
-    def begin(self, wait_s: float, reader: int | None, is_hand_done: bool, caller: threading.Thread | None) -> bool:
+    def begin(self, wait_s: float, reader: int | None, in_hand_is_done: bool, caller: threading.Thread | None) -> bool:
         """Leave, on another thread; False if that was begun before.
 
         Args:
             wait_s: for messages in hand, the listener and the commit together.
             reader: the thread that calls; what it has in hand is not waited for.
-            is_hand_done: whether what it has in hand counts as done.
+            in_hand_is_done: whether what it has in hand counts as done.
             caller: a thread that may wait for the leave, and so is not waited for.
         """
         with self._lock:
             if self._has_begun:
                 return False
             self._has_begun = True
-            self._reader, self._is_hand_done, self._caller = reader, is_hand_done, caller
+            self._reader, self._is_hand_done, self._caller = reader, in_hand_is_done, caller
             self._times = LeaveTimes.of(self._clock(), wait_s)
         # No daemon: a handler may end the program, which then must not end before the group was left in order.
         thread = threading.Thread(target=self._run, name=f"zkconsumer-{self._member.consumer_id}-leave", daemon=False)

@@ -17,6 +17,7 @@ from rebalance import machine as m
 from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
 from rebalance.counted_port import CountedPort
+from rebalance.counters import Counters
 from rebalance.errors import AccessRefused
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
@@ -24,7 +25,6 @@ from rebalance.ports import Member
 from rebalance.requests import Reply, Request, SessionChange
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
-from rebalance.tally import Tally
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
@@ -86,16 +86,16 @@ class Membership:
         self.consumer_id = consumer_id
         self.lease = lease
         self.loop = Loop(lease_clock)
-        self.tally = Tally()
+        self.counters = Counters()
         options = zookeeper_options(config)
         self._tls = options.get("tls")
         self._kazoo = KazooPort(
             str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, self._client_failed, **options
         )
-        self.port = CountedPort(self._kazoo, self.tally)
+        self.port = CountedPort(self._kazoo, self.counters)
         self.cluster = Cluster(
             self.port, config.client_id, config.socket_timeout_ms / 1000,
-            config.zookeeper_connection_timeout_ms / 1000, self.tally,
+            config.zookeeper_connection_timeout_ms / 1000, self.counters,
         )  # fmt: skip
 
         def stream_of(topic: str, thread_id: str) -> KafkaStream:
@@ -106,7 +106,7 @@ class Membership:
         self.offsets = ZooKeeperOffsets(self._ask, self.loop, config.group_id)
         self.delivery = Delivery(
             config, list(streams.values()), stream_of, self.cluster.directory, lease_clock,
-            lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.tally, self._thread_died,
+            lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.counters, self._thread_died,
         )
         self.listening = ListenerThread(listener)
         self.coordinator = Coordinator(
@@ -340,7 +340,7 @@ class Membership:
 
     def statistics(self, status: ConnectorStatus) -> ConnectorStatistics:
         """What the member has counted, beside its status."""
-        errors = self.tally.counts("errors")
+        errors = self.counters.counts("errors")
         others = {
             "commit": self.offsets.failures,
             "listener": self.listening.failures,
@@ -351,10 +351,10 @@ class Membership:
             group=self.config.group_id,
             uptime_s=round(lease_clock() - self._began, 3),
             status=status,
-            rebalances=self.coordinator.episodes.figures,
+            rebalances=self.coordinator.rebalance_statistics.figures,
             queued_bytes=self.delivery.queued_bytes(),
-            zookeeper_requests=self.tally.counts("zookeeper_requests"),
-            broker_requests=self.tally.counts("broker_requests"),
+            zookeeper_requests=self.counters.counts("zookeeper_requests"),
+            broker_requests=self.counters.counts("broker_requests"),
             errors=dict(sorted(errors.items())),
         )
 

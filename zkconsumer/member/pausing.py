@@ -80,8 +80,8 @@ class Pauses:
     def _refused(self, partitions: Collection[Partition]) -> dict[Partition, str]:
         refused = {}
         for partition in partitions:
-            holding = self._coordinator.holdings.get(partition)
-            state = None if holding is None else holding.machine.state
+            entry = self._coordinator.partitions.get(partition)
+            state = None if entry is None else entry.machine.state
             if state in (p.PartitionState.DRAINING, p.PartitionState.RELEASING):
                 refused[partition] = "this member is giving it back"
             elif state is not p.PartitionState.OWNED:

@@ -6,7 +6,7 @@ from rebalance import partition as p
 from rebalance import znodes
 from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
-from rebalance.holding import Holding
+from rebalance.member_partition import MemberPartition
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.member.delivery import Delivery, PartitionStatus
@@ -29,19 +29,19 @@ def read_status(
     if snapshot is not None:
         kinds = (snapshot.members, snapshot.unreadable, snapshot.untranslatable, snapshot.refused_members)
         registrations = tuple(sorted({name for kind in kinds for name in kind}))
-    holdings = sorted(coordinator.holdings.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
+    partitions = sorted(coordinator.partitions.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
     # Each is gathered once: the coordinator renews nothing while this runs, and there may be thousands of partitions.
     statuses, committed = delivery.partition_status(), offsets.committed()
     owned = tuple(
-        _owned(partition, holding, statuses.get(TopicPartition(*partition)), committed.get(partition),
+        _owned(partition, entry, statuses.get(TopicPartition(*partition)), committed.get(partition),
                offsets.refused.get(partition))
-        for partition, holding in holdings
-        if holding.machine.state in _HELD
+        for partition, entry in partitions
+        if entry.machine.state in _HELD
     )
     blocked = tuple(
-        _blocked(member.group, partition, holding, now)
-        for partition, holding in holdings
-        if holding.machine.state is p.PartitionState.BLOCKED
+        _blocked(member.group, partition, entry, now)
+        for partition, entry in partitions
+        if entry.machine.state is p.PartitionState.BLOCKED
     )
     # What may not be read of the brokers' nodes says nothing while every leader is known.
     refused = cluster.refused.values() if delivery.lacks_leaders() else ()
@@ -49,7 +49,7 @@ def read_status(
         consumer_id=member.consumer_id,
         state=machine.state.value,
         since_s=round(now - machine.since, 3),
-        generation=snapshot.generation if snapshot is not None else 0,
+        generation=snapshot.group_version if snapshot is not None else 0,
         registrations=registrations,
         owned=owned,
         blocked=blocked,
@@ -61,10 +61,10 @@ def read_status(
 
 
 def _owned(
-    partition: Partition, holding: Holding, status: PartitionStatus | None, committed: int | None,
+    partition: Partition, entry: MemberPartition, status: PartitionStatus | None, committed: int | None,
     refused: str | None,
 ) -> OwnedPartition:
-    position = status.position if status is not None else holding.position
+    position = status.position if status is not None else entry.position
     log_end = status.high_watermark if status is not None else None
     # Once it was begun, an offset that cannot be read is a matter of commits.
     error = status.last_error if status is not None else refused
@@ -72,8 +72,8 @@ def _owned(
     return OwnedPartition(
         topic=partition[0],
         partition=partition[1],
-        thread_id=holding.machine.held or "",
-        state=holding.machine.state.value,
+        thread_id=entry.machine.held or "",
+        state=entry.machine.state.value,
         position=position,
         committed=committed,
         log_end=log_end,
@@ -84,13 +84,13 @@ def _owned(
     )
 
 
-def _blocked(group: str, partition: Partition, holding: Holding, now: float) -> BlockedClaim:
-    holder = holding.machine.holder or ("", 0)
+def _blocked(group: str, partition: Partition, entry: MemberPartition, now: float) -> BlockedClaim:
+    holder = entry.machine.holder or ("", 0)
     return BlockedClaim(
         topic=partition[0],
         partition=partition[1],
         path=znodes.owner_path(group, *partition),
         holder=holder[0],
         holder_session=holder[1],
-        since_s=round(now - holding.since, 3),
+        since_s=round(now - entry.since, 3),
     )

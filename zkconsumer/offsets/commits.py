@@ -122,15 +122,15 @@ class Commits:
 
     def holds(self, partition: Partition) -> bool:
         """Whether the member owns a partition, or has not given it back yet."""
-        holding = self._coordinator.holdings.get(partition)
-        return holding is not None and holding.machine.state in (p.PartitionState.OWNED, p.PartitionState.DRAINING)
+        entry = self._coordinator.partitions.get(partition)
+        return entry is not None and entry.machine.state in (p.PartitionState.OWNED, p.PartitionState.DRAINING)
 
     def _drained(self) -> dict[Partition, int]:
         """Partitions between drain and release: the listener may still commit what was done of them."""
         draining = {
-            partition: holding.position
-            for partition, holding in list(self._coordinator.holdings.items())
-            if holding.machine.state is p.PartitionState.DRAINING and holding.position is not None
+            partition: entry.position
+            for partition, entry in list(self._coordinator.partitions.items())
+            if entry.machine.state is p.PartitionState.DRAINING and entry.position is not None
         }
         return {**self._given_back, **draining}
 

@@ -59,7 +59,7 @@ class OffsetRecord:
         """Take note that what was last seen is what a claim goes by."""
         self.baseline, self.baseline_version = self.stored, self.version
 
-    def forget_life(self, under_way: int | None) -> None:
+    def forget_incarnation(self, under_way: int | None) -> None:
         """Take note that the topic was created anew: what is done, stored or on its way is of a log that is gone.
 
         Also what was written after the creation: who has not noticed it yet goes on committing.
@@ -70,11 +70,11 @@ class OffsetRecord:
         if under_way is not None:
             self.earlier.add((0 if self.version is None else self.version + 1, under_way))
 
-    def is_of_an_earlier_life(self, born_zxid: int) -> bool:
+    def is_of_earlier_incarnation(self, created_zxid: int) -> bool:
         """Whether the offset points into a log that is no more: that of the topic before it was created anew."""
         if self.version is None:
             return False
-        return self.mzxid < born_zxid or (self.version, self.stored) in self.earlier
+        return self.mzxid < created_zxid or (self.version, self.stored) in self.earlier
 
     def written(self, value: int, version: int) -> None:
         """Take note of what was written."""
@@ -84,7 +84,7 @@ class OffsetRecord:
         self.baseline, self.baseline_version = value, version
         self.held_at = None
 
-    def begin_at(self, position: int) -> None:
+    def start_at(self, position: int) -> None:
         """Take note that the application said where to begin: neither what is stored nor what was done overrules it."""
         self.done = None
         self.lowered = False

@@ -107,9 +107,9 @@ class ZooKeeperOffsets:
         """Keep the done position of an ownership that ends, for the next claim by this member."""
         self._record(partition).done = position
 
-    def begin_at(self, partition: Partition, position: int) -> None:
+    def start_at(self, partition: Partition, position: int) -> None:
         """The application begins there, whatever is stored or was done here before: what is stored may be lowered."""
-        self._record(partition).begin_at(position)
+        self._record(partition).start_at(position)
 
     def out_of_range(self, partition: Partition) -> None:
         """The position of a partition was outside its log and is reset: what is stored may be lowered."""
@@ -122,23 +122,23 @@ class ZooKeeperOffsets:
         under_way = self._running.forget_topic(topic) if self._running is not None else {}
         for partition, record in self._records.items():
             if partition[0] == topic:
-                record.forget_life(under_way.get(partition))
+                record.forget_incarnation(under_way.get(partition))
 
     def _record(self, partition: Partition) -> OffsetRecord:
         return self._records.setdefault(partition, OffsetRecord())
 
     # -- load ---------------------------------------------------------------------------------------------------
 
-    def load(self, partition: Partition, done: Callable[[int | None], None], born_zxid: int = 0) -> None:
+    def load(self, partition: Partition, done: Callable[[int | None], None], created_zxid: int = 0) -> None:
         """Read the offset of a partition that was just claimed; `done(None)` when there is none to go on from.
 
-        An offset that was written before `born_zxid`, the creation of its topic, is none.
+        An offset that was written before `created_zxid`, the creation of its topic, is none.
         Silent when the session ends before the answer: the claim ended with it.
         """
-        self._load(partition, done, born_zxid, self._fence, _RETRY_S)
+        self._load(partition, done, created_zxid, self._fence, _RETRY_S)
 
     def _load(
-        self, partition: Partition, done: Callable[[int | None], None], born_zxid: int, fence: Fence | None,
+        self, partition: Partition, done: Callable[[int | None], None], created_zxid: int, fence: Fence | None,
         retry_s: float,
     ) -> None:
         def read(outcome: Reply) -> None:
@@ -149,10 +149,10 @@ class ZooKeeperOffsets:
                 # A node that may not be read stays so; the others are not to suffer from the asking.
                 is_away = outcome.fault is not None and outcome.fault.is_unknown
                 longer_s = _RETRY_S if is_away else min(2 * retry_s, _LONGEST_RETRY_S)
-                self._loop.call_later(retry_s, self._load, partition, done, born_zxid, fence, longer_s)
+                self._loop.call_later(retry_s, self._load, partition, done, created_zxid, fence, longer_s)
                 return
             record = self._record(partition)
-            if record.is_of_an_earlier_life(born_zxid):
+            if record.is_of_earlier_incarnation(created_zxid):
                 log.warning("offset %s of %s-%s was stored before the topic was created anew; beginning at its start",
                             record.stored, *partition)
                 record.taken()

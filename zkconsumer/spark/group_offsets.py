@@ -193,13 +193,13 @@ class GroupOffsets:
         self._parents |= topics
 
 
-def _is_to_be_written(path: str, value: tuple[bytes, Any], offset: int, born_zxid: int) -> bool:
+def _is_to_be_written(path: str, value: tuple[bytes, Any], offset: int, created_zxid: int) -> bool:
     data, stat = value
     try:
         stored = znodes.parse_offset(path, data)
     except UnreadableNode:
         return True
-    return stored < offset or (stored != offset and stat.mzxid < born_zxid)
+    return stored < offset or (stored != offset and stat.mzxid < created_zxid)
 
 
 def _until(ends_at: float) -> float:

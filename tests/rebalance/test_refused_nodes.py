@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from rebalance.loop import Loop
-from rebalance.refusals import MOST_ASKED, Refusals
+from rebalance.refused_nodes import MOST_ASKED, RefusedNodes
 from rebalance.requests import Fault, GetChildren, GetData, Reply, Request
 from rebalance.waits import RebalanceTimes
 from tests.access_lists import unread
@@ -20,7 +20,7 @@ TIMES = RebalanceTimes()
 
 
 class Subject:
-    """Refusals on a clock of its own; what is asked is answered as the test says, at once."""
+    """RefusedNodes on a clock of its own; what is asked is answered as the test says, at once."""
 
     def __init__(self, seed: int = 7) -> None:
         self.now = 0.0
@@ -29,7 +29,7 @@ class Subject:
         self.answers: dict[str, Reply] = {}
         self.changed: list[str] = []
         self.held: list[Callable[[], None]] | None = None
-        self.refusals = Refusals(self._ask, self.loop, TIMES, random.Random(seed), self.changed.append)
+        self.refusals = RefusedNodes(self._ask, self.loop, TIMES, random.Random(seed), self.changed.append)
 
     def _ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
         assert isinstance(request, (GetData, GetChildren))

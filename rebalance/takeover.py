@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
-from rebalance.holding import Holding
 from rebalance.loop import Loop
+from rebalance.member_partition import MemberPartition
 from rebalance.ports import Delivery, Listener, Member, Offsets, Starts
 
-__all__ = ["Taking"]
+__all__ = ["Takeover"]
 
 log = logging.getLogger(__name__)
 
 
-class Taking:
+class Takeover:
     """Takes claimed partitions into delivery, those together that come together.
 
     Args:
@@ -44,7 +44,7 @@ class Taking:
         delivery: Delivery,
         offsets: Offsets,
         listener: Listener,
-        held: Mapping[Partition, Holding],
+        held: Mapping[Partition, MemberPartition],
         moved: Callable[[], None],
     ) -> None:
         self._member = member
@@ -56,15 +56,15 @@ class Taking:
         self._moved = moved
         self._assigned: dict[Partition, int] = {}
 
-    def take(self, partition: Partition, holding: Holding, policy: str, born_zxid: int) -> None:
-        """Begin with a partition under its holding's turn.
+    def take(self, partition: Partition, entry: MemberPartition, policy: str, created_zxid: int) -> None:
+        """Begin with a partition under its entry's turn.
 
         Args:
             policy: which end of its log to begin at without a stored offset.
-            born_zxid: creation of its topic; an offset that was stored before it is none.
+            created_zxid: creation of its topic; an offset that was stored before it is none.
         """
-        turn = holding.turn
-        holding.position, holding.started = None, False
+        turn = entry.turn
+        entry.position, entry.started = None, False
 
         def loaded(offset: int | None) -> None:
             if not self._is_current(partition, turn):
@@ -86,7 +86,7 @@ class Taking:
                 if failed and self._is_current(partition, turn):
                     # Somebody may have stored a lower one meanwhile, and what lies between is not to be skipped.
                     self._offsets.load(partition, lambda found: agreed(offset if found is None else min(found, offset)),
-                                       born_zxid)
+                                       created_zxid)
                 else:
                     agreed(offset)
 
@@ -98,15 +98,15 @@ class Taking:
                 positioned(offset)
 
         def positioned(offset: int) -> None:
-            holding.position = offset
+            entry.position = offset
             self._assigned[partition] = turn
-            self._loop.after_step(self._tell_assigned)
+            self._loop.after_step(self._notify_assigned)
 
-        self._offsets.load(partition, loaded, born_zxid)
+        self._offsets.load(partition, loaded, created_zxid)
 
     def _is_current(self, partition: Partition, turn: int) -> bool:
-        holding = self._held.get(partition)
-        return holding is not None and holding.turn == turn
+        entry = self._held.get(partition)
+        return entry is not None and entry.turn == turn
 
     def _store(self, partition: Partition, turn: int, offset: int, then: Callable[[], None]) -> None:
         """Commit a chosen start, with auto-commit on, and go on whether that succeeds or not."""
@@ -127,7 +127,7 @@ class Taking:
 
     # -- the listener ----------------------------------------------------------------------------------------------
 
-    def _tell_assigned(self) -> None:
+    def _notify_assigned(self) -> None:
         batch, self._assigned = self._assigned, {}
         live = {partition: turn for partition, turn in batch.items() if self._is_current(partition, turn)}
         if live:
@@ -153,7 +153,7 @@ class Taking:
             if not self._is_current(partition, turn):
                 return
             if earliest <= offset <= latest:
-                self._offsets.begin_at(partition, offset)
+                self._offsets.start_at(partition, offset)
                 self._held[partition].position = offset
                 # A successor without such a listener would go on behind what is to be read again.
                 self._store(partition, turn, offset, lambda: self._begin_later(partition, turn))
@@ -171,20 +171,20 @@ class Taking:
     # -- delivery --------------------------------------------------------------------------------------------------
 
     def _begin(self, partition: Partition, turn: int) -> None:
-        holding = self._ready(partition, turn)
-        if holding is not None:
-            self._delivery.start(partition, holding.machine.held or "", holding.position or 0)
+        entry = self._ready(partition, turn)
+        if entry is not None:
+            self._delivery.start(partition, entry.machine.held or "", entry.position or 0)
 
     def _refuse(self, partition: Partition, turn: int, reason: str) -> None:
-        holding = self._ready(partition, turn)
-        if holding is not None:
+        entry = self._ready(partition, turn)
+        if entry is not None:
             log.error("%s-%s is not delivered: %s", *partition, reason)
-            self._delivery.refuse(partition, holding.machine.held or "", holding.position or 0, reason)
+            self._delivery.refuse(partition, entry.machine.held or "", entry.position or 0, reason)
 
-    def _ready(self, partition: Partition, turn: int) -> Holding | None:
-        """The holding, now started, of a partition that is still to begin."""
-        holding = self._held.get(partition)
-        if holding is None or holding.turn != turn or holding.machine.state is not p.PartitionState.OWNED:
+    def _ready(self, partition: Partition, turn: int) -> MemberPartition | None:
+        """The entry, now started, of a partition that is still to begin."""
+        entry = self._held.get(partition)
+        if entry is None or entry.turn != turn or entry.machine.state is not p.PartitionState.OWNED:
             return None
-        holding.started = True
-        return holding
+        entry.started = True
+        return entry

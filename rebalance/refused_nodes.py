@@ -19,7 +19,7 @@ from rebalance.loop import Loop, Timer
 from rebalance.requests import GetChildren, GetData, Reply
 from rebalance.waits import RebalanceTimes
 
-__all__ = ["MOST_ASKED", "Refusals"]
+__all__ = ["MOST_ASKED", "RefusedNodes"]
 
 MOST_ASKED: Final = 10
 """Nodes that are asked for in one round; the next round goes on with those that were asked for longest ago."""
@@ -27,7 +27,7 @@ MOST_ASKED: Final = 10
 _MOST_DOUBLINGS = 10
 
 
-class Refusals:
+class RefusedNodes:
     """What was refused to one member when it was last asked for.
 
     Args:

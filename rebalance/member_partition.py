@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from rebalance import partition as p
 from rebalance.loop import Timer
 
-__all__ = ["Holding"]
+__all__ = ["MemberPartition"]
 
 
 @dataclass(slots=True)
-class Holding:
+class MemberPartition:
     """One partition that this member wants, holds or lets go of.
 
     Attributes:
@@ -21,7 +21,7 @@ class Holding:
         looked_at: when the owner node was last read.
         position: where delivery begins, or where it ended.
         started: whether delivery runs.
-        blocked_told: whether the listener knows that the claim waits for long.
+        is_blocked_reported: whether the listener knows that the claim waits for long.
         uncommitted: whether the commit of what was drained has failed, so that it is tried again before the release.
     """
 
@@ -33,7 +33,7 @@ class Holding:
     position: int | None = None
     started: bool = False
     drain_timer: Timer | None = None
-    blocked_told: bool = False
+    is_blocked_reported: bool = False
     uncommitted: bool = False
 
     @property

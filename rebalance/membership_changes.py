@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["Turnover"]
+__all__ = ["MembershipChanges"]
 
 
-class Turnover:
+class MembershipChanges:
     """The changes of a group's members within the last moments, as one member knows them.
 
     Args:
@@ -22,16 +22,16 @@ class Turnover:
     def __init__(self, window_s: float, burst_s: float) -> None:
         self._window_s = window_s
         self._burst_s = burst_s
-        self._born_ms: Mapping[str, int] = {}
+        self._created_ms: Mapping[str, int] = {}
         self._moments: list[float] = []
 
-    def seen(self, born_ms: Mapping[str, int], now: float) -> None:
+    def seen(self, created_ms: Mapping[str, int], now: float) -> None:
         """Take note of who is in the group, and since when by ZooKeeper's clock: the youngest of the new came now."""
-        new = [born for name, born in born_ms.items() if self._born_ms.get(name) != born]
-        self._moments += [now - (max(new) - born) / 1000 for born in new]
-        if self._born_ms.keys() - born_ms.keys():
+        new = [created for name, created in created_ms.items() if self._created_ms.get(name) != created]
+        self._moments += [now - (max(new) - created) / 1000 for created in new]
+        if self._created_ms.keys() - created_ms.keys():
             self._moments.append(now)
-        self._born_ms = dict(born_ms)
+        self._created_ms = dict(created_ms)
 
     def bursts(self, now: float) -> int:
         """How many changes there have been, those that came together counted once."""

@@ -9,11 +9,11 @@ from members import History, RecordingDelivery, RecordingListener, WatchedLease
 
 from rebalance import partition as p
 from rebalance.claims import Claims, Fence
-from rebalance.episodes import Episodes
-from rebalance.holding import Holding
-from rebalance.holdings import Holdings
 from rebalance.loop import Loop
+from rebalance.member_partition import MemberPartition
+from rebalance.member_partitions import MemberPartitions
 from rebalance.ports import Member
+from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.requests import Check, Delete, Fault, GetData, Multi, Reply, Request, Stat, Sync
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
@@ -28,7 +28,7 @@ FENCED = [Fault.BAD_VERSION, Fault.ROLLED_BACK]
 
 
 class Held:
-    """Holdings that let go of one partition; it keeps what is asked."""
+    """MemberPartitions that let go of one partition; it keeps what is asked."""
 
     def __init__(self) -> None:
         self.loop = Loop(lambda: 0.0)
@@ -36,15 +36,15 @@ class Held:
         self.claims = Claims(self.ask, "g", self.loop.after_step)
         self.claims.fence = FIRST
         lease = WatchedLease()
-        self.holdings = Holdings(
+        self.partitions = MemberPartitions(
             Member("g", "me", Subscription.static({"t": 1}), Strategy()), self.loop, self.claims,
             RecordingDelivery("me", History(), lease), ZooKeeperOffsets(self.ask, self.loop, "g"), RecordingListener(),
-            recheck=lambda cause: None, fenced=lambda: None, moved=lambda: None, episodes=Episodes(),
-            may_claim=lambda: True,
+            recheck=lambda cause: None, fenced=lambda: None, moved=lambda: None,
+            statistics=RebalanceStatistics(), may_claim=lambda: True,
         )
         machine = p.PartitionMachine()
         machine.state, machine.held = p.PartitionState.DRAINING, "me-0"
-        self.holdings.all[PARTITION] = Holding(machine, 0.0)
+        self.partitions.all[PARTITION] = MemberPartition(machine, 0.0)
 
     def ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
         self.asked.append((request, handle))
@@ -58,13 +58,13 @@ class Held:
 
     def registered_anew(self) -> None:
         self.claims.fence = SECOND
-        self.holdings.tell_all(p.Reconnected())
+        self.partitions.handle_all(p.Reconnected())
 
 
 @pytest.mark.parametrize("told_first", [True, False], ids=["told before the answer", "told after it"])
 def test_a_release_that_a_new_registration_overtakes_is_asked_for_again_under_that(told_first: bool) -> None:
     held = Held()
-    held.holdings.handle(PARTITION, p.Drained())
+    held.partitions.handle(PARTITION, p.Drained())
     held.answer(MINE)
     assert held.requests() == [Multi((Check(FIRST.path, 0), Delete(OWNER, 0)))]
     if told_first:
@@ -83,7 +83,7 @@ def test_a_release_that_a_new_registration_overtakes_is_asked_for_again_under_th
 
 def test_an_answer_of_another_session_says_nothing() -> None:
     held = Held()
-    held.holdings.handle(PARTITION, p.Drained())
+    held.partitions.handle(PARTITION, p.Drained())
     held.claims.fence = Fence(FIRST.path, 1, 2)
     held.answer(MINE)
     held.answer(FENCED)

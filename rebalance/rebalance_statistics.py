@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["Episodes", "RebalanceFigures"]
+__all__ = ["RebalanceStatistics", "RebalanceFigures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class RebalanceFigures:
         return self.taken + self.released + self.lost
 
 
-class Episodes:
+class RebalanceStatistics:
     """Keeps the figures.
 
     Threads: changed by the coordinator alone; `figures` is one frozen value that any thread may read.

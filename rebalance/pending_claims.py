@@ -19,7 +19,7 @@ from rebalance.claims import UNREAD_OWNER, Claims, IsOwned
 from rebalance.loop import Loop, Timer
 from rebalance.requests import WatchEvent
 
-__all__ = ["FEW", "Vacancies"]
+__all__ = ["FEW", "PendingClaims"]
 
 FEW: Final = 2
 """Owner nodes of one topic that are watched each by itself: one of them and a list cost no less."""
@@ -43,7 +43,7 @@ class _Wait(NamedTuple):
     is_awaited: Callable[[], bool]
 
 
-class Vacancies:
+class PendingClaims:
     """Claims what is vacant, and waits for what is not.
 
     Args:

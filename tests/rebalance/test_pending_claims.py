@@ -10,8 +10,8 @@ from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.claims import Claims, Fence
 from rebalance.loop import Loop
+from rebalance.pending_claims import FEW, PendingClaims
 from rebalance.requests import Check, Create, Fault, GetChildren, GetData, Multi, Reply, Request, Stat, WatchEvent
-from rebalance.vacancies import FEW, Vacancies
 
 FENCE = Fence("/consumers/g/ids/me", 0, 1)
 STAT = Stat(0, 0, 2, 1, 1)
@@ -19,7 +19,7 @@ MANY = FEW + 4
 
 
 class Subject:
-    """Vacancies on a loop with a clock of its own; it keeps what is asked and what is told."""
+    """PendingClaims on a loop with a clock of its own; it keeps what is asked and what is told."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -31,17 +31,17 @@ class Subject:
         self.awaited: set[Partition] = set()
         self.events: list[WatchEvent] = []
         self.told: dict[Partition, p.Event] = {}
-        self.vacancies = Vacancies(self.claims, self.loop, lambda: self.may_claim)
+        self.pending_claims = PendingClaims(self.claims, self.loop, lambda: self.may_claim)
 
     def claim(self, *partitions: Partition) -> None:
         for partition in partitions:
-            self.vacancies.claim(partition, "me-0", lambda event, at=partition: self._told(at, event))  # type: ignore[misc]
+            self.pending_claims.claim(partition, "me-0", lambda event, at=partition: self._told(at, event))  # type: ignore[misc]
         self.loop.step()
 
     def wait(self, partitions: Sequence[Partition]) -> None:
         self.awaited.update(partitions)
         for partition in partitions:
-            self.vacancies.await_end(
+            self.pending_claims.await_end(
                 partition, lambda event, at=partition: self._told(at, event), self.events.append,  # type: ignore[misc]
                 lambda at=partition: at in self.awaited,  # type: ignore[misc]
             )  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-__all__ = ["Tally"]
+__all__ = ["Counters"]
 
 
-class Tally:
+class Counters:
     """Counts from any thread; a count takes a lock, so nothing that happens for each message is counted here."""
 
     def __init__(self) -> None:
