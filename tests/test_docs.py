@@ -12,7 +12,7 @@ import pytest
 from zkconsumer.config.keys import find_key
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")])
 DECISIONS = sorted(ROOT.glob("docs/decisions/*.md"))
 
 UNFINISHED = r"\b(TODO|FIXME|XXX|TBD|lorem ipsum)\b"

@@ -1,10 +1,11 @@
-"""What README.md shows works: its programs run against a real cluster, its commands and files are there."""
+"""What README.md, docs/USAGE.md and docs/COMMAND_LINE.md show works: programs run, commands and files are there."""
 
 from __future__ import annotations
 
 import configparser
 import os
 import re
+import runpy
 import shlex
 import signal
 import sys
@@ -24,9 +25,15 @@ from zkconsumer.testing.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROGRAMS = [code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "ConsumerConnector" in code]
-SHELL_LINES = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
-INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", README, flags=re.DOTALL))
+USAGE = (ROOT / "docs" / "USAGE.md").read_text(encoding="utf-8")
+PAGES = "\n".join(
+    [README, USAGE]
+    + [(ROOT / name).read_text(encoding="utf-8") for name in ("docs/COMMAND_LINE.md", "CONTRIBUTING.md")]
+)
+SHOWN = [code for code in re.findall(r"```python\n(.*?)```", README + USAGE, re.DOTALL) if "ConsumerConnector" in code]
+PROGRAMS = list(dict.fromkeys(SHOWN))
+SHELL_LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGES, re.DOTALL) for line in block.splitlines()]
+INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", PAGES, flags=re.DOTALL))
 COMMANDS = [code for code in INLINE if code.startswith("zkconsumer ")]
 PARTITIONS, EACH = 3, 4
 
@@ -81,8 +88,25 @@ def test_the_programs_consume_and_commit_a_topic(
 
 def test_there_are_programs_to_run() -> None:
     assert len(PROGRAMS) == 3
+    assert len(SHOWN) == 4, "the program of the README is the first of docs/USAGE.md, too"
     assert "create_message_streams(" in PROGRAMS[0]
     assert len(PROGRAMS[0].strip().splitlines()) <= 10
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.split()) <= 900
+
+
+def test_a_package_index_gets_no_link_that_leads_nowhere() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("setuptools.setup", lambda **_: None)
+        for_a_package_index = runpy.run_path(str(ROOT / "setup.py"))["for_a_package_index"]
+    text = for_a_package_index(README)
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert "`docs/SEMANTICS.md` lists every promise" in text
+    assert "![" not in text
+    assert for_a_package_index("[a](https://example.org/a), [b](#b)") == "[a](https://example.org/a), [b](#b)"
 
 
 @pytest.mark.parametrize("line", [*COMMANDS, *(each for each in SHELL_LINES if "bin/zkconsumer" in each)])
@@ -102,8 +126,8 @@ def test_every_command_of_the_program_is_named() -> None:
 def test_the_files_are_there() -> None:
     words = {word for code in [*INLINE, *SHELL_LINES] for word in re.split(r"[\s'\"=]+", code)}
     named = {word for word in words if re.fullmatch(r"\.?[a-z]+(/[A-Za-z0-9_.]+)+/?", word)}
-    assert {"tests/run", "tests/benchmarks/consume.py", ".ci/run"} <= named
-    made_by_the_commands = {word for word in named if word.startswith(".venv/")}
+    assert {"tests/run", "docs/tables.py", ".ci/run"} <= named
+    made_by_the_commands = {word for word in named if word.startswith(".venv")}
     missing = [name for name in sorted(named - made_by_the_commands) if not (ROOT / name).exists()]
     assert missing == []
     assert all(os.access(ROOT / name, os.X_OK) for name in ("tests/run", ".ci/run"))
@@ -112,14 +136,10 @@ def test_the_files_are_there() -> None:
 def test_the_extras_are_there() -> None:
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
-    wanted = set(re.findall(r"'\.\[(\w+)\]'", README))
+    wanted = set(re.findall(r"'(?:\.|zkconsumer)\[(\w+)\]'", PAGES))
     assert wanted <= set(settings["options.extras_require"])
 
 
-def test_the_place_for_the_figures_is_there() -> None:
-    assert "figures of tests/benchmarks/consume.py" in README
-
-
 def test_the_output_shown_ends_as_that_of_the_program_does() -> None:
-    shown = README.partition("though no death explains it")[2].partition("```\n")[2].partition("```")[0]
+    shown = README.partition("It ends with lines like these")[2].partition("```\n")[2].partition("```")[0]
     assert re.sub(r"\d+", "0", shown.splitlines()[-1]) == judge([], 1.0).last_line
