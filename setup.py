@@ -1,7 +1,7 @@
-"""Writes the README for a package index, where links to files of the project would lead nowhere; see `setup.cfg` for the rest.
+"""Writes the README for a package index, where links to files of the project would lead nowhere.
 
-The project has no public address that such links could be completed with. So a link becomes the name of its file, which
-the source distribution contains, and the picture is left out.
+`setup.cfg` has everything else. The project has no public address that such links could be completed with. So a link
+becomes the name of its file, which the source distribution contains, and the picture is left out.
 """
 
 import re
