@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.requirements import check_java
 from zkconsumer.testing.errors import JavaMissing
+from zkconsumer.testing.processes import ChildProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 _SESSION = """
@@ -48,19 +47,12 @@ def run_job(
         environment["PYTHONPATH"] = str(ROOT)
     script = folder / "job.py"
     script.write_text(_SESSION.format(master=master, settings=settings or {}) + program, encoding="utf-8")
-    errors = folder / "stderr.txt"
-    with errors.open("w", encoding="utf-8") as said:
-        # A session of its own, so that JVMs and workers of it end with it, whatever happens.
-        job = subprocess.Popen(
-            [sys.executable, str(script)], cwd=folder, env=environment, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=said,
-        )  # fmt: skip
+    errors, output = folder / "stderr.txt", folder / "stdout.txt"
+    command = [sys.executable, str(script)]
+    job = ChildProcess("Spark job", command, errors, output_path=output, directory=folder, environment=environment)
     try:
-        out, _ = job.communicate(timeout=timeout_s)
+        status = job.wait(timeout_s)
     finally:
-        try:
-            os.killpg(job.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    assert job.returncode == 0, errors.read_text(encoding="utf-8")[-4000:]
-    return json.loads(out.splitlines()[-1])
+        job.kill_group()  # JVMs and workers that it has left
+    assert status == 0, errors.read_text(encoding="utf-8")[-4000:]
+    return json.loads(output.read_text(encoding="utf-8").splitlines()[-1])

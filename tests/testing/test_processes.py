@@ -138,21 +138,26 @@ PARENT = textwrap.dedent(
     folder = Path(sys.argv[1])
     children = []
     def start(n):
-        children.append(ChildProcess(f"s{n}", ["sleep", "300"], folder / f"log{n}"))
+        # a shell that goes on after its own child, which it has started as Spark starts Java
+        command = ["sh", "-c", "sleep 300 & echo $! > $0; wait; sleep 300", str(folder / f"below{n}")]
+        children.append(ChildProcess(f"s{n}", command, folder / f"log{n}"))
     threads = [threading.Thread(target=start, args=(n,)) for n in range(3)]
     [t.start() for t in threads]
     [t.join() for t in threads]
+    while not all((folder / f"below{n}").exists() and (folder / f"below{n}").read_text() for n in range(3)):
+        time.sleep(0.01)
+    below = [int((folder / f"below{n}").read_text()) for n in range(3)]
     if sys.argv[2] == "fork" and os.fork() == 0:   # a copy of the parent that holds every descriptor open
         time.sleep(300)
     children[0].pause()                            # a stopped child must die too
-    print(*[c.pid for c in children], *[c._guard.pid for c in children], flush=True)
+    print(*[c.pid for c in children], *[c._guard.pid for c in children], *below, flush=True)
     time.sleep(0 if sys.argv[2] == "exit" else 300)
     """
 )
 
 
-@pytest.mark.parametrize("way", ["kill", "exit", "fork"])
-def test_children_die_with_a_parent_that_is_killed_or_just_ends(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("way", ["kill", "terminate", "exit", "fork"])
+def test_children_and_what_they_started_die_with_a_parent_that_is_killed_or_just_ends(tmp_path: Path, way: str) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path), way],
         stdout=subprocess.PIPE,
@@ -163,12 +168,12 @@ def test_children_die_with_a_parent_that_is_killed_or_just_ends(tmp_path: Path, 
     assert parent.stdout is not None
     try:
         pids = [int(word) for word in parent.stdout.readline().split()]
-        assert len(pids) == 6
+        assert len(pids) == 9
         if way != "exit":
             assert all(alive(pid) for pid in pids)
-            parent.kill()
+            parent.send_signal(signal.SIGTERM if way == "terminate" else signal.SIGKILL)
         parent.wait(20)
-        wait_until(lambda: not any(alive(pid) for pid in pids), 10, "children and guards to be gone")
+        wait_until(lambda: not any(alive(pid) for pid in pids), 10, "children, guards and grandchildren to be gone")
     finally:
         try:
             os.killpg(parent.pid, signal.SIGKILL)  # the forked copy
@@ -176,6 +181,18 @@ def test_children_die_with_a_parent_that_is_killed_or_just_ends(tmp_path: Path, 
             pass
         parent.stdout.close()
         parent.wait(20)
+
+
+def test_a_group_is_killed_with_its_process(tmp_path: Path) -> None:
+    below = tmp_path / "below"
+    command = ["sh", "-c", "sleep 300 & echo $! > $0; cat > $0.in", str(below)]
+    child = ChildProcess("shell", command, tmp_path / "log", stdin=True)
+    child.write_stdin(b"written")
+    pid = int(wait_until(lambda: below.exists() and below.read_text(), 10, "the shell's own child"))
+    child.kill_group()
+    assert child.returncode == -signal.SIGKILL
+    wait_until(lambda: not alive(pid) and not alive(child.pid), 10, "both to be gone")
+    child.kill_group()  # a second time has no effect
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends a child together with its parent")

@@ -1,4 +1,4 @@
-"""Runs one command as a child of its own and takes it down when its parent goes.
+"""Runs one command as a child process, and kills it with all that it has started when the parent has ended.
 
 Started by `zkconsumer.testing.processes` as `python -I -S guard.py CONTROL_FD PARENT_PID COMMAND...`; imports nothing
 of the project.
@@ -7,6 +7,7 @@ Why a process of its own: Linux can kill a child together with its parent (PR_SE
 the *thread* that forked. A server started from a pool thread would be killed when that thread ends. Here the only
 thread of this process is the parent, so the signal comes exactly when this process ends, by whatever means. This
 process in turn ends when the control socket closes, which the kernel does for a parent that was killed by SIGKILL too.
+It then kills its whole process group: a JVM that the command has started would go on otherwise, until its work is done.
 
 The command begins with no signal ignored or blocked, whatever the parent was started with (`nohup`, `&` in a script,
 cron): a server that is told to end by SIGTERM ends. No terminal reaches it, as this process leads a session of its own.
@@ -73,12 +74,6 @@ class Guard:
         elif number == signal.SIGCONT:
             self.stopped = False
 
-    def end(self) -> None:
-        """Kill the child and wait for it."""
-        os.kill(self.child_pid, signal.SIGKILL)
-        while self.exit_code is None:
-            self.reap(0)
-
     def run(self, wake_fd: int, parent: int) -> None:
         """Serve until the child or the parent is gone.
 
@@ -93,8 +88,7 @@ class Guard:
                 os.read(wake_fd, 512)
             self.reap(os.WNOHANG)
             if self.exit_code is None and (os.getppid() != parent or not self._serve(ready)):
-                self.end()
-                return
+                os.killpg(0, signal.SIGKILL)  # this process too
         self.control.sendall(f"exit {self.exit_code}\n".encode())
 
     def _serve(self, ready: dict[int, int]) -> bool:
@@ -130,8 +124,8 @@ def main(control_fd: int, parent: int, command: list[str]) -> None:
         try:
             control.sendall(f"pid {child_pid}\n".encode())
             Guard(child_pid, control).run(wake_read, parent)
-        except (BrokenPipeError, ConnectionResetError):  # the parent went while it was being told something
-            os._exit(0)  # and the child goes with this process
+        except (BrokenPipeError, ConnectionResetError):  # the parent ended while a line was sent to it
+            os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

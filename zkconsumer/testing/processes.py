@@ -66,6 +66,8 @@ def _lowest_outgoing_port() -> int:
 class ChildProcess:
     """A running command under a guard process: when this Python process ends, by whatever means, the command ends too.
 
+    So do the processes that the command has started, unless they lead sessions or process groups of their own.
+
     Standard error goes to `log_path`; standard output goes there as well, or to `output_path`.
 
     Threads: may be started from any thread, and the child survives that thread; every method may be called from any
@@ -87,7 +89,7 @@ class ChildProcess:
 
         Args:
             name: what errors call it.
-            stdin: keep a pipe to its standard input, to be closed by `close_stdin()`.
+            stdin: keep a pipe to its standard input, for `write_stdin()` and `close_stdin()`.
 
         Raises:
             StartFailed: the guard did not report a process within 30 s.
@@ -249,6 +251,21 @@ class ChildProcess:
         """SIGKILL, and wait until the process is gone."""
         self.signal(signal.SIGKILL)
         self.wait(timeout_s)
+
+    def kill_group(self, timeout_s: float = 10.0) -> None:
+        """SIGKILL for the process and all that it has started, and wait until the process is gone."""
+        try:
+            os.killpg(self._guard.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.wait(timeout_s)
+
+    def write_stdin(self, data: bytes) -> None:
+        """Write to its standard input, which must have been asked for."""
+        if self._guard.stdin is None:
+            raise KitError(f"{self.name} has no pipe to its standard input")
+        self._guard.stdin.write(data)
+        self._guard.stdin.flush()
 
     def close_stdin(self) -> None:
         """Close the pipe to its standard input, if there is one."""
