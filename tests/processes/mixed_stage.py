@@ -19,7 +19,7 @@ from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.limits import Finding
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.settings import version_tuple
-from zkconsumer.testing.lasting_load import LastingLoad
+from zkconsumer.testing.load import LastingLoad
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch
 

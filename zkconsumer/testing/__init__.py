@@ -29,13 +29,11 @@ from zkconsumer.testing.history.checks import Finding, Limits, check_history
 from zkconsumer.testing.history.events import Event
 from zkconsumer.testing.history.figures import Figures, figures_of
 from zkconsumer.testing.kafka.cluster import KafkaCluster, kafka_versions
-from zkconsumer.testing.lasting_load import LastingLoad
-from zkconsumer.testing.load import load
+from zkconsumer.testing.load import LastingLoad, SteadyLoad, load
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
 from zkconsumer.testing.proxy.zookeeper_holds import Hold
-from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch

@@ -1,14 +1,26 @@
-"""Fills topics of a test cluster fast, and remembers what the brokers acknowledged."""
+"""Sends messages to a test cluster, at once or at a steady rate, and records which ones were acknowledged."""
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Final, Self
 
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import SimpleConsumerError
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history.events import Event
+from zkconsumer.testing.kafka import probe
+from zkconsumer.testing.waiting import wait_until
+
+_ANSWER_S: Final = 2.0
+_RETRY_S: Final = 0.1
+_LATE_S: Final = 1.0
+"""A load that is later than this does not catch up."""
 
 
 def load(
@@ -54,3 +66,186 @@ def load(
                     for n, text in enumerate(values)
                 ]
     return events
+
+
+class _PacedLoad:
+    """Messages with unique values at a steady rate, for as long as a `with` block lasts.
+
+    Attributes:
+        acked: an event of kind `acked` for each message that a leader has acknowledged; grows while the load runs.
+
+    Threads: its own; every method from any thread.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self.acked: list[Event] = []
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def _numbers(self) -> Iterator[int]:
+        """The numbers of the messages, each when its message is due, until the load is to end."""
+        due = time.monotonic()
+        for number in itertools.count():
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+            due = max(due + self._interval_s, time.monotonic() - _LATE_S)
+            yield number
+
+    def _produce(self, broker: SimpleConsumer, topic: str, partition: int, value: str, acks: int) -> None:
+        offset = broker.produce(topic, partition, [value.encode()], acks=acks)
+        self.acked.append(Event(time.monotonic_ns(), "acked", "", topic, partition, offset, value))
+
+    def _trouble(self) -> object:
+        """What `grow` says when it has waited in vain."""
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(30)
+
+    def grow(self, count: int, timeout_s: float = 30.0) -> None:
+        """Return when `count` more messages are acknowledged."""
+        wanted = len(self.acked) + count
+        wait_until(lambda: len(self.acked) >= wanted, timeout_s, f"{count} more messages", state=self._trouble)
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+
+class SteadyLoad(_PacedLoad):
+    """Messages with unique values at a steady rate, one after the other over all partitions; ends at the first error.
+
+    Attributes:
+        acked: an event of kind `acked` for each message that a leader has acknowledged.
+        error: why nothing more is sent; None while all is well.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Sequence[str], partitions: int, rate_per_s: float = 200) -> None:
+        """Find the leaders; nothing is sent before the `with` block.
+
+        Args:
+            partitions: of each topic.
+            rate_per_s: messages per second over all partitions.
+        """
+        super().__init__(1.0 / rate_per_s)
+        self._targets = [
+            (topic, partition, cluster.port(leader))
+            for topic in topics
+            for partition, leader in cluster.wait_leaders(topic, list(range(partitions))).items()
+        ]
+        self.error: Exception | None = None
+        self._threads = [threading.Thread(target=self._run, name="load", daemon=True)]
+
+    def _run(self) -> None:
+        brokers = {port: SimpleConsumer("127.0.0.1", port) for _, _, port in self._targets}
+        try:
+            for number, (topic, partition, port) in zip(self._numbers(), itertools.cycle(self._targets), strict=False):
+                self._produce(brokers[port], topic, partition, f"{topic}-{partition}-{number}", acks=1)
+        except Exception as error:  # noqa: BLE001 - top of the thread: `stop` raises it
+            self.error = error
+        finally:
+            for broker in brokers.values():
+                broker.close()
+
+    def stop(self) -> None:
+        """End the load; raises what went wrong in it."""
+        self._end()
+        if self.error is not None:
+            raise self.error
+
+    def _trouble(self) -> object:
+        return self.error
+
+
+class LastingLoad(_PacedLoad):
+    """Messages with unique values at a steady rate, one sender for each partition, through failures of brokers.
+
+    A message that is refused, or has no answer in time, is not sent again: it may be stored or not. The next one goes
+    to the broker that leads by then. A partition without leader holds up no other.
+
+    Attributes:
+        acked: an event of kind `acked` for each message that a leader has acknowledged.
+        unsure: how many messages may be stored or not.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Sequence[str],
+        partitions: int,
+        rate_per_s: float = 200.0,
+        *,
+        acks: int = 1,
+        padding_bytes: int = 0,
+    ) -> None:
+        """Prepare; nothing is sent before the `with` block.
+
+        Args:
+            partitions: of each topic.
+            rate_per_s: messages per second over all partitions.
+            acks: 1: the leader has it; -1: all replicas that are in sync have it, so that a leader's death loses none.
+            padding_bytes: make each message so much longer.
+        """
+        super().__init__(len(topics) * partitions / rate_per_s)
+        self.unsure = 0
+        self._cluster = cluster
+        self._acks = acks
+        self._padding = "." * padding_bytes
+        self._counting = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._run, args=[topic, partition], name=f"load-{topic}-{partition}", daemon=True)
+            for topic in topics
+            for partition in range(partitions)
+        ]
+
+    def _run(self, topic: str, partition: int) -> None:
+        broker: SimpleConsumer | None = None
+        for number in self._numbers():
+            broker = broker or self._leader(topic, partition)
+            if broker is None:
+                self._stop.wait(_RETRY_S)
+                continue
+            try:
+                self._produce(broker, topic, partition, f"{topic}-{partition}-{number}{self._padding}", self._acks)
+            except SimpleConsumerError:
+                with self._counting:
+                    self.unsure += 1
+                broker.close()
+                broker = None
+        if broker is not None:
+            broker.close()
+
+    def _leader(self, topic: str, partition: int) -> SimpleConsumer | None:
+        """A connection to the leader that some broker names; None if no broker names one."""
+        for broker_id, broker in self._cluster.brokers.items():
+            if not broker.running:
+                continue
+            try:
+                named = probe.topic_leaders(self._cluster.port(broker_id), topic).get(partition)
+            except OSError:
+                continue
+            if named is not None and named.leader in self._cluster.brokers:
+                return SimpleConsumer("127.0.0.1", self._cluster.port(named.leader), timeout_s=_ANSWER_S)
+        return None
+
+    @property
+    def running(self) -> bool:
+        """True until `stop()`."""
+        return not self._stop.is_set()
+
+    def stop(self) -> None:
+        """End the load; returns when no sender is left."""
+        self._end()
+
+    def _trouble(self) -> object:
+        return f"{self.unsure} messages unsure"

@@ -19,8 +19,8 @@ from zkconsumer.cli.demo.telling import Telling
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.load import SteadyLoad
 from zkconsumer.testing.members.member_process import MemberProcess
-from zkconsumer.testing.steady_load import SteadyLoad
 from zkconsumer.testing.waiting import Deadline
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch
 from zkconsumer_error import ZkConsumerError
