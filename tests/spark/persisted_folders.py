@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from producing import Message, produce
 
 from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.compaction_history import Compactions
+from zkconsumer.spark.load.compaction_history import CompactionHistory
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings
@@ -143,7 +143,7 @@ def end_in(step: str, connect: str, folder: Path) -> None:
         History.publish = die  # type: ignore[method-assign]
         run_load(spark, LoadSettings({"zookeeper.connect": connect, "subscribe": TOPIC}, str(folder / "load"), SHAPE))
     else:
-        Compactions.finish = die  # type: ignore[method-assign]
+        CompactionHistory.finish = die  # type: ignore[method-assign]
         list(run_compactions(spark, CompactionSettings(str(folder / "load"))))
     raise AssertionError(f"{step} did not come to the place where it dies")
 

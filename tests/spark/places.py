@@ -58,7 +58,7 @@ def hdfs(folder: Path) -> Iterator[Place]:
     )  # fmt: skip
     server = ChildProcess("MiniDFSCluster", command, folder / "log", directory=folder)
     try:
-        wait_until(lambda: is_json(details), START_S, "the name node and its data node", state=server.tail)
+        wait_until(lambda: is_json(details), START_S, "the name node and its data node", state=server.last_message)
         yield Place(f"hdfs://127.0.0.1:{json.loads(details.read_text())['namenode_port']}/data", {})
     finally:
         server.stop()
@@ -92,7 +92,7 @@ def s3(folder: Path) -> Iterator[Place]:
     server = ChildProcess("S3Proxy", command, folder / "log", directory=folder)
     client = {"endpoint": f"http://127.0.0.1:{port}", "endpoint.region": "us-east-1", "path.style.access": "true"}
     try:
-        wait_until(lambda: answers(port), START_S, "S3Proxy", state=server.tail)
+        wait_until(lambda: answers(port), START_S, "S3Proxy", state=server.last_message)
         create_bucket(port)
         place = Place(f"s3a://{BUCKET}/data", {f"spark.hadoop.fs.s3a.{name}": value for name, value in client.items()},
                       tuple(jars(f"s3a-{HADOOP}")), KEYS)  # fmt: skip

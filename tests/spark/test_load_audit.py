@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load.audit import Found, OffsetSpan, OffsetSums, audit
+from zkconsumer.spark.load.audit import OffsetSpan, OffsetSums, PartitionCounts, audit
 from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.manifest import LoadedPartition
 
 T0 = TopicPartition("t", 0)
 ASKED = {T0: OffsetSpan(10, 20)}
-FULL = Found(10, 10, 10, 19, 10, 700)
+FULL = PartitionCounts(10, 10, 10, 19, 10, 700)
 
 
 def test_all_that_was_asked_for_is_there() -> None:
@@ -24,16 +24,17 @@ def test_all_that_was_asked_for_is_there() -> None:
 
 
 def test_bad_messages_count_as_brought() -> None:
-    assert audit(ASKED, {T0: Found(10, 10, 10, 19, 8, 700)}, ()) == (LoadedPartition("t", 0, 10, 20, 8, 700, bad=2),)
+    counted = {T0: PartitionCounts(10, 10, 10, 19, 8, 700)}
+    assert audit(ASKED, counted, ()) == (LoadedPartition("t", 0, 10, 20, 8, 700, bad=2),)
 
 
 def test_a_wrapper_that_cannot_be_read_is_one_row_for_all_that_was_in_it() -> None:
-    [loaded] = audit(ASKED, {T0: Found(6, 6, 10, 19, 5, 70)}, ())
+    [loaded] = audit(ASKED, {T0: PartitionCounts(6, 6, 10, 19, 5, 70)}, ())
     assert (loaded.bad, loaded.missing) == (1, 4)
 
 
 def test_a_compacted_log_may_miss_some_or_all() -> None:
-    [loaded] = audit(ASKED, {T0: Found(4, 4, 12, 18, 4, 70)}, {"t"})
+    [loaded] = audit(ASKED, {T0: PartitionCounts(4, 4, 12, 18, 4, 70)}, {"t"})
     assert loaded.missing == 6
     [loaded] = audit(ASKED, {}, {"t"})
     assert loaded == LoadedPartition("t", 0, 10, 20, 0, 0, 0, 10)
@@ -43,20 +44,20 @@ def test_a_compacted_log_may_miss_some_or_all() -> None:
     ("found", "sentence"),
     [
         ({}, "t/0: 10 of the offsets 10 to 19 are missing"),
-        ({T0: Found(9, 9, 10, 19, 9, 1)}, "t/0: 1 of the offsets"),
-        ({T0: Found(11, 10, 10, 19, 11, 1)}, "t/0: 11 rows with 10 different offsets"),
-        ({T0: Found(10, 10, 9, 18, 10, 1)}, "t/0: offsets 9 to 18 were written, 10 to 19 were asked for"),
-        ({T0: FULL, TopicPartition("u", 3): Found(2, 2, 0, 1, 2, 1)}, "u/3: 2 rows that were not asked for"),
+        ({T0: PartitionCounts(9, 9, 10, 19, 9, 1)}, "t/0: 1 of the offsets"),
+        ({T0: PartitionCounts(11, 10, 10, 19, 11, 1)}, "t/0: 11 rows with 10 different offsets"),
+        ({T0: PartitionCounts(10, 10, 9, 18, 10, 1)}, "t/0: offsets 9 to 18 were written, 10 to 19 were asked for"),
+        ({T0: FULL, TopicPartition("u", 3): PartitionCounts(2, 2, 0, 1, 2, 1)}, "u/3: 2 rows that were not asked for"),
     ],
 )
-def test_whatever_differs_is_named(found: dict[TopicPartition, Found], sentence: str) -> None:
+def test_whatever_differs_is_named(found: dict[TopicPartition, PartitionCounts], sentence: str) -> None:
     with pytest.raises(AuditFailed, match=sentence):
         audit(ASKED, found, ())
 
 
 def test_a_repeated_offset_is_a_fault_of_compacted_topics_too() -> None:
     with pytest.raises(AuditFailed, match="different offsets"):
-        audit(ASKED, {T0: Found(5, 4, 10, 19, 5, 1)}, {"t"})
+        audit(ASKED, {T0: PartitionCounts(5, 4, 10, 19, 5, 1)}, {"t"})
 
 
 @given(st.integers(0, 2**62), st.integers(1, 200))

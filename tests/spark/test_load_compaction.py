@@ -22,7 +22,7 @@ from loading import DyingStorage, Killed, settings_of
 from zkconsumer.cli.program import program
 from zkconsumer.spark.load import compact, heartbeat
 from zkconsumer.spark.load.compact import CompactionReport, CompactionSettings, run_compactions
-from zkconsumer.spark.load.compaction_history import Compactions
+from zkconsumer.spark.load.compaction_history import CompactionHistory
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
@@ -286,11 +286,11 @@ def test_a_load_finishes_what_a_compaction_left(
 def test_a_load_removes_what_a_compaction_left_that_published_nothing(
     spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(compactions: Compactions, compaction: Any) -> None:
+    def die(compactions: CompactionHistory, compaction: Any) -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Compactions, "publish", die)
+        patched.setattr(CompactionHistory, "publish", die)
         with pytest.raises(Killed):
             compacted(spark, settings.folder)
     staging = Path(settings.folder, "_zkconsumer", "staging")
@@ -303,14 +303,14 @@ def test_a_load_removes_what_a_compaction_left_that_published_nothing(
 def test_of_two_compactions_at_the_same_time_one_publishes(
     spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish = Compactions.publish
+    publish = CompactionHistory.publish
 
-    def overtaken(compactions: Compactions, compaction: Any) -> None:
-        monkeypatch.setattr(Compactions, "publish", publish)
+    def overtaken(compactions: CompactionHistory, compaction: Any) -> None:
+        monkeypatch.setattr(CompactionHistory, "publish", publish)
         assert [each.compaction for each in compacted(spark, settings.folder)] == [1]
         publish(compactions, compaction)
 
-    monkeypatch.setattr(Compactions, "publish", overtaken)
+    monkeypatch.setattr(CompactionHistory, "publish", overtaken)
     with pytest.raises(LoadOvertaken, match=r"another compaction has published .* start it again"):
         compacted(spark, settings.folder)
     assert plain(settings.folder) == exact(spark, settings.folder) == each_once()
@@ -336,16 +336,16 @@ def test_who_finds_what_it_writes_swept_away_was_overtaken(
 def test_a_compaction_that_was_stopped_and_taken_for_dead_publishes_nothing(
     spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish = Compactions.publish
+    publish = CompactionHistory.publish
 
-    def stopped(compactions: Compactions, compaction: Any) -> None:
-        monkeypatch.setattr(Compactions, "publish", publish)
+    def stopped(compactions: CompactionHistory, compaction: Any) -> None:
+        monkeypatch.setattr(CompactionHistory, "publish", publish)
         with monkeypatch.context() as patched:
             patched.setattr("zkconsumer.spark.load.compaction_history.all_dead", lambda storage, folders: True)
             assert [each.compaction for each in compacted(spark, settings.folder)] == [2]
         publish(compactions, compaction)
 
-    monkeypatch.setattr(Compactions, "publish", stopped)
+    monkeypatch.setattr(CompactionHistory, "publish", stopped)
     with pytest.raises(LoadOvertaken, match="another compaction has published"):
         compacted(spark, settings.folder)
     assert plain(settings.folder) == each_once()

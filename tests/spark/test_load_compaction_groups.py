@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zkconsumer.spark.load.compaction import Compaction, LakeFile, Replacement, live_files
 from zkconsumer.spark.load.compaction_groups import plan_groups, portions_of
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.load_state import Standing
+from zkconsumer.spark.load.load_state import LoadState
 from zkconsumer.spark.load.manifest import Manifest, StagedFile
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
@@ -26,10 +26,10 @@ def names(groups: list[tuple[LakeFile, ...]]) -> list[list[str]]:
     return [[each.path.rpartition("/")[2] for each in group] for group in groups]
 
 
-def run(number: int, *finals: str, births: Mapping[str, int] | None = None) -> Manifest:
-    standing = Standing(StreamOffsets({}, births or {"clicks": 7}))
+def run(number: int, *finals: str, created_zxids: Mapping[str, int] | None = None) -> Manifest:
+    state = LoadState(StreamOffsets({}, created_zxids or {"clicks": 7}))
     files = tuple(StagedFile(f"_zkconsumer/staging/{number}/{n}", final) for n, final in enumerate(finals))
-    return Manifest(number, f"id{number}", "2014-03-01", "zk", "parquet", "date", standing, files=files)
+    return Manifest(number, f"id{number}", "2014-03-01", "zk", "parquet", "date", state, files=files)
 
 
 def compaction(number: int, *replacements: tuple[str, tuple[str, ...]]) -> Compaction:
@@ -125,7 +125,7 @@ def test_what_an_operator_has_removed_does_not_come_back() -> None:
 
 def test_a_new_file_is_of_the_incarnation_of_those_it_replaces() -> None:
     a, b, ab, c = (f"{DAY}/{name}" for name in ("a", "b", "ab", "c"))
-    runs = [run(1, a, b, births={"clicks": 7}), run(2, c, births={"clicks": 9})]
+    runs = [run(1, a, b, created_zxids={"clicks": 7}), run(2, c, created_zxids={"clicks": 9})]
     found = live_files(runs, [compaction(1, (ab, (a, b)))], {ab: 1, c: 2})
     assert found == (LakeFile(ab, 1, 7), LakeFile(c, 2, 9))
 

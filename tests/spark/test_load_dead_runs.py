@@ -12,7 +12,7 @@ from loading import Killed, counts, settings_of
 
 from zkconsumer.spark.load import heartbeat, job
 from zkconsumer.spark.load.errors import LoadOvertaken
-from zkconsumer.spark.load.heartbeat import Alive, all_dead
+from zkconsumer.spark.load.heartbeat import Heartbeat, all_dead
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings
@@ -88,7 +88,7 @@ def test_a_run_that_follows_one_without_anything_in_it_goes_by_the_one_before(
     run_load(spark, settings)
     storage = Storage(spark, settings.folder)
     first, second = (History(storage).read(run) for run in (1, 2))
-    assert second.standing == first.standing
+    assert second.state == first.state
     assert (second.partitions, second.files) == ((), ())
 
 
@@ -115,7 +115,7 @@ def test_a_load_that_lives_is_left_alone_until_a_run_of_its_number_is_published(
         write_rows(*arguments)
 
     monkeypatch.setattr(job, "write_rows", look_and_write)
-    with Alive(Storage(spark, settings.folder), DEAD):
+    with Heartbeat(Storage(spark, settings.folder), DEAD):
         assert run_load(spark, settings).run == 2
     assert there == [True]
     assert not left_over.exists()
@@ -168,7 +168,7 @@ def test_a_run_that_a_load_published_just_before_it_was_taken_for_dead_is_finish
 def test_life_is_seen_by_the_number_alone(spark: SparkSession, settings: LoadSettings, left_over: Path) -> None:
     storage = Storage(spark, settings.folder)
     assert all_dead(storage, [DEAD])
-    with Alive(storage, DEAD):
+    with Heartbeat(storage, DEAD):
         assert not all_dead(storage, [DEAD])
     assert not Path(settings.folder, f"{DEAD}.alive").exists()
     assert all_dead(storage, [DEAD])

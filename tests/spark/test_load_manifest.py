@@ -8,7 +8,7 @@ import pytest
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.load_state import Standing, Tail
+from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile, run_name, run_number
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.stream_offsets import StreamOffsets
@@ -20,12 +20,13 @@ MANIFEST = Manifest(
     zookeeper="zk1:2181/kafka",
     format="parquet",
     partition_by="hour",
-    standing=Standing(
+    state=LoadState(
         StreamOffsets(
             {TopicPartition("clicks", 0): 12, TopicPartition("clicks", 10): 4, TopicPartition("später", 0): 1},
             {"clicks": 77, "später": 78}, 1_400_000_000_000,
         ),
-        {TopicPartition("clicks", 0): Tail(11, None, 2**32 - 1), TopicPartition("clicks", 10): Tail(3, 0, None)},
+        {TopicPartition("clicks", 0): LastMessage(11, None, 2**32 - 1),
+         TopicPartition("clicks", 10): LastMessage(3, 0, None)},
         frozenset({TopicPartition("später", 1)}), 80,
     ),
     partitions=(LoadedPartition("clicks", 0, 3, 12, 8, 901, bad=1), LoadedPartition("clicks", 10, 0, 4, 4, 5)),
@@ -34,7 +35,7 @@ MANIFEST = Manifest(
 )
 
 
-@pytest.mark.parametrize("manifest", [MANIFEST, Manifest(1, "", "", "", "json", "none", Standing())])
+@pytest.mark.parametrize("manifest", [MANIFEST, Manifest(1, "", "", "", "json", "none", LoadState())])
 def test_what_is_written_is_read(manifest: Manifest) -> None:
     assert Manifest.from_json("p", manifest.to_json()) == manifest
 
@@ -76,7 +77,7 @@ def test_one_of_an_earlier_release_is_read() -> None:
  "text": false, "partitions": [["clicks", 0, 3, 12, 8, 901, 1, 0]], "files": [["a", "b"]]
 }"""
     ends = {TopicPartition("clicks", 0): 12, TopicPartition("clicks", 2): 0}
-    assert Manifest.from_json("p", text).standing == Standing(StreamOffsets(ends, {"clicks": 77}))
+    assert Manifest.from_json("p", text).state == LoadState(StreamOffsets(ends, {"clicks": 77}))
 
 
 def test_names_of_runs_sort_as_their_numbers() -> None:

@@ -9,11 +9,11 @@ from zkconsumer.cli.load import _as_json
 from zkconsumer.spark.load.compact import CompactionReport
 from zkconsumer.spark.load.compaction import Compaction, Replacement
 from zkconsumer.spark.load.compaction_history import compaction_folder
-from zkconsumer.spark.load.heartbeat import Alive
+from zkconsumer.spark.load.heartbeat import Heartbeat
 from zkconsumer.spark.load.history import staging_folder
 from zkconsumer.spark.load.iceberg import _mark
 from zkconsumer.spark.load.job import LoadReport
-from zkconsumer.spark.load.load_state import Standing, Tail
+from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile
 from zkconsumer.spark.load.writing import BAD_FOLDER, DATA_FOLDER, UNDECODED_FOLDER
 from zkconsumer.spark.log_changes import Loss
@@ -73,10 +73,10 @@ def test_the_offsets_of_a_stream() -> None:
 
 
 def test_the_manifest_of_a_run() -> None:
-    standing = Standing(OFFSETS, {PLACE: Tail(41, None, 17)}, frozenset({TopicPartition("clicks", 1)}), 80)
+    state = LoadState(OFFSETS, {PLACE: LastMessage(41, None, 17)}, frozenset({TopicPartition("clicks", 1)}), 80)
     files = (StagedFile("_zkconsumer/staging/x/a.parquet", "topic=clicks/a.parquet"),)
     manifest = Manifest(
-        3, "ab12", "2014-03-01T10:00:00Z", "zk1:2181/kafka", "delta", "hour", standing, (LOADED,), files, False, "cd34",
+        3, "ab12", "2014-03-01T10:00:00Z", "zk1:2181/kafka", "delta", "hour", state, (LOADED,), files, False, "cd34",
         (LOST,),
     )  # fmt: skip
     assert manifest.to_json() == MANIFEST
@@ -108,7 +108,7 @@ def test_the_notes_beside_a_staging_folder() -> None:
             pass
 
     files = Files()
-    with Alive(files, "x"):  # type: ignore[arg-type]
+    with Heartbeat(files, "x"):  # type: ignore[arg-type]
         pass
     assert sorted(files.written) == ["x.alive", "x.room"]
 

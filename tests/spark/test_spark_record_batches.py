@@ -20,7 +20,7 @@ from zkconsumer.spark.fetching import RangeFetcher
 from zkconsumer.spark.leaders import FoundLeader
 from zkconsumer.spark.options import SourceOptions, batch_options
 from zkconsumer.spark.planning import PlannedRange
-from zkconsumer.spark.prefetch import Ahead
+from zkconsumer.spark.prefetch import Prefetcher
 from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing import Fault, load
 from zkconsumer.testing.cluster import Cluster
@@ -543,7 +543,7 @@ def test_one_item_is_made_ahead_and_no_more() -> None:
             made.append(number)
             yield number
 
-    ahead = Ahead(items(), lambda: None, "ahead")  # type: ignore[arg-type]
+    ahead = Prefetcher(items(), lambda: None, "ahead")  # type: ignore[arg-type]
     taken = iter(ahead)
     for number in range(3):
         assert next(taken) == number
@@ -557,7 +557,7 @@ def test_an_error_comes_behind_the_items_before_it() -> None:
         yield 1
         raise ValueError("two")
 
-    ahead = Ahead(items(), lambda: None, "ahead")  # type: ignore[arg-type]
+    ahead = Prefetcher(items(), lambda: None, "ahead")  # type: ignore[arg-type]
     taken = iter(ahead)
     assert next(taken) == 1
     with pytest.raises(ValueError, match="two"):

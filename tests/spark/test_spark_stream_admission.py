@@ -60,7 +60,7 @@ def test_everything_is_read_in_the_end(lags: list[int], limit: int):
 
 def test_a_batch_waits_for_enough_offsets_and_no_longer_than_it_may():
     delay = TriggerDelay(10, 60.0)
-    assert [delay.holds_back(news, now) for news, now in [
+    assert [delay.must_wait(news, now) for news, now in [
         (1, 100.0),  # nobody knows when the last one was
         (9, 101.0), (10, 102.0),
         (9, 161.9), (9, 162.0),

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.log_changes import Logs, next_step, overtaken, shrunk, worth_asking
+from zkconsumer.spark.log_changes import Logs, needing_log_start, next_step, overtaken, shrunk
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
 A, B, C = (TopicPartition("clicks", number) for number in range(3))
 VIEWS = TopicPartition("views", 0)
-BORN = {"clicks": 100, "views": 200}
+CREATED = {"clicks": 100, "views": 200}
 
 
-def start(offsets: dict[TopicPartition, int], births: dict[str, int] = BORN) -> StreamOffsets:
-    return StreamOffsets(offsets, births)
+def start(offsets: dict[TopicPartition, int], created_zxids: dict[str, int] = CREATED) -> StreamOffsets:
+    return StreamOffsets(offsets, created_zxids)
 
 
-def logs(ends: dict[TopicPartition, int], *more: TopicPartition, births: dict[str, int] = BORN) -> Logs:
+def logs(ends: dict[TopicPartition, int], *more: TopicPartition, created_zxids: dict[str, int] = CREATED) -> Logs:
     """Logs with their ends, and partitions whose leaders do not answer."""
-    return Logs(frozenset([*ends, *more]), ends, births)
+    return Logs(frozenset([*ends, *more]), ends, created_zxids)
 
 
 def test_news_are_read():
@@ -26,8 +26,8 @@ def test_news_are_read():
 
 
 def test_only_begins_that_matter_are_asked_for():
-    seen = logs({A: 9, B: 7, C: 3, VIEWS: 1}, births={"clicks": 100, "views": 201})
-    assert worth_asking(start({A: 5, B: 7, VIEWS: 1}), seen) == [A, C, VIEWS]
+    seen = logs({A: 9, B: 7, C: 3, VIEWS: 1}, created_zxids={"clicks": 100, "views": 201})
+    assert needing_log_start(start({A: 5, B: 7, VIEWS: 1}), seen) == [A, C, VIEWS]
 
 
 def test_a_partition_without_a_leader_stays_where_it_is():
@@ -82,7 +82,7 @@ def test_a_topic_that_was_taken_from_the_subscription_is_no_loss():
 
 
 def test_a_topic_created_anew_begins_at_its_beginning_however_long_it_is():
-    seen = logs({A: 1_000}, births={"clicks": 101})
+    seen = logs({A: 1_000}, created_zxids={"clicks": 101})
     assert shrunk(start({A: 50}), seen) == []
     step = next_step(start({A: 50, B: 60}), seen, {A: 3})
     assert (step.positions, step.ends) == ({A: 3}, {A: 3})
@@ -132,11 +132,11 @@ def test_a_range_that_was_deleted_as_a_whole_is_lost_once():
 
 
 def test_nothing_of_a_topic_that_was_created_anew_since_the_plan_is_read():
-    seen = logs({A: 90}, births={"clicks": 101})
+    seen = logs({A: 90}, created_zxids={"clicks": 101})
     ranges, [loss] = overtaken(start({A: 5}), start({A: 20}), seen, {A: 0})
     assert (ranges, loss.messages) == ({}, 15)
 
 
 def test_a_step_to_the_beginning_of_a_topic_created_anew_has_nothing_to_read():
     anew = start({A: 0}, {"clicks": 101})
-    assert overtaken(start({A: 50}), anew, logs({A: 90}, births={"clicks": 101}), {A: 0}) == ({}, [])
+    assert overtaken(start({A: 50}), anew, logs({A: 90}, created_zxids={"clicks": 101}), {A: 0}) == ({}, [])

@@ -212,7 +212,7 @@ def test_what_retention_took_fails_the_stream_and_names_the_range(
     message = rf"{topic}-1 from offset 0 to 5: deleted before it was read; with failOnDataLoss=false"
     with pytest.raises(MessagesLost, match=message):
         drive(embedded_cluster, topic).next_offsets(start, None)
-    whole = StreamOffsets({TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 10}, start.births)
+    whole = StreamOffsets({TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 10}, start.created_zxids)
     with pytest.raises(MessagesLost, match=message):
         drive(embedded_cluster, topic).plan(start, whole)
 
@@ -248,7 +248,7 @@ def test_a_log_that_was_cut_is_a_loss_and_is_read_on_from_its_new_end(
 def test_an_end_that_is_lower_for_a_moment_only_is_no_loss(drive: Drive, embedded_cluster: EmbeddedCluster, topic: str):
     driver = drive(embedded_cluster, topic)
     end = driver.next_offsets(begin(driver), None)
-    ahead = StreamOffsets({**end.offsets, TopicPartition(topic, 0): 12}, end.births)
+    ahead = StreamOffsets({**end.offsets, TopicPartition(topic, 0): 12}, end.created_zxids)
     asked = embedded_cluster.faults.add(Fault.delay(0.0, api="offsets", topic=topic), times=None)
 
     def more() -> None:
@@ -363,8 +363,8 @@ def test_a_checkpoint_of_another_cluster_is_refused_although_that_was_set_up_ali
     with EmbeddedCluster() as other:
         other.create_topic(topic, partitions=2)
         load(other, topic, 50)
-        births = begin(drive(other, topic)).births
-        start, end = [StreamOffsets(each.offsets, births, each.cluster_ms) for each in (start, end)]
+        created_zxids = begin(drive(other, topic)).created_zxids
+        start, end = [StreamOffsets(each.offsets, created_zxids, each.cluster_ms) for each in (start, end)]
         mistaken = drive(other, topic, group_id=fresh_group, failOnDataLoss="false")
         with pytest.raises(AnotherCluster, match=f"came up at 20.*that of {other.zookeeper_connect} at 20"):
             mistaken.next_offsets(end, None)

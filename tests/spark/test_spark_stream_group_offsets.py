@@ -78,10 +78,10 @@ def test_an_offset_of_a_topic_that_was_created_anew_since_is_left_out(port: ZooK
     topics = [f"{fresh_group}-{name}" for name in ("old", "new")]
     for path in ("/brokers", znodes.TOPICS, *map(znodes.topic_path, topics)):
         call(port, Create(path, b"{}"), 10.0)
-    births = {topic: ask(port, Exists(znodes.topic_path(topic))).czxid for topic in topics}  # type: ignore[attr-defined]
-    births[topics[0]] -= 1
+    created_zxids = {topic: ask(port, Exists(znodes.topic_path(topic))).czxid for topic in topics}  # type: ignore[attr-defined]
+    created_zxids[topics[0]] -= 1
     offsets = {TopicPartition(topic, 0): 500 for topic in topics}
-    assert GroupOffsets(port, fresh_group).commit(offsets, births) == 1
+    assert GroupOffsets(port, fresh_group).commit(offsets, created_zxids) == 1
     assert stored(port, fresh_group, TopicPartition(topics[1], 0)) == 500
     assert ask(port, Exists(znodes.offset_path(fresh_group, topics[0], 0))) is None
 

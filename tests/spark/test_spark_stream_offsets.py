@@ -18,7 +18,7 @@ OFFSETS = st.builds(
 )
 
 
-def test_the_shape_is_that_of_sparks_own_kafka_source_with_the_births_behind():
+def test_the_shape_is_that_of_sparks_own_kafka_source_and_the_zxids_follow():
     offsets = StreamOffsets({TopicPartition("views", 0): 7, TopicPartition("clicks", 10): 5,
                              TopicPartition("clicks", 2): 6}, {"views": 41, "clicks": 40, "gone": 3})
     assert json.dumps(offsets.to_json()) == (
@@ -39,7 +39,7 @@ def test_equal_offsets_have_equal_text_since_spark_compares_texts(offsets: Strea
     assert json.dumps(StreamOffsets(dict(shuffled)).to_json()) == json.dumps(offsets.to_json())
 
 
-def test_births_and_cluster_are_read_again():
+def test_zxids_and_cluster_are_read_again():
     offsets = StreamOffsets({TopicPartition("clicks", 0): 5}, {"clicks": 2**40}, 1_396_000_000_000)
     assert offsets.to_json() == {"clicks": {"0": 5}, "@born": {"clicks": 2**40, "@cluster": 1_396_000_000_000}}
     assert parse_stream_offsets(offsets.to_json()) == offsets

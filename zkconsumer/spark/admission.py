@@ -64,7 +64,7 @@ class TriggerDelay:
         self._max_delay_s = max_delay_s
         self._last: float | None = None
 
-    def holds_back(self, new_offsets: int, now: float) -> bool:
+    def must_wait(self, new_offsets: int, now: float) -> bool:
         """Whether what is there has to wait for more."""
         if not new_offsets:
             return False

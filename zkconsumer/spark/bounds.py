@@ -75,9 +75,9 @@ def check_named(spec: OffsetSpec, partitions: Collection[TopicPartition]) -> Non
     if missing:
         ends = "; -2 is earliest, -1 latest" if spec.kind == "each" else ""
         raise OptionRefused(spec.option, f"it leaves out {_names(missing)}{ends}")
-    strangers = sorted(set(spec.each) - set(partitions))
-    if strangers:
-        raise OptionRefused(spec.option, f"it names {_names(strangers)}, not among the partitions to read")
+    unexpected = sorted(set(spec.each) - set(partitions))
+    if unexpected:
+        raise OptionRefused(spec.option, f"it names {_names(unexpected)}, not among the partitions to read")
 
 
 def check_times(starting: OffsetSpec, ending: OffsetSpec, partitions: Collection[TopicPartition]) -> None:

@@ -121,10 +121,10 @@ class ClusterOffsets:
                 f"{len(names)} partitions, in ZooKeeper at {self._config.zookeeper_connect} ({paths[0]}); is its name "
                 "right, and does it keep its offsets in ZooKeeper? To begin without it: `earliest`, `latest`, or JSON"
             )
-        births = {topic: stat.czxid for topic, stat in zip(topics, values, strict=False) if stat is not None}
+        created_zxids = {topic: stat.czxid for topic, stat in zip(topics, values, strict=False) if stat is not None}
         found: dict[TopicPartition, int] = {}
         for name, path, value in zip(names, paths, values[len(topics) :], strict=True):
-            if value is not None and value[1].mzxid >= births.get(name.topic, 0):
+            if value is not None and value[1].mzxid >= created_zxids.get(name.topic, 0):
                 try:
                     found[name] = znodes.parse_offset(path, value[0])
                 except UnreadableNode as error:

@@ -105,12 +105,13 @@ class GroupOffsets:
         if members and not self._is_live_allowed:
             raise GroupHasMembers(self._group, members)
 
-    def commit(self, offsets: Mapping[TopicPartition, int], births: Mapping[str, int]) -> int:
+    def commit(self, offsets: Mapping[TopicPartition, int], created_zxids: Mapping[str, int]) -> int:
         """Store offsets that are higher than those that are stored; return how many were written.
 
         Args:
-            births: topic -> the transaction that created it; what was stored before then may be written over. Offsets
-                of a topic that has another birth by now are left out.
+            created_zxids: topic -> the transaction that created it. An offset that was stored before that transaction
+                is of an earlier incarnation of the topic and may be overwritten. Offsets of a topic that was created
+                anew since are left out.
 
         Raises:
             GroupHasMembers: nothing was written.
@@ -121,7 +122,7 @@ class GroupOffsets:
         written, reason = 0, "others write them all the time"
         left = dict(offsets)
         for _ in range(_ROUNDS):
-            writes = self._needed(left, births, ends_at)
+            writes = self._needed(left, created_zxids, ends_at)
             if not writes:
                 return written
             self._make_parents(writes, ends_at)
@@ -150,27 +151,27 @@ class GroupOffsets:
                 raise OffsetsNotStored(self._group, names, f"{result.value}: {refusal_of('write', path, result)}")
 
     def _needed(
-        self, offsets: Mapping[TopicPartition, int], births: Mapping[str, int], ends_at: float
+        self, offsets: Mapping[TopicPartition, int], created_zxids: Mapping[str, int], ends_at: float
     ) -> dict[TopicPartition, _Write]:
         """The writes that bring the nodes up to the offsets."""
         paths = {name: znodes.offset_path(self._group, *name) for name in offsets}
-        topics = sorted({name.topic for name in offsets} & births.keys())
+        topics = sorted({name.topic for name in offsets} & created_zxids.keys())
         reads: list[GetChildren | Exists | GetData] = [GetChildren(znodes.ids_path(self._group))]
         reads += [Exists(znodes.topic_path(topic)) for topic in topics]
         reads += [GetData(path) for path in paths.values()]
         members, *found = read_all(self._port, reads, _until(ends_at))
         self._check_members(members)
         stats, values = found[: len(topics)], found[len(topics) :]
-        reborn = {topic for topic, stat in zip(topics, stats, strict=True)
-                  if stat is not None and stat.czxid != births[topic]}  # fmt: skip
+        recreated = {topic for topic, stat in zip(topics, stats, strict=True)
+                  if stat is not None and stat.czxid != created_zxids[topic]}  # fmt: skip
         writes: dict[TopicPartition, _Write] = {}
         for (name, path), value in zip(paths.items(), values, strict=True):
-            if name.topic in reborn:
+            if name.topic in recreated:
                 continue
             data = znodes.format_offset(offsets[name])
             if value is None:
                 writes[name] = Create(path, data)
-            elif _is_to_be_written(path, value, offsets[name], births.get(name.topic, 0)):
+            elif _is_to_be_written(path, value, offsets[name], created_zxids.get(name.topic, 0)):
                 writes[name] = SetData(path, data, value[1].version)
         return writes
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
-__all__ = ["Logs", "Loss", "Step", "next_step", "overtaken", "shrunk", "worth_asking"]
+__all__ = ["Logs", "Loss", "Step", "next_step", "overtaken", "shrunk", "needing_log_start"]
 
 _UNKNOWN = -1
 
@@ -30,22 +30,23 @@ class Logs:
     Attributes:
         partitions: those that the query reads and that exist.
         ends: the ends of those whose leaders answered.
-        births: topic -> the transaction that created it.
+        created_zxids: topic -> the transaction that created it.
         cluster_ms: when the cluster was set up; `None` where that is not known.
     """
 
     partitions: frozenset[TopicPartition]
     ends: Mapping[TopicPartition, int]
-    births: Mapping[str, int]
+    created_zxids: Mapping[str, int]
     cluster_ms: int | None = None
 
     def is_of_another_cluster(self, start: StreamOffsets) -> bool:
         """Whether these are not the logs in which the stream stands."""
         return None not in (self.cluster_ms, start.cluster_ms) and self.cluster_ms != start.cluster_ms
 
-    def is_reborn(self, topic: str, start: StreamOffsets) -> bool:
+    def is_recreated(self, topic: str, start: StreamOffsets) -> bool:
         """Whether the topic is another one of the same name."""
-        return topic in self.births and self.births[topic] != start.births.get(topic, self.births[topic])
+        zxid = self.created_zxids.get(topic)
+        return zxid is not None and zxid != start.created_zxids.get(topic, zxid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,47 +97,47 @@ class Step:
 def shrunk(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
     """The partitions whose logs seem to end before the position; a leader that was just chosen may not know better."""
     return [name for name, end in logs.ends.items()
-            if end < start.offsets.get(name, _UNKNOWN) and not logs.is_reborn(name.topic, start)]
+            if end < start.offsets.get(name, _UNKNOWN) and not logs.is_recreated(name.topic, start)]
 
 
-def worth_asking(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
+def needing_log_start(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
     """The partitions whose begin `next_step` needs: new ones, those of topics created anew, those with news."""
     return sorted(name for name in logs.partitions
-                  if name not in start.offsets or logs.is_reborn(name.topic, start)
+                  if name not in start.offsets or logs.is_recreated(name.topic, start)
                   or logs.ends.get(name, _UNKNOWN) > start.offsets[name])
 
 
 def next_step(
     start: StreamOffsets,
     logs: Logs,
-    begins: Mapping[TopicPartition, int],
+    log_starts: Mapping[TopicPartition, int],
     target: Mapping[TopicPartition, int] | None = None,
     reads: Callable[[TopicPartition], bool] = lambda name: True,
-    agreed: Mapping[TopicPartition, int] | None = None,
+    kept_ends: Mapping[TopicPartition, int] | None = None,
 ) -> Step:
     """What may be read next.
 
     Args:
         start: where the stream stands.
-        begins: begins of the logs of `worth_asking`, without those whose leader did not answer.
+        log_starts: begins of the logs of `needing_log_start`, without those whose leader did not answer.
         target: the ends that must not be passed; other partitions are left alone.
         reads: whether the query would read a partition if it existed: a topic that was taken from the subscription is
             no loss.
-        agreed: of logs that were cut, the ends of what is known to have stayed. Those that do not end before the
+        kept_ends: of logs that were cut, the ends of what is known to have stayed. Those that do not end before the
             position now have grown since.
     """
     step = Step()
-    agreed = agreed or {}
+    kept_ends = kept_ends or {}
     for name in sorted(start.offsets.keys() | logs.partitions):
         at = start.offsets.get(name)
         if at is None:
-            _begin(step, name, start, begins, target)
-        elif logs.is_reborn(name.topic, start):
+            _begin(step, name, start, log_starts, target)
+        elif logs.is_recreated(name.topic, start):
             step.losses.append(Loss(name, at, None, "its topic was deleted and created anew"))
             if name in logs.partitions:
-                step._stay(name, begins.get(name, 0))
+                step._stay(name, log_starts.get(name, 0))
         elif name in logs.partitions:
-            _go_on(step, name, at, logs.ends.get(name), begins.get(name), target, agreed.get(name))
+            _go_on(step, name, at, logs.ends.get(name), log_starts.get(name), target, kept_ends.get(name))
         else:
             if reads(name):
                 step.losses.append(Loss(name, at, None, "it does not exist any more"))
@@ -145,13 +146,13 @@ def next_step(
 
 
 def _begin(
-    step: Step, name: TopicPartition, start: StreamOffsets, begins: Mapping[TopicPartition, int],
+    step: Step, name: TopicPartition, start: StreamOffsets, log_starts: Mapping[TopicPartition, int],
     target: Mapping[TopicPartition, int] | None,
 ) -> None:
     """Write down where a new partition begins, once that is known."""
-    if name not in begins or (target is not None and name not in target):
+    if name not in log_starts or (target is not None and name not in target):
         return
-    begin = begins[name]
+    begin = log_starts[name]
     if begin > 0 and any(known.topic == name.topic for known in start.offsets):
         step.losses.append(Loss(name, 0, begin, "deleted before this query knew of the partition"))
     step._stay(name, begin)
@@ -160,17 +161,17 @@ def _begin(
 
 def _go_on(
     step: Step, name: TopicPartition, at: int, end: int | None, begin: int | None,
-    target: Mapping[TopicPartition, int] | None, agreed: int | None,
+    target: Mapping[TopicPartition, int] | None, kept_ends: int | None,
 ) -> None:
     if end is not None and end < at:
-        where = "there" if agreed is None or agreed >= end else f"at {end}"
-        begun = end if agreed is None else min(agreed, end)
+        where = "there" if kept_ends is None or kept_ends >= end else f"at {end}"
+        begun = end if kept_ends is None else min(kept_ends, end)
         step.losses.append(Loss(name, begun, at, f"its log was cut and ends {where} now"))
         step._stay(name, end)
         return
-    if agreed is not None:
+    if kept_ends is not None:
         how_far = "up to the end" if end == at else "past the end"
-        step.losses.append(Loss(name, agreed, at, f"its log was cut, and has grown {how_far} since"))
+        step.losses.append(Loss(name, kept_ends, at, f"its log was cut, and has grown {how_far} since"))
     if target is not None:
         # A leader that does not answer now may do so when it is read: what is fixed is read, or it is an error.
         goal = target.get(name, at)
@@ -186,13 +187,13 @@ def overtaken(
     start: StreamOffsets,
     end: StreamOffsets,
     logs: Logs,
-    begins: Mapping[TopicPartition, int],
+    log_starts: Mapping[TopicPartition, int],
     reads: Callable[[TopicPartition], bool] = lambda name: True,
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[Loss]]:
     """The ranges of a batch that was planned, perhaps long ago, as far as they still exist, and what is lost of them.
 
     Args:
-        begins: begins of their logs, without those whose leader did not answer.
+        log_starts: begins of their logs, without those whose leader did not answer.
         reads: whether the query would read a partition now. What it does not is still part of the batch, which must
             come out the same; nothing is known of those logs, the tasks will see.
     """
@@ -200,8 +201,8 @@ def overtaken(
     losses: list[Loss] = []
     for name, until in end.offsets.items():
         at = start.offsets.get(name, until)
-        born = end.births.get(name.topic)
-        if at >= until or start.births.get(name.topic, born) != born:  # a step to the beginning of another topic
+        zxid = end.created_zxids.get(name.topic)
+        if at >= until or start.created_zxids.get(name.topic, zxid) != zxid:  # a step to the start of a new incarnation
             continue
         if not reads(name):
             ranges[name] = (at, until)
@@ -209,10 +210,10 @@ def overtaken(
         if name not in logs.partitions:
             losses.append(Loss(name, at, until, "it does not exist any more"))
             continue
-        if logs.is_reborn(name.topic, end):
+        if logs.is_recreated(name.topic, end):
             losses.append(Loss(name, at, until, "its topic was deleted and created anew"))
             continue
-        first, last = max(at, begins.get(name, at)), min(until, logs.ends.get(name, until))
+        first, last = max(at, log_starts.get(name, at)), min(until, logs.ends.get(name, until))
         if first > at:
             losses.append(Loss(name, at, min(first, until), "deleted before it was read"))
         if last < until:

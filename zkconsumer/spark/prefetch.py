@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Ahead"]
+__all__ = ["Prefetcher"]
 
 T = TypeVar("T")
 _JOIN_S: Final = 5.0
 
 
-class Ahead(Generic[T]):
+class Prefetcher(Generic[T]):
     """An iterator whose items are made one step ahead; what making them raises, is raised where it belongs.
 
     Args:

@@ -162,6 +162,6 @@ def _store(sources: list[Options | None], ends: list[str | None]) -> dict[TopicP
         timeout_s = config.zookeeper_connection_timeout_ms / 1000
         with zookeeper_connection(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
             group = GroupOffsets(port, config.group_id, options.commit_to_live_group)
-            group.commit(wanted.offsets, wanted.births)
+            group.commit(wanted.offsets, wanted.created_zxids)
         stored.update(wanted.offsets)
     return stored

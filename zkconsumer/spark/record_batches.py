@@ -24,7 +24,7 @@ from zkconsumer.spark.fetching import Fetched, FetchedSet, LostOffsets, RangeFet
 from zkconsumer.spark.leaders import search_in_zookeeper
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange
-from zkconsumer.spark.prefetch import Ahead
+from zkconsumer.spark.prefetch import Prefetcher
 
 __all__ = ["ARROW_TYPES", "Rows", "read_range"]
 
@@ -64,13 +64,15 @@ def read_range(wanted: PlannedRange, columns: tuple[str, ...], options: SourceOp
         fail_on_data_loss=options.fail_on_data_loss,
     )  # fmt: skip
     rows = Rows(wanted, columns, options)
-    ahead: Ahead[Fetched] = Ahead(fetcher.fetch(), fetcher.interrupt, f"fetch-{wanted.topic}-{wanted.partition}")
+    prefetcher: Prefetcher[Fetched] = Prefetcher(
+        fetcher.fetch(), fetcher.interrupt, f"fetch-{wanted.topic}-{wanted.partition}"
+    )
     try:
-        for fetched in ahead:
+        for fetched in prefetcher:
             yield from rows.of(fetched)
             del fetched
     finally:
-        ahead.close()
+        prefetcher.close()
         rows.tell()
 
 

@@ -33,7 +33,7 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.lag import lag_of
-from zkconsumer.spark.log_changes import Logs, Loss, Step, next_step, overtaken, shrunk, worth_asking
+from zkconsumer.spark.log_changes import Logs, Loss, Step, needing_log_start, next_step, overtaken, shrunk
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions, TopicChoice
 from zkconsumer.spark.planning import PlannedRange
@@ -120,8 +120,9 @@ class StreamDriver:
         config = self._options.config
         with ExitStack() as opening:
             timeout_s = config.zookeeper_connection_timeout_ms / 1000
+            options = zookeeper_options(config)
             port = opening.enter_context(
-                zookeeper_connection(config.zookeeper_connect, timeout_s, self._logs.heard, **zookeeper_options(config))
+                zookeeper_connection(config.zookeeper_connect, timeout_s, self._logs.session_changed, **options)
             )
             cluster = ClusterOffsets(port, config, self._options.patience_ms / 1000)
             cluster.refuse_other_generations()
@@ -188,14 +189,14 @@ class StreamDriver:
         self.store(start)
         if start == self._idle and time.monotonic() < self._idle_until:
             return start
-        step, births, cluster_ms = self._step(start)
+        step, created_zxids, cluster_ms = self._step(start)
         self._account_for(step.losses)
         for name in step.begun:
             log.info("%s-%s is new and is read from offset %d on", *name, step.positions[name])
         news = sum(step.ends.values()) - sum(step.positions.values())
-        is_held = may_wait and self._target is None and self._delay.holds_back(news, time.monotonic())
+        is_held = may_wait and self._target is None and self._delay.must_wait(news, time.monotonic())
         ends = step.positions if is_held else admit(step.positions, step.ends, max_offsets)
-        end = StreamOffsets(ends, births, cluster_ms)
+        end = StreamOffsets(ends, created_zxids, cluster_ms)
         if end == start:
             self._idle, self._idle_until = start, time.monotonic() + ENDS_S
         return end
@@ -204,7 +205,7 @@ class StreamDriver:
         """Where the logs end, as last seen: for the lag in the progress."""
         self.open()
         logs = self._logs.look()
-        return StreamOffsets(self._logs.last_ends(), logs.births, logs.cluster_ms)
+        return StreamOffsets(self._logs.last_ends(), logs.created_zxids, logs.cluster_ms)
 
     def plan(self, start: StreamOffsets, end: StreamOffsets) -> list[PlannedRange]:
         """What the tasks of a batch read: the same for the same offsets, however often it is asked.
@@ -221,7 +222,7 @@ class StreamDriver:
         reads = self._logs.reads
         logs = self._settled(end)
         self._log_lag(end)
-        ranges, losses = overtaken(start, end, logs, self._logs.begins(list(filter(reads, wanted))), reads)
+        ranges, losses = overtaken(start, end, logs, self._logs.log_starts(list(filter(reads, wanted))), reads)
         self._account_for(losses)
         starts = {name: first for name, (first, _) in ranges.items()}
         ends = {name: last for name, (_, last) in ranges.items()}
@@ -236,7 +237,7 @@ class StreamDriver:
         try:
             if not self._logs.is_connected:
                 raise SparkSourceError("ZooKeeper is not connected")
-            self._group.commit(offsets.offsets, offsets.births)
+            self._group.commit(offsets.offsets, offsets.created_zxids)
         except Exception as error:  # noqa: BLE001 - an error here would end the query, and the checkpoint has them
             if offsets != self._refused:
                 log.warning("offsets are kept in the checkpoint and not stored for the group yet: %s", error)
@@ -259,7 +260,7 @@ class StreamDriver:
         bounds = resolve_bounds(starting, everything, ends, stored, options.fail_on_data_loss)
         for loss in bounds.losses:
             log.warning("left out: %s", loss)
-        return StreamOffsets(bounds.starts, logs.births, logs.cluster_ms)
+        return StreamOffsets(bounds.starts, logs.created_zxids, logs.cluster_ms)
 
     def _refuse_missing(self, cluster: ClusterOffsets, start: StreamOffsets) -> None:
         """Raise for a name that is new in the options and stands for nothing: it may be a typing error."""
@@ -280,14 +281,14 @@ class StreamDriver:
         """What may be read next, and what tells the topics and the cluster from others."""
         logs = self._logs.look()
         self._refuse_another_cluster(logs, start)
-        asked = worth_asking(start, logs)
-        begins: dict[TopicPartition, int] = {}
+        asked = needing_log_start(start, logs)
+        log_starts: dict[TopicPartition, int] = {}
         if asked or shrunk(start, logs):
             logs = self._settled(start)
-            begins = self._logs.begins(worth_asking(start, logs))
-        step = next_step(start, logs, begins, self._target, self._logs.reads)
-        births = {**start.births, **logs.births}
-        named = {topic: births[topic] for topic in {name.topic for name in step.ends} if topic in births}
+            log_starts = self._logs.log_starts(needing_log_start(start, logs))
+        step = next_step(start, logs, log_starts, self._target, self._logs.reads)
+        created_zxids = {**start.created_zxids, **logs.created_zxids}
+        named = {topic: created_zxids[topic] for topic in {name.topic for name in step.ends} if topic in created_zxids}
         return step, named, logs.cluster_ms or start.cluster_ms
 
     def _settled(self, offsets: StreamOffsets) -> Logs:

@@ -49,7 +49,7 @@ _BROKER_S: Final = 5.0
 """Longest wait for one broker: the others wait with it."""
 _LEADERS_S: Final = 1.0
 """Shortest time between two searches for missing leaders."""
-_TOLD_S: Final = 60.0
+_LOG_EVERY_S: Final = 60.0
 """Shortest time between two lines in the log about a ZooKeeper that is away."""
 _LONG_AGO: Final = float("-inf")
 
@@ -67,12 +67,12 @@ class StreamLogs:
         self._config = options.config
         self._port: ZooKeeperPort | None = None
         self._partitions: frozenset[TopicPartition] = frozenset()
-        self._births: dict[str, int] = {}
+        self._created_zxids: dict[str, int] = {}
         self._cluster_ms: int | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._answered: frozenset[TopicPartition] = frozenset()
-        self._topics_at = self._ends_at = self._leaders_at = self._told_at = _LONG_AGO
-        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._topics_at = self._ends_at = self._leaders_at = self._logged_at = _LONG_AGO
+        self._failures: dict[TopicPartition, _Failure] = {}
         self._lagging: dict[TopicPartition, str] = {}
         self._consumers: dict[Broker, SimpleConsumer] = {}
         self.leaders: dict[TopicPartition, Broker] = {}
@@ -83,7 +83,7 @@ class StreamLogs:
         self._port = port
         self._cluster = Cluster(port, self._config.client_id, self._config.socket_timeout_ms / 1000)
 
-    def heard(self, change: SessionChange) -> None:
+    def session_changed(self, change: SessionChange) -> None:
         """Take note of what became of the session; on the port's callback thread."""
         self.is_connected = change.what == "connected"
 
@@ -106,7 +106,7 @@ class StreamLogs:
             self._answered = frozenset(answers)
             self._ends_at = time.monotonic()
         ends = {name: self._ends[name] for name in self._answered & self._partitions}
-        return Logs(self._partitions, ends, dict(self._births), self._cluster_ms)
+        return Logs(self._partitions, ends, dict(self._created_zxids), self._cluster_ms)
 
     def settled(self, offsets: StreamOffsets) -> Logs:
         """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long.
@@ -141,21 +141,21 @@ class StreamLogs:
             try:
                 found |= ends_before(self._consumer(broker), {name: offsets[name] for name in names})
             except SimpleConsumerError as error:
-                self._give_up(broker, names, error)
+                self._drop_broker(broker, names, error)
         return found
 
-    def trouble(self, name: TopicPartition) -> str:
+    def failure_of(self, name: TopicPartition) -> str:
         """Why a partition does not answer, a clause."""
         if name in self._lagging:
             return self._lagging[name]
-        trouble = self._troubles.get(name)
-        return "no broker leads it" if trouble is None else trouble.reason
+        failure = self._failures.get(name)
+        return "no broker leads it" if failure is None else failure.reason
 
     def last_ends(self) -> dict[TopicPartition, int]:
         """The ends as last seen, also of partitions that have no leader now."""
         return dict(self._ends)
 
-    def begins(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where logs begin, without those whose leader did not answer."""
         return self._ask(partitions, EARLIEST)
 
@@ -185,8 +185,8 @@ class StreamLogs:
             now = time.monotonic()
             if self._topics_at == _LONG_AGO:
                 raise
-            if now - self._told_at > _TOLD_S:  # Spark asks sixty times a second
-                self._told_at = now
+            if now - self._logged_at > _LOG_EVERY_S:  # Spark asks sixty times a second
+                self._logged_at = now
                 log.warning("topics are taken to be what they were %.0f s ago: %s", now - self._topics_at, error)
 
     def _read_topics(self) -> None:
@@ -200,7 +200,7 @@ class StreamLogs:
         nodes = [GetData(znodes.topic_path(topic)) for topic in topics]
         parent, *values = read_all(self._port, [Exists(znodes.TOPICS), *nodes], READ_TIMEOUT_S)
         partitions: list[TopicPartition] = []
-        births: dict[str, int] = {}
+        created_zxids: dict[str, int] = {}
         for topic, value in zip(topics, values, strict=True):
             if value is None:
                 continue
@@ -209,15 +209,15 @@ class StreamLogs:
             except UnreadableNode as error:
                 # What was read before is not to be taken for gone.
                 raise ZooKeeperSilent(str(error)) from error
-            births[topic] = value[1].czxid
+            created_zxids[topic] = value[1].czxid
             partitions += [TopicPartition(topic, number) for number in numbers]
-        reborn = {topic for topic, birth in births.items() if self._births.get(topic, birth) != birth}
-        for name in [name for name in self.leaders if name.topic in reborn]:
+        recreated = {topic for topic, zxid in created_zxids.items() if self._created_zxids.get(topic, zxid) != zxid}
+        for name in [name for name in self.leaders if name.topic in recreated]:
             del self.leaders[name]
-        if reborn:
+        if recreated:
             self._ends_at = _LONG_AGO
         self._partitions = frozenset(name for name in partitions if self.reads(name))
-        self._births = births
+        self._created_zxids = created_zxids
         self._cluster_ms = None if parent is None else parent.created_ms
 
     # -- brokers -------------------------------------------------------------------------------------------------------
@@ -232,9 +232,9 @@ class StreamLogs:
             found.update(self._ask_known(missing, time_ms))
         for name in partitions:
             if name in found:
-                self._troubles.pop(name, None)
+                self._failures.pop(name, None)
             else:
-                self._complain(name)
+                self._log_failure(name)
         return found
 
     def _find_leaders(self, missing: Iterable[TopicPartition]) -> None:
@@ -270,40 +270,40 @@ class StreamLogs:
         try:
             answer = ask_at(self._consumer(broker), names, time_ms)
         except SimpleConsumerError as error:
-            self._give_up(broker, names, error)
+            self._drop_broker(broker, names, error)
             return {}
         found: dict[TopicPartition, int] = {}
         for name, code in answer.refused.items():
-            self._lose(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
+            self._drop_leader(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
         for name, offset in answer.offsets.items():
             if offset is not None and offset >= 0:
                 found[name] = offset
             else:
                 named = "no offset" if offset is None else f"offset {offset}, which is negative"
-                self._lose(name, f"{shown_broker(broker)} names {named}")
+                self._drop_leader(name, f"{shown_broker(broker)} names {named}")
         return found
 
-    def _give_up(self, broker: Broker, names: Iterable[TopicPartition], error: SimpleConsumerError) -> None:
+    def _drop_broker(self, broker: Broker, names: Iterable[TopicPartition], error: SimpleConsumerError) -> None:
         self._consumers.pop(broker).close()
         for name in names:
-            self._lose(name, f"{shown_broker(broker)}: {error}")
+            self._drop_leader(name, f"{shown_broker(broker)}: {error}")
 
-    def _lose(self, name: TopicPartition, reason: str) -> None:
+    def _drop_leader(self, name: TopicPartition, reason: str) -> None:
         del self.leaders[name]
-        if name not in self._troubles:
-            self._troubles[name] = _Trouble(reason)
+        if name not in self._failures:
+            self._failures[name] = _Failure(reason)
 
-    def _complain(self, name: TopicPartition) -> None:
+    def _log_failure(self, name: TopicPartition) -> None:
         """Say once what is wrong with a partition, until it was well again."""
-        trouble = self._troubles.setdefault(name, _Trouble("no broker leads it"))
-        if not trouble.is_told:
-            trouble.is_told = True
-            log.warning("%s-%s cannot be asked about its log: %s", *name, trouble.reason)
+        failure = self._failures.setdefault(name, _Failure("no broker leads it"))
+        if not failure.is_logged:
+            failure.is_logged = True
+            log.warning("%s-%s cannot be asked about its log: %s", *name, failure.reason)
 
 
 @dataclass
-class _Trouble:
+class _Failure:
     """Why a partition does not answer, and whether that was said."""
 
     reason: str
-    is_told: bool = False
+    is_logged: bool = False

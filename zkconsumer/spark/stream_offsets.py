@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.offsets_json import nested_offsets, read_offsets
 
-__all__ = ["BORN", "StreamOffsets", "parse_stream_offsets"]
+__all__ = ["ZXIDS_KEY", "StreamOffsets", "parse_stream_offsets"]
 
-BORN = "@born"
+ZXIDS_KEY = "@born"
 """The entry that holds a number for each topic instead of offsets."""
-CLUSTER = "@cluster"
+CLUSTER_KEY = "@cluster"
 """What stands there for the cluster."""
 
 _EXCERPT = 200
@@ -34,21 +34,21 @@ class StreamOffsets:
 
     Attributes:
         offsets: the next message of each partition.
-        births: topic -> the transaction that created it.
+        created_zxids: topic -> the transaction that created it.
         cluster_ms: when the cluster was set up; `None` where that is not known.
     """
 
     offsets: Mapping[TopicPartition, int]
-    births: Mapping[str, int] = field(default_factory=dict)
+    created_zxids: Mapping[str, int] = field(default_factory=dict)
     cluster_ms: int | None = None
 
     def to_json(self) -> dict[str, dict[str, int]]:
         """A value that Spark writes to the checkpoint and shows in the progress."""
         shown = nested_offsets(self.offsets)
-        births = {topic: self.births[topic] for topic in shown if topic in self.births}
-        if births and self.cluster_ms is not None:
-            births[CLUSTER] = self.cluster_ms
-        return {**shown, BORN: births} if births else shown
+        created_zxids = {topic: self.created_zxids[topic] for topic in shown if topic in self.created_zxids}
+        if created_zxids and self.cluster_ms is not None:
+            created_zxids[CLUSTER_KEY] = self.cluster_ms
+        return {**shown, ZXIDS_KEY: created_zxids} if created_zxids else shown
 
 
 def parse_stream_offsets(value: object) -> StreamOffsets:
@@ -61,14 +61,14 @@ def parse_stream_offsets(value: object) -> StreamOffsets:
         topics = json.loads(value) if isinstance(value, str) else value
         if not isinstance(topics, dict):
             raise ValueError("they are not an object of topics")
-        offsets = read_offsets({topic: each for topic, each in topics.items() if topic != BORN})
-        births = topics.get(BORN, {})
+        offsets = read_offsets({topic: each for topic, each in topics.items() if topic != ZXIDS_KEY})
+        zxids = topics.get(ZXIDS_KEY, {})
         wrong = [name for name, offset in offsets.items() if offset < 0]
         if wrong:
             raise ValueError(f"{wrong[0].topic}/{wrong[0].partition} has {offsets[wrong[0]]}, not an offset from 0")
-        if not isinstance(births, dict) or not all(type(birth) is int and birth >= 0 for birth in births.values()):
-            raise ValueError(f"{BORN!r} holds no numbers")
+        if not isinstance(zxids, dict) or not all(type(zxid) is int and zxid >= 0 for zxid in zxids.values()):
+            raise ValueError(f"{ZXIDS_KEY!r} holds no numbers")
     except ValueError as error:
         raise ValueError(f"offsets of a stream cannot be read: {error}: {str(value)[:_EXCERPT]}") from None
-    return StreamOffsets(offsets, {name: birth for name, birth in births.items() if name != CLUSTER},
-                         births.get(CLUSTER))  # fmt: skip
+    created_zxids = {topic: zxid for topic, zxid in zxids.items() if topic != CLUSTER_KEY}
+    return StreamOffsets(offsets, created_zxids, zxids.get(CLUSTER_KEY))

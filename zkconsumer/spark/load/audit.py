@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import AuditFailed
-from zkconsumer.spark.load.load_state import Tail
+from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.load.manifest import LoadedPartition
 
-__all__ = ["Found", "OffsetSpan", "OffsetSums", "audit", "short_of"]
+__all__ = ["PartitionCounts", "OffsetSpan", "OffsetSums", "audit", "incomplete"]
 
 _SHOWN = 5
 
@@ -49,7 +49,7 @@ class OffsetSums(NamedTuple):
         return cls(count, span.start, last, count * (span.start + last) // 2, _xor_to(last) ^ _xor_to(span.start - 1))
 
 
-class Found(NamedTuple):
+class PartitionCounts(NamedTuple):
     """What the files hold of one partition.
 
     Attributes:
@@ -57,7 +57,7 @@ class Found(NamedTuple):
         distinct: how many different offsets they have.
         first, last: the lowest and the highest offset.
         messages, bytes: of the rows outside of the side output, and of their keys and values.
-        tail: the last message outside of the side output; `None` without any.
+        last_message: the last message outside of the side output; `None` without any.
     """
 
     rows: int
@@ -66,11 +66,13 @@ class Found(NamedTuple):
     last: int
     messages: int
     bytes: int
-    tail: Tail | None = None
+    last_message: LastMessage | None = None
 
 
-def short_of(
-    asked: Mapping[TopicPartition, OffsetSpan], found: Mapping[TopicPartition, Found], may_miss: Collection[str]
+def incomplete(
+    asked: Mapping[TopicPartition, OffsetSpan],
+    found: Mapping[TopicPartition, PartitionCounts],
+    may_miss: Collection[str],
 ) -> list[TopicPartition]:
     """The partitions of which offsets are missing, and may not be."""
     return [place for place, span in sorted(asked.items()) if place.topic not in may_miss
@@ -79,7 +81,7 @@ def short_of(
 
 def audit(
     asked: Mapping[TopicPartition, OffsetSpan],
-    found: Mapping[TopicPartition, Found],
+    found: Mapping[TopicPartition, PartitionCounts],
     may_miss: Collection[str],
     deleted: Collection[TopicPartition] = (),
 ) -> tuple[LoadedPartition, ...]:
@@ -98,7 +100,7 @@ def audit(
              for place in sorted(found.keys() - asked.keys())]  # fmt: skip
     loaded = []
     for place, span in sorted(asked.items()):
-        rows = found.get(place, Found(0, 0, span.start, span.start, 0, 0))
+        rows = found.get(place, PartitionCounts(0, 0, span.start, span.start, 0, 0))
         # A wrapper that cannot be read is one row, with the offset of the last message in it.
         fault = _fault(span, rows, place.topic in may_miss or place in deleted or rows.rows > rows.messages)
         if fault:
@@ -119,7 +121,7 @@ def _xor_to(last: int) -> int:
     return (last, 1, last + 1, 0)[last % 4]
 
 
-def _fault(span: OffsetSpan, rows: Found, may_miss: bool) -> str:
+def _fault(span: OffsetSpan, rows: PartitionCounts, may_miss: bool) -> str:
     if rows.rows and not span.start <= rows.first <= rows.last < span.end:
         return f"offsets {rows.first} to {rows.last} were written, {span.start} to {span.end - 1} were asked for"
     if rows.rows != rows.distinct:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -27,15 +27,15 @@ from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.spark.bounds import offsets_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing
-from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.last_messages import LastMessages, Now
-from zkconsumer.spark.load.load_state import Standing, Tail
-from zkconsumer.spark.load.planning import Seen
-from zkconsumer.spark.log_changes import Logs, shrunk, worth_asking
+from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
+from zkconsumer.spark.load.last_messages import Comparison, LastMessageCheck
+from zkconsumer.spark.load.load_state import LastMessage, LoadState
+from zkconsumer.spark.load.planning import ClusterState
+from zkconsumer.spark.log_changes import Logs, needing_log_start, shrunk
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.stream_logs import StreamLogs
 
-__all__ = ["ClusterLook"]
+__all__ = ["ClusterStateReader", "refuse_recreated_topics"]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _PAUSE_S: Final = 0.2
 _SHOWN: Final = 5
 
 
-class ClusterLook:
+class ClusterStateReader:
     """Asks ZooKeeper and the brokers; use it as a context manager.
 
     Args:
@@ -54,8 +54,8 @@ class ClusterLook:
     """
 
     def __init__(
-        self, port: ZooKeeperPort, options: SourceOptions, before: Standing, earlier: Callable[[], Iterable[Standing]],
-        *, allow_gaps: bool = False,
+        self, port: ZooKeeperPort, options: SourceOptions, before: LoadState,
+        earlier: Callable[[], Iterable[LoadState]], *, allow_gaps: bool = False,
     ) -> None:
         self._port = port
         self._options = options
@@ -65,7 +65,7 @@ class ClusterLook:
         self._logs = StreamLogs(options)
         self._logs.use(port)
 
-    def __enter__(self) -> ClusterLook:
+    def __enter__(self) -> ClusterStateReader:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -75,7 +75,7 @@ class ClusterLook:
         """Whether a partition would be loaded if it existed."""
         return self._logs.reads(name)
 
-    def look(self, *, at_latest: bool, may_be_silent: bool) -> Seen:
+    def look(self, *, at_latest: bool, may_be_silent: bool) -> ClusterState:
         """What is there.
 
         Args:
@@ -90,19 +90,19 @@ class ClusterLook:
         """
         ClusterOffsets(self._port, self._options.config, 0.0).refuse_other_generations()
         [parent] = read_all(self._port, [Exists(znodes.TOPICS)], READ_TIMEOUT_S)
-        logs, begins = self._ask()
-        silent = {name: self._logs.trouble(name) for name in sorted(logs.partitions - logs.ends.keys())}
+        logs, log_starts = self._ask()
+        silent = {name: self._logs.failure_of(name) for name in sorted(logs.partitions - logs.ends.keys())}
         if silent and not may_be_silent:
             more = f"; and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
             shown = [f"{name.topic}/{name.partition} ({reason})" for name, reason in list(silent.items())[:_SHOWN]]
             raise PlanningFailed(f"nothing is known after {self._options.patience_ms / 1000:g} s of "
                                  f"{'; '.join(shown)}{more}")
         compacted = self._compacted(logs)
-        agreed, tails = self._compared(logs, begins, compacted)
-        return Seen(
-            logs, begins, self._starts(logs, at_latest), agreed, tails, None if parent is None else parent.pzxid,
-            compacted, silent,
-        )  # fmt: skip
+        kept_ends, last_messages = self._compared(logs, log_starts, compacted)
+        topics_seen = None if parent is None else parent.pzxid
+        return ClusterState(
+            logs, log_starts, self._starts(logs, at_latest), kept_ends, last_messages, topics_seen, compacted, silent
+        )
 
     def _ask(self) -> tuple[Logs, dict[TopicPartition, int]]:
         """Ends and begins, without the ends of the partitions of which not all is known."""
@@ -111,12 +111,12 @@ class ClusterLook:
         while True:
             logs = self._logs.settled(start)
             self._refuse(logs)
-            asked = worth_asking(start, logs)
-            begins = self._logs.begins(asked)
-            unknown = {name for name in asked if name not in begins}
+            asked = needing_log_start(start, logs)
+            log_starts = self._logs.log_starts(asked)
+            unknown = {name for name in asked if name not in log_starts}
             if (logs.partitions <= logs.ends.keys() and not unknown) or time.monotonic() + _PAUSE_S > deadline:
                 ends = {name: end for name, end in logs.ends.items() if name not in unknown}
-                return replace(logs, ends=ends), begins
+                return replace(logs, ends=ends), log_starts
             time.sleep(_PAUSE_S)
 
     def _refuse(self, logs: Logs) -> None:
@@ -125,8 +125,8 @@ class ClusterLook:
             raise LoadRefused(f"ZooKeeper at {connect} is not that of the last run: its {znodes.TOPICS} came up at "
                               "another moment; take another folder for another cluster")
         named = self._options.choice.topics_of([], self._options.config.exclude_internal_topics)
-        known = self._before.offsets.births
-        missing = [topic for topic in named if topic not in logs.births and topic not in known]
+        known = self._before.offsets.created_zxids
+        missing = [topic for topic in named if topic not in logs.created_zxids and topic not in known]
         if missing:
             raise TopicMissing(f"topic {missing[0]!r} is not in ZooKeeper at {connect}")
 
@@ -136,12 +136,12 @@ class ClusterLook:
         names = [name for name in logs.ends if name not in self._before.offsets.offsets]
         if at_latest:
             return {name: logs.ends[name] for name in names
-                    if self._before.begins_at_latest(name, logs.births[name.topic])}
+                    if self._before.starts_at_latest(name, logs.created_zxids[name.topic])}
         starting = self._options.starting
         if starting.kind == "group":
             return ClusterOffsets(self._port, self._options.config, 0.0).group_offsets(
                 self._options.config.group_id, names,
-                may_have_none=bool(self._before.offsets.births),  # what comes later may be new to the group, too
+                may_have_none=bool(self._before.offsets.created_zxids),  # what comes later may be new to the group, too
             )  # fmt: skip
         if starting.kind == "each":
             return {name: offset for name, offset in starting.each.items() if offset >= 0}
@@ -150,7 +150,7 @@ class ClusterLook:
     def _starts_at_times(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where to begin by time. Only in the first run may it be an error that no message is that young."""
         starting = self._options.starting
-        if self._before.offsets.births:
+        if self._before.offsets.created_zxids:
             starting = replace(starting, on_no_match="latest")
         named = [name for name in names if starting.time_ms is not None or name in starting.each]
         cluster = ClusterOffsets(self._port, self._options.config, self._options.patience_ms / 1000)
@@ -159,8 +159,8 @@ class ClusterLook:
     def _compacted(self, logs: Logs) -> frozenset[str]:
         """The topics that are compacted, or may be."""
         if self._allow_gaps:
-            return frozenset(logs.births)
-        topics = sorted(logs.births)
+            return frozenset(logs.created_zxids)
+        topics = sorted(logs.created_zxids)
         paths = [znodes.topic_config_path(topic) for topic in topics]
         found = set()
         for topic, path, value in zip(
@@ -178,42 +178,66 @@ class ClusterLook:
     # -- whether they are the same logs --------------------------------------------------------------------------------
 
     def _compared(
-        self, logs: Logs, begins: Mapping[TopicPartition, int], compacted: frozenset[str]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Tail]]:
+        self, logs: Logs, log_starts: Mapping[TopicPartition, int], compacted: frozenset[str]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, LastMessage]]:
         """How much has stayed of the logs that were cut, and the last messages of those that have nothing to read."""
         start = self._before.offsets
-        messages = LastMessages(self._options, self._logs.leaders, compacted)
+        messages = LastMessageCheck(self._options, self._logs.leaders, compacted)
         # One that ends where the last run did may have been cut and have grown again by as much.
-        tails = {name: tail for name, tail in self._before.tails.items()
+        last_messages = {name: last_message for name, last_message in self._before.last_messages.items()
                  if name in start.offsets and logs.ends.get(name, 0) >= start.offsets[name]
-                 and not logs.is_reborn(name.topic, start)}  # fmt: skip
-        begins = {**self._logs.begins([name for name in tails if name not in begins]), **begins}
-        there = {name: tail for name, tail in tails.items() if begins.get(name, tail.offset + 1) <= tail.offset}
+                 and not logs.is_recreated(name.topic, start)}  # fmt: skip
+        log_starts = {**self._logs.log_starts([name for name in last_messages if name not in log_starts]), **log_starts}
+        there = {name: last for name, last in last_messages.items()
+                 if log_starts.get(name, last.offset + 1) <= last.offset}  # fmt: skip
         now = messages.compare(there)
-        doubtful = {name: there[name].offset for name, found in now.items() if found is Now.ANOTHER}
+        doubtful = {name: there[name].offset for name, found in now.items() if found is Comparison.DIFFERENT}
         cut = shrunk(start, logs)
         doubtful |= {name: logs.ends[name] for name in cut}
         if not doubtful:
             return {}, {}
-        begins = {**self._logs.begins(cut), **begins}
-        agreed = self._agreed(messages, doubtful, logs, begins)
+        log_starts = {**self._logs.log_starts(cut), **log_starts}
+        kept_ends = self._kept_ends(messages, doubtful, logs, log_starts)
         unread = {name: logs.ends[name] - 1 for name in doubtful if logs.ends[name] <= start.offsets[name]}
-        return agreed, messages.at({name: last for name, last in unread.items() if last >= begins.get(name, 0)})
+        return kept_ends, messages.at({name: last for name, last in unread.items() if last >= log_starts.get(name, 0)})
 
-    def _agreed(
-        self, messages: LastMessages, below: Mapping[TopicPartition, int], logs: Logs,
-        begins: Mapping[TopicPartition, int],
+    def _kept_ends(
+        self, messages: LastMessageCheck, below: Mapping[TopicPartition, int], logs: Logs,
+        log_starts: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
         """Up to where the logs are what earlier runs have read; else where they begin."""
         bounds, found = dict(below), {}
-        for standing in self._earlier():
-            tails = {name: tail for name, tail in standing.tails.items()
-                     if begins.get(name, 0) <= tail.offset < bounds.get(name, 0)
-                     and not logs.is_reborn(name.topic, standing.offsets)}
-            for name, now in messages.compare(tails).items():
-                bounds[name] = tails[name].offset
-                if now is Now.SAME:
+        for state in self._earlier():
+            last_messages = {name: last_message for name, last_message in state.last_messages.items()
+                     if log_starts.get(name, 0) <= last_message.offset < bounds.get(name, 0)
+                     and not logs.is_recreated(name.topic, state.offsets)}
+            for name, now in messages.compare(last_messages).items():
+                bounds[name] = last_messages[name].offset
+                if now is Comparison.SAME:
                     found[name] = bounds.pop(name) + 1
             if not bounds:
                 break
-        return {name: begins.get(name, 0) for name in bounds} | found
+        return {name: log_starts.get(name, 0) for name in bounds} | found
+
+
+def refuse_recreated_topics(port: ZooKeeperPort, created_zxids: Mapping[str, int], topics: Collection[str]) -> None:
+    """Raise if one of these topics has been deleted and created anew since the run was planned.
+
+    Offsets of a new topic start at 0 again. What was read after that moment has the offsets that were planned and the
+    messages of another log. The next run reads that log from its start, so that the messages would be there twice.
+
+    Args:
+        created_zxids: Topic -> the transaction that created it, as it was before anything was read. A topic that is
+            gone now was read before it went.
+
+    Raises:
+        AuditFailed: Names the topics.
+        ZooKeeperSilent: No answer in time.
+    """
+    names = sorted(topics)
+    nodes = read_all(port, [Exists(znodes.topic_path(topic)) for topic in names], READ_TIMEOUT_S)
+    recreated = [topic for topic, stat in zip(names, nodes, strict=True)
+                 if stat is not None and stat.czxid != created_zxids[topic]]  # fmt: skip
+    if recreated:
+        raise AuditFailed(f"nothing was published: {', '.join(map(repr, recreated))} was deleted and created anew "
+                          "while it was read; start the load again")

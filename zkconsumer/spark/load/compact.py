@@ -19,12 +19,12 @@ from typing import Any, Final
 from zkconsumer.spark.load.compaction import Compaction, Replacement, data_files
 from zkconsumer.spark.load.compaction_files import compare_groups, rewrite_groups, written_groups
 from zkconsumer.spark.load.compaction_groups import Group, plan_groups, portions_of
-from zkconsumer.spark.load.compaction_history import Compactions, compaction_folder, empty_compaction
+from zkconsumer.spark.load.compaction_history import CompactionHistory, compaction_folder, empty_compaction
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.heartbeat import Alive
+from zkconsumer.spark.load.heartbeat import Heartbeat
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
-from zkconsumer.spark.load.lake import look_at_lake, refuse_table
+from zkconsumer.spark.load.lake import read_lake, refuse_table
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import DATA_FOLDER, Shape
 
@@ -96,9 +96,9 @@ def run_compactions(
     """
     began_s = time.monotonic()
     storage = Storage(spark, settings.folder)
-    compactions = Compactions(storage, lambda done, total: tell("publishing", done, total))
+    compactions = CompactionHistory(storage, lambda done, total: tell("publishing", done, total))
     unsettled = _finish_others(storage, compactions, tell)
-    lake = look_at_lake(storage, lambda done, total: tell("looking", done, total))
+    lake = read_lake(storage, lambda done, total: tell("looking", done, total))
     groups = plan_groups((file for file in lake.files if file.path not in unsettled), settings.file_bytes)
     number = max(compactions.numbers(), default=0)
     if not groups:
@@ -113,7 +113,7 @@ def run_compactions(
         began_s = time.monotonic()
 
 
-def _finish_others(storage: Storage, compactions: Compactions, tell: Tell) -> set[str]:
+def _finish_others(storage: Storage, compactions: CompactionHistory, tell: Tell) -> set[str]:
     """Finish what was published, and return the files that somebody else may still be moving into their places."""
     history = History(storage, lambda done, total: tell("publishing", done, total))
     last = history.last()
@@ -132,13 +132,13 @@ def _finish_others(storage: Storage, compactions: Compactions, tell: Tell) -> se
 
 
 def _compacted(
-    spark: Any, storage: Storage, compactions: Compactions, empty: Compaction, groups: Sequence[Group], shape: Shape,
-    left: int, tell: Tell, began_s: float,
+    spark: Any, storage: Storage, compactions: CompactionHistory, empty: Compaction, groups: Sequence[Group],
+    shape: Shape, left: int, tell: Tell, began_s: float,
 ) -> CompactionReport:
     """Put groups together and publish that."""
     folder = compaction_folder(empty)
     to = f"{folder}/{DATA_FOLDER}"
-    with Alive(storage, folder):
+    with Heartbeat(storage, folder):
         try:
             with watched_jobs(spark, "rewriting", tell):
                 rewrite_groups(spark, storage, groups, shape, to)

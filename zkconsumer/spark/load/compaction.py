@@ -112,7 +112,7 @@ def live_files(
     """
     incarnations: dict[str, int | None] = {}
     for run in runs:
-        incarnations |= {path: run.standing.offsets.births.get(_topic(path)) for path in data_files(run)}
+        incarnations |= {path: run.state.offsets.created_zxids.get(_topic(path)) for path in data_files(run)}
     replaced: set[str] = set()
     for compaction in compactions:
         for new in compaction.replacements:

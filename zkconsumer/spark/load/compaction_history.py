@@ -23,7 +23,7 @@ from zkconsumer.spark.load.heartbeat import all_dead, make_room
 from zkconsumer.spark.load.manifest import run_name, run_number
 from zkconsumer.spark.load.storage import Storage
 
-__all__ = ["Compactions", "compaction_folder", "empty_compaction"]
+__all__ = ["CompactionHistory", "compaction_folder", "empty_compaction"]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def compaction_folder(compaction: Compaction) -> str:
     return f"{_STAGING}/{_PREFIX}{compaction.name}"
 
 
-class Compactions:
+class CompactionHistory:
     """What was published into a folder by compactions.
 
     Args:

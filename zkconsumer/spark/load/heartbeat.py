@@ -23,7 +23,7 @@ from typing import Final
 
 from zkconsumer.spark.load.storage import Storage
 
-__all__ = ["Alive", "all_dead", "make_room"]
+__all__ = ["Heartbeat", "all_dead", "make_room"]
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _ROOM_BYTES: Final = 64 * 1024
 _ALIVE, _ROOM = ".alive", ".room"
 
 
-class Alive:
+class Heartbeat:
     """Says that a load works, for the time of a block.
 
     Args:

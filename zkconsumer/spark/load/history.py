@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from zkconsumer.spark.load.compaction_history import Compactions
+from zkconsumer.spark.load.compaction_history import CompactionHistory
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.heartbeat import all_dead, make_room
 from zkconsumer.spark.load.manifest import Manifest, StagedFile, run_name, run_number
@@ -155,7 +155,7 @@ class History:
             self._storage.move(file.staged, file.final)
         except LoadRefused:
             # Somebody else has finished this run meanwhile, and a compaction has replaced the file.
-            if not Compactions(self._storage).replaces(file.final):
+            if not CompactionHistory(self._storage).replaces(file.final):
                 raise
 
     def _append_once(self, manifest: Manifest, append: Append) -> None:

@@ -27,19 +27,18 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.load import delta_session, iceberg_session
-from zkconsumer.spark.load.audit import Found, audit, short_of
-from zkconsumer.spark.load.births import refuse_topics_created_anew
-from zkconsumer.spark.load.cluster_state import ClusterLook
-from zkconsumer.spark.load.compaction_history import Compactions
+from zkconsumer.spark.load.audit import PartitionCounts, audit, incomplete
+from zkconsumer.spark.load.cluster_state import ClusterStateReader, refuse_recreated_topics
+from zkconsumer.spark.load.compaction_history import CompactionHistory
 from zkconsumer.spark.load.delta import DeltaTable
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
-from zkconsumer.spark.load.heartbeat import Alive
+from zkconsumer.spark.load.heartbeat import Heartbeat
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.iceberg import IcebergTable
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
-from zkconsumer.spark.load.load_state import Standing
+from zkconsumer.spark.load.load_state import LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
-from zkconsumer.spark.load.planning import RunPlan, Seen, plan_run
+from zkconsumer.spark.load.planning import ClusterState, RunPlan, plan_run
 from zkconsumer.spark.load.row_counts import count_from, count_rows
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
@@ -112,28 +111,29 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
     if last is not None:
         history.finish(last)
         if table is None:
-            compactions = Compactions(storage, lambda done, total: tell("publishing", done, total))
+            compactions = CompactionHistory(storage, lambda done, total: tell("publishing", done, total))
             compactions.finish_last()
             compactions.replace_dead()
     last = history.replace_dead(_unread(settings, last)) or last
     options = settings.options()
-    before = Standing() if last is None else last.standing
-    seen, plan = _look(settings, options, history, before)
-    known = len(seen.logs.partitions)
-    if not plan.asked and last is not None and plan.standing.is_as(before):
+    before = LoadState() if last is None else last.state
+    cluster, plan = _look(settings, options, history, before)
+    known = len(cluster.logs.partitions)
+    if not plan.asked and last is not None and plan.state.equals(before):
         stored = _store(options, last)
-        return LoadReport(storage.folder, None, known, silent=seen.silent, stored=stored,
+        return LoadReport(storage.folder, None, known, silent=cluster.silent, stored=stored,
                           seconds=time.monotonic() - began_s)  # fmt: skip
     if table is not None:
         table.create()
     unread = _unread(settings, last)
-    with Alive(storage, staging_folder(unread.run, unread.run_id)):
-        manifest = _written(spark, settings, storage, history, seen, plan, unread, tell)
+    with Heartbeat(storage, staging_folder(unread.run, unread.run_id)):
+        manifest = _written(spark, settings, storage, history, cluster, plan, unread, tell)
         history.publish(manifest)
     stored = _store(options, manifest)
     return LoadReport(
-        storage.folder, manifest.run, known, manifest.partitions, manifest.lost, seen.silent, _lag(options, manifest),
-        sum(bool(file.final) for file in manifest.files), time.monotonic() - began_s, stored, plan.left,
+        storage.folder, manifest.run, known, manifest.partitions, manifest.lost, cluster.silent,
+        _lag(options, manifest), sum(bool(file.final) for file in manifest.files), time.monotonic() - began_s, stored,
+        plan.left,
     )  # fmt: skip
 
 
@@ -177,17 +177,19 @@ def _visit(options: SourceOptions) -> Iterator[ZooKeeperPort]:
         yield port
 
 
-def _look(settings: LoadSettings, options: SourceOptions, history: History, before: Standing) -> tuple[Seen, RunPlan]:
+def _look(
+    settings: LoadSettings, options: SourceOptions, history: History, before: LoadState
+) -> tuple[ClusterState, RunPlan]:
     """What there is, and what of it to read."""
     with _visit(options) as port:
         if options.has_group:
             GroupOffsets(port, options.config.group_id, options.commit_to_live_group).refuse_members()
-        with ClusterLook(
-            port, options, before, lambda: (each.standing for each in history.earlier()), allow_gaps=settings.allow_gaps
+        with ClusterStateReader(
+            port, options, before, lambda: (each.state for each in history.earlier()), allow_gaps=settings.allow_gaps
         ) as look:
-            seen = look.look(at_latest=settings.begins_at_latest, may_be_silent=settings.allow_leaderless)
-            return seen, plan_run(
-                before, seen, allow_loss=settings.allow_loss, reads=look.reads, most=settings.max_messages
+            cluster = look.look(at_latest=settings.starts_at_latest, may_be_silent=settings.allow_leaderless)
+            return cluster, plan_run(
+                before, cluster, allow_loss=settings.allow_loss, reads=look.reads, most=settings.max_messages
             )
 
 
@@ -200,7 +202,7 @@ def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int], in
     except ZkConsumerError as error:
         log.warning("how much is left to be read is not known: %s", error)
         return {}
-    ends = manifest.standing.offsets.offsets
+    ends = manifest.state.offsets.offsets
     return {(name.topic, int(name.partition)): max(0, end - ends[name]) for name, end in latest.items()}
 
 
@@ -208,11 +210,11 @@ def _store(options: SourceOptions, manifest: Manifest) -> bool | None:
     """Store the offsets in the group: behind the data, and never a reason to lose it."""
     if not options.has_group:
         return None
-    offsets = manifest.standing.offsets
+    offsets = manifest.state.offsets
     try:
         with _visit(options) as port:
             group = GroupOffsets(port, options.config.group_id, options.commit_to_live_group)
-            group.commit(offsets.offsets, offsets.births)
+            group.commit(offsets.offsets, offsets.created_zxids)
     except ZkConsumerError as error:
         log.warning("the data is published, the offsets of the group are left to the next run: %s", error)
         return False
@@ -229,19 +231,19 @@ def _unread(settings: LoadSettings, last: Manifest | None) -> Manifest:
     return Manifest(
         run, uuid.uuid4().hex[:12], datetime.now(UTC).isoformat(timespec="seconds"),
         settings.options().config.zookeeper_connect, shape.format, shape.partition_by,
-        Standing() if last is None else last.standing, (), (), shape.text, _history_id(settings, last),
+        LoadState() if last is None else last.state, (), (), shape.text, _history_id(settings, last),
     )  # fmt: skip
 
 
 def _written(
-    spark: Any, settings: LoadSettings, storage: Storage, history: History, seen: Seen, plan: RunPlan,
+    spark: Any, settings: LoadSettings, storage: Storage, history: History, cluster: ClusterState, plan: RunPlan,
     unread: Manifest, tell: Callable[[str, int, int], None],
 ) -> Manifest:
     """Write a run aside, and return its manifest once the counts agree."""
     folder = staging_folder(unread.run, unread.run_id)
     began = datetime.fromisoformat(unread.began_at)
     try:
-        found: Mapping[TopicPartition, Found] = {}
+        found: Mapping[TopicPartition, PartitionCounts] = {}
         # Without anything to read a run still notes where partitions begin that it has seen for the first time.
         if plan.asked:
             with watched_jobs(spark, "loading", tell):
@@ -250,19 +252,21 @@ def _written(
                     write_bad(spark, storage.url(folder), settings.shape)
             with watched_jobs(spark, "counting", tell):
                 found = count_rows(spark, storage.url(folder), settings.shape, plan.asked)
-        may_miss = seen.compacted
+        may_miss = cluster.compacted
         deleted: dict[TopicPartition, int] = {}
         if settings.allow_loss:
-            deleted = _deleted(spark, settings, storage.url(folder), plan, short_of(plan.asked, found, may_miss))
+            deleted = _deleted(spark, settings, storage.url(folder), plan, incomplete(plan.asked, found, may_miss))
         partitions = audit(plan.asked, found, may_miss, deleted)
         if plan.asked:
             with _visit(settings.options()) as port:
-                refuse_topics_created_anew(port, seen.logs.births, {place.topic for place in plan.asked})
-        tails = {name: each.tail for name, each in found.items() if each.tail is not None}
+                refuse_recreated_topics(port, cluster.logs.created_zxids, {place.topic for place in plan.asked})
+        last_messages = {name: each.last_message for name, each in found.items() if each.last_message is not None}
         files = history.staged_files(unread.run, unread.run_id, settings.shape.is_table)
         storage.sync([file.staged for file in files])  # the manifest will say that they are there
         return replace(
-            unread, standing=replace(plan.standing, tails={**plan.standing.tails, **tails}), partitions=partitions,
+            unread,
+            state=replace(plan.state, last_messages={**plan.state.last_messages, **last_messages}),
+            partitions=partitions,
             lost=(*plan.lost, *_losses(plan, deleted)),
             files=files,
         )  # fmt: skip

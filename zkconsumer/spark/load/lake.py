@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zkconsumer.spark.load.compaction import LakeFile, data_files, live_files
-from zkconsumer.spark.load.compaction_history import Compactions
+from zkconsumer.spark.load.compaction_history import CompactionHistory
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import DATA_FOLDER, DELTA, ICEBERG, Shape, rows_of_files, settings_of_writing
 
-__all__ = ["Lake", "look_at_lake", "refuse_table", "published_files", "read_published"]
+__all__ = ["Lake", "read_lake", "refuse_table", "published_files", "read_published"]
 
-_LOOKS: Final = 20
+_TRIES: Final = 20
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Lake:
         return Shape(self.last.format, self.last.partition_by, self.last.text)
 
 
-def look_at_lake(storage: Storage, looked: Callable[[int, int], None] = lambda done, total: None) -> Lake:
+def read_lake(storage: Storage, looked: Callable[[int, int], None] = lambda done, total: None) -> Lake:
     """Find out what counts; nothing is changed.
 
     Args:
@@ -55,8 +55,8 @@ def look_at_lake(storage: Storage, looked: Callable[[int, int], None] = lambda d
         LoadRefused: No load has published here, a manifest cannot be read, or compactions follow each other so fast
             that no look is of one moment.
     """
-    history, compactions = History(storage), Compactions(storage)
-    for _ in range(_LOOKS):
+    history, compactions = History(storage), CompactionHistory(storage)
+    for _ in range(_TRIES):
         # Compactions before runs: what they have replaced is of runs that are published then. Files that are still
         # aside before those in their places: one that is moved meanwhile is seen in one of both.
         before = compactions.numbers()
@@ -79,7 +79,7 @@ def look_at_lake(storage: Storage, looked: Callable[[int, int], None] = lambda d
             final = set(data_files(last))
             staged = [file.staged for file in last.files if file.final in final - sizes.keys() and file.staged in aside]
             return Lake(last, files, tuple(staged))
-    raise LoadRefused(f"{storage.folder} has had another compaction published at each of {_LOOKS} looks")
+    raise LoadRefused(f"{storage.folder} has had another compaction published at each of {_TRIES} looks")
 
 
 def refuse_table(last: Manifest, folder: str) -> None:
@@ -103,7 +103,7 @@ def published_files(spark: Any, folder: str) -> list[str]:
         LoadRefused: No load has published here, or a manifest cannot be read.
     """
     storage = Storage(spark, folder)
-    lake = look_at_lake(storage)
+    lake = read_lake(storage)
     refuse_table(lake.last, storage.folder)
     return [storage.url(path) for path in (*(file.path for file in lake.files), *lake.staged)]
 
@@ -117,7 +117,7 @@ def read_published(spark: Any, folder: str) -> Any:
         LoadRefused: No load has published here, or a manifest cannot be read.
     """
     storage = Storage(spark, folder)
-    lake = look_at_lake(storage)
+    lake = read_lake(storage)
     refuse_table(lake.last, storage.folder)
     directories = {"none": "", "date": ", date date", "hour": ", date date, hour int"}[lake.shape.partition_by]
     schema = f"{rows_of_files(lake.shape)}, topic string{directories}"

@@ -23,11 +23,11 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.fetching import FetchedSet, RangeFetcher
 from zkconsumer.spark.leaders import search_in_zookeeper
-from zkconsumer.spark.load.load_state import Tail
+from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange
 
-__all__ = ["LastMessages", "Now"]
+__all__ = ["Comparison", "LastMessageCheck"]
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +35,15 @@ _SAMPLE_BYTES: Final = 16 * 1024
 _AT_ONCE: Final = 8
 
 
-class Now(enum.Enum):
+class Comparison(enum.Enum):
     """What stands where the last message was."""
 
     SAME = "the message that was read"
-    ANOTHER = "another message, or none"
+    DIFFERENT = "another message, or none"
     UNKNOWN = "nobody can tell"
 
 
-class LastMessages:
+class LastMessageCheck:
     """Fetches single messages.
 
     Args:
@@ -61,28 +61,28 @@ class LastMessages:
         self._leaders = leaders
         self._compacted = compacted
 
-    def compare(self, tails: Mapping[TopicPartition, Tail]) -> dict[TopicPartition, Now]:
+    def compare(self, last_messages: Mapping[TopicPartition, LastMessage]) -> dict[TopicPartition, Comparison]:
         """What stands in the logs in place of these messages."""
-        found = self._all({name: tail.offset for name, tail in tails.items()})
-        return {name: self._judged(name, tail, found[name]) for name, tail in tails.items()}
+        found = self._all({name: last_message.offset for name, last_message in last_messages.items()})
+        return {name: self._judged(name, last_message, found[name]) for name, last_message in last_messages.items()}
 
-    def _judged(self, name: TopicPartition, was: Tail, found: Tail | Now) -> Now:
-        if isinstance(found, Tail):
-            return Now.SAME if found == was else Now.ANOTHER
-        return Now.UNKNOWN if found is Now.ANOTHER and name.topic in self._compacted else found
+    def _judged(self, name: TopicPartition, was: LastMessage, found: LastMessage | Comparison) -> Comparison:
+        if isinstance(found, LastMessage):
+            return Comparison.SAME if found == was else Comparison.DIFFERENT
+        return Comparison.UNKNOWN if found is Comparison.DIFFERENT and name.topic in self._compacted else found
 
-    def at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Tail]:
+    def at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LastMessage]:
         """The messages at these offsets, without those that are not there or cannot be read."""
-        return {name: found for name, found in self._all(offsets).items() if isinstance(found, Tail)}
+        return {name: found for name, found in self._all(offsets).items() if isinstance(found, LastMessage)}
 
-    def _all(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Tail | Now]:
+    def _all(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LastMessage | Comparison]:
         names = sorted(offsets)
         if not names:
             return {}
         with ThreadPoolExecutor(_AT_ONCE, "last-messages") as threads:
             return dict(zip(names, threads.map(lambda name: self._one(name, offsets[name]), names), strict=True))
 
-    def _one(self, name: TopicPartition, offset: int) -> Tail | Now:
+    def _one(self, name: TopicPartition, offset: int) -> LastMessage | Comparison:
         """The message at an offset; ANOTHER when the log has none there."""
         wanted = PlannedRange(name.topic, int(name.partition), offset, offset + 1, self._leaders.get(name))
         fetcher = RangeFetcher(
@@ -93,19 +93,19 @@ class LastMessages:
             with closing(fetcher.fetch()) as answers:
                 for answer in answers:
                     if not isinstance(answer, FetchedSet):
-                        return Now.UNKNOWN
+                        return Comparison.UNKNOWN
                     message = next(decode_messages(answer.message_set, *name, offset), None)
                     if message is not None:
-                        return _tail(message) if message.offset == offset else Now.ANOTHER
+                        return _last_message(message) if message.offset == offset else Comparison.DIFFERENT
         except (SparkSourceError, SimpleConsumerError) as error:
             log.warning("%s-%s: whether the message at %d is the one that was read is not known: %s", *name, offset,
                         error)
-            return Now.UNKNOWN
-        return Now.ANOTHER
+            return Comparison.UNKNOWN
+        return Comparison.DIFFERENT
 
 
-def _tail(message: Message) -> Tail:
-    return Tail(message.offset, _crc(message.key), _crc(message.value))
+def _last_message(message: Message) -> LastMessage:
+    return LastMessage(message.offset, _crc(message.key), _crc(message.value))
 
 
 def _crc(content: bytes | None) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.load_state import Standing, Tail
+from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
@@ -74,7 +74,7 @@ class Manifest:
         run: number, from 1.
         run_id: tells this run from another that tried for the same number.
         began_at: UTC, ISO 8601.
-        standing: where the next run begins. `births` in it tells a topic from a later one of its name, by the
+        state: where the next run begins. `created_zxids` in it tells a topic from a later one of its name, by the
             transaction in which ZooKeeper saw it created.
         partitions: what this run brought.
         files: what it brought it in.
@@ -88,7 +88,7 @@ class Manifest:
     zookeeper: str
     format: str
     partition_by: str
-    standing: Standing
+    state: LoadState
     partitions: tuple[LoadedPartition, ...] = ()
     files: tuple[StagedFile, ...] = ()
     text: bool = field(default=False)
@@ -97,18 +97,18 @@ class Manifest:
 
     def to_json(self) -> str:
         """The content of the file; a line for each row of a list, so that it can be read and compared."""
-        standing = self.standing
+        state = self.state
         lists: dict[str, list[list[Any]]] = {
-            "tails": [[*name, *tail] for name, tail in sorted(standing.tails.items())],
-            "waiting": [[*name] for name in sorted(standing.waiting)],
+            "tails": [[*name, *last_message] for name, last_message in sorted(state.last_messages.items())],
+            "waiting": [[*name] for name in sorted(state.waiting)],
             "lost": [[*each.partition, each.begin, each.end, each.reason] for each in self.lost],
             "partitions": [[*asdict(each).values()] for each in self.partitions],
             "files": [[*file] for file in self.files],
         }
-        named = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in (*lists, "standing")}
+        named = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in (*lists, "state")}
         if not self.history_id:
             del named["history_id"]
-        head = {"version": VERSION, **named, **_standing_fields(standing)}
+        head = {"version": VERSION, **named, **_standing_fields(state)}
         lines = [
             f' "{name}": [' + ",".join(f"\n  {json.dumps(row, ensure_ascii=False)}" for row in rows) + "]"
             for name, rows in lists.items()
@@ -128,8 +128,8 @@ class Manifest:
             if version not in _KNOWN:
                 known = ", ".join(map(str, _KNOWN))
                 raise LoadRefused(f"{path} is of version {version!r}; this release knows {known}")
-            standing = _standing({name: found.pop(name) for name in _STANDING if name in found})
-            manifest = cls(**{**found, **_parsed(found), "standing": standing})
+            state = _standing({name: found.pop(name) for name in _STANDING if name in found})
+            manifest = cls(**{**found, **_parsed(found), "state": state})
             manifest._check()
             return manifest
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -139,14 +139,14 @@ class Manifest:
 
     def _check(self) -> None:
         """Raise ValueError for what would be misunderstood later."""
-        standing = self.standing
+        state = self.state
         numbers = {
             "run": [self.run],
-            "ends": standing.offsets.offsets.values(),
-            "tails": [tail.offset for tail in standing.tails.values()],
-            "waiting": [name.partition for name in standing.waiting],
-            "cluster_ms": [standing.offsets.cluster_ms or 0],
-            "topics_seen": [standing.topics_seen or 0],
+            "ends": state.offsets.offsets.values(),
+            "tails": [last_message.offset for last_message in state.last_messages.values()],
+            "waiting": [name.partition for name in state.waiting],
+            "cluster_ms": [state.offsets.cluster_ms or 0],
+            "topics_seen": [state.topics_seen or 0],
         }
         for field_name, values in numbers.items():
             for value in values:
@@ -164,22 +164,22 @@ def _parsed(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _standing_fields(standing: Standing) -> dict[str, Any]:
-    offsets = standing.offsets
+def _standing_fields(state: LoadState) -> dict[str, Any]:
+    offsets = state.offsets
     return {
         "ends": _nested(offsets.offsets),
-        "births": dict(sorted(offsets.births.items())),
+        "births": dict(sorted(offsets.created_zxids.items())),
         "cluster_ms": offsets.cluster_ms,
-        "topics_seen": standing.topics_seen,
+        "topics_seen": state.topics_seen,
     }
 
 
-def _standing(fields: Mapping[str, Any]) -> Standing:
-    births = {topic: int(born) for topic, born in fields["births"].items()}
+def _standing(fields: Mapping[str, Any]) -> LoadState:
+    created_zxids = {topic: int(created_zxid) for topic, created_zxid in fields["births"].items()}
     offsets = {name: int(end) for name, end in _flat(fields["ends"]).items()}
-    return Standing(
-        StreamOffsets(offsets, births, fields.get("cluster_ms")),
-        {TopicPartition(topic, number): Tail(*tail) for topic, number, *tail in fields.get("tails", ())},
+    return LoadState(
+        StreamOffsets(offsets, created_zxids, fields.get("cluster_ms")),
+        {TopicPartition(topic, number): LastMessage(*last) for topic, number, *last in fields.get("tails", ())},
         frozenset(TopicPartition(*name) for name in fields.get("waiting", ())),
         fields.get("topics_seen"),
     )

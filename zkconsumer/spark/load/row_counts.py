@@ -11,8 +11,8 @@ from operator import or_, xor
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load.audit import Found, OffsetSpan, OffsetSums
-from zkconsumer.spark.load.load_state import Tail
+from zkconsumer.spark.load.audit import OffsetSpan, OffsetSums, PartitionCounts
+from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.load.writing import DATA_FOLDER, Shape, read_back, settings_of_writing
 
 __all__ = ["count_from", "count_rows"]
@@ -22,7 +22,7 @@ _LOW_HALF: Final = 0xFFFFFFFF
 
 def count_rows(
     spark: Any, url: str, shape: Shape, asked: Mapping[TopicPartition, OffsetSpan]
-) -> dict[TopicPartition, Found]:
+) -> dict[TopicPartition, PartitionCounts]:
     """What the files below `url` hold of each partition.
 
     Count, ends, sum and exclusive or of the offsets say whether each offset is there once; where they do not,
@@ -38,8 +38,10 @@ def count_rows(
                     if place not in asked or counts.sums != OffsetSums.of(asked[place])]  # fmt: skip
         distinct = _count_distinct(rows, {place.topic for place in doubtful})
     return {
-        place: Found(sums.rows, distinct.get(place, sums.rows), sums.first, sums.last, messages, size_bytes, tail)
-        for place, (sums, messages, size_bytes, tail) in counted.items()
+        place: PartitionCounts(
+            sums.rows, distinct.get(place, sums.rows), sums.first, sums.last, messages, size_bytes, last
+        )
+        for place, (sums, messages, size_bytes, last) in counted.items()
     }
 
 
@@ -49,7 +51,7 @@ class _Counts(NamedTuple):
     sums: OffsetSums
     messages: int
     bytes: int
-    tail: Tail | None
+    last_message: LastMessage | None
 
     @classmethod
     def of(cls, kinds: list[Any]) -> _Counts:
@@ -62,7 +64,7 @@ class _Counts(NamedTuple):
         )  # fmt: skip
         for row in kinds:
             if f"kind={row['kind']}" == DATA_FOLDER:
-                return cls(sums, row["rows"], row["bytes"], Tail(row["last"], row["key_crc"], row["value_crc"]))
+                return cls(sums, row["rows"], row["bytes"], LastMessage(row["last"], row["key_crc"], row["value_crc"]))
         return cls(sums, 0, 0, None)
 
 

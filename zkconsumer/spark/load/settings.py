@@ -80,7 +80,7 @@ class LoadSettings:
         return batch_options(given)
 
     @property
-    def begins_at_latest(self) -> bool:
+    def starts_at_latest(self) -> bool:
         """True when partitions that were never loaded begin at their end."""
         given = {name.lower(): value.strip().lower() for name, value in self.source.items()}
         has_time = any(name.lower() in given for name in TIME_OPTIONS)
