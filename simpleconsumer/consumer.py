@@ -191,7 +191,8 @@ class SimpleConsumer:
         """Return error code and offsets of several partitions, in the order of the partitions, in one round trip.
 
         Args:
-            time_ms, max_offsets: As for `get_offsets_before`.
+            time_ms: As for `get_offsets_before`.
+            max_offsets: As for `get_offsets_before`.
 
         Raises:
             ValueError: No partitions, or the same one twice.

@@ -77,6 +77,23 @@ def test_links_resolve(document: Path) -> None:
             assert anchor in map(slug, headings), f"{target}: no such heading"
 
 
+SITE = sorted(ROOT.glob("docs/**/*.md"))
+
+
+def test_every_page_is_on_the_site() -> None:
+    listed = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in SITE)
+
+
+@pytest.mark.parametrize("page", SITE, ids=each_document)
+def test_pages_of_the_site_link_to_pages_of_the_site(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s#]+)", text):
+        if not re.match(r"https?://", target):
+            found = (page.parent / target).resolve()
+            assert found in SITE or found.suffix == ".svg", f"{target}: mkdocs build --strict fails"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=each_document)
 def test_files_and_tests_that_are_named_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")

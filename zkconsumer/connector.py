@@ -123,7 +123,8 @@ class ConsumerConnector:
 
         Args:
             topic_counts: topic -> number of streams (at least 1). Empty is fine: a member that owns nothing.
-            key_decoder, value_decoder: bytes -> object, for keys and values that are there.
+            key_decoder: bytes -> object, for keys that are there.
+            value_decoder: bytes -> object, for values that are there.
 
         Raises:
             MessageStreamsExist: streams were created before.

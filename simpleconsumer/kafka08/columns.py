@@ -67,7 +67,8 @@ def decode_columns(
         end_offset: The first message from there on is not yielded, and nothing behind it is looked at.
         columns: Which columns, in which order.
         max_batch_bytes: Bytes of message set, inflated, that a batch is made of; a larger message has one for itself.
-        high_watermark, max_decoded_bytes: As for `decode_messages`.
+        high_watermark: As for `decode_messages`.
+        max_decoded_bytes: As for `decode_messages`.
         resume: `MessageError.resume` of an earlier call with the same arguments, of `decode_messages` too.
 
     Raises:

@@ -68,8 +68,9 @@ class KafkaStream:
         thread_id: Identity in the group, `<consumer id>-<number>`.
         lease: Until when messages may be handed over.
         clock: Seconds, the clock of the lease.
-        key_decoder, value_decoder: What turns the bytes of key and value into what the application wants; None
-            (no key, or a deletion mark) is not handed to them.
+        key_decoder: Turns the bytes of a key into what the application wants. It is not called for a missing key.
+        value_decoder: Turns the bytes of a value into what the application wants. It is not called for a missing
+            value (a deletion mark).
 
     Raises by `next()`:
         ConsumerTimeout: See above.

@@ -81,7 +81,8 @@ class JavaMember:
 
         Args:
             topics: topic -> number of streams; or
-            whitelist, blacklist: a filter, with `streams` streams.
+            whitelist: a filter, with `streams` streams; or
+            blacklist: a filter, with `streams` streams.
             consumer_id: the name behind `group_`; None makes one up.
             settings: consumer properties over the kit's (session 6 s, commit every second, reset to the smallest
                 offset).

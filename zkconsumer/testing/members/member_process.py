@@ -58,13 +58,14 @@ class MemberProcess:
             group: its `group.id`.
             name: its `consumer.id`.
             topics: topic -> number of streams; or
-            whitelist, blacklist: a filter, with `streams` streams.
+            whitelist: a filter, with `streams` streams; or
+            blacklist: a filter, with `streams` streams.
             copies: so many members in the process, named `<name>00`, `<name>01`, ...
             work_ms: how long the application works on each message.
             commit_on_revoke: its listener calls `commit_offsets()`.
             verbose: log every step.
-            skip, twice: number of the message that its application forgets, or handles twice; 0: none. A history that
-                must not pass as clean.
+            skip: number of the message that its application forgets; 0: none. Such a history must not pass as clean.
+            twice: number of the message that its application handles twice; 0: none. The same.
             settings: consumer properties.
         """
         self.name = name

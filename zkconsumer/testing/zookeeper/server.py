@@ -115,7 +115,8 @@ class ZooKeeperServer:
             version: a pinned set of jars that holds a ZooKeeper (`zk-3.4.14`, `0.8.2.2`); None takes the ZooKeeper
                 3.9 of the installed pyspark, else `zk-3.9` by Maven.
             tick_ms: the server looks for expired sessions once per tick; short, so that tests see them expire on time.
-            min_session_timeout_ms, max_session_timeout_ms: limits a client's asked time-out is clamped to.
+            min_session_timeout_ms: the shortest session time-out that the server grants.
+            max_session_timeout_ms: the longest session time-out that the server grants.
             port: None chooses a free one; it stays the same over restarts.
             heap_mb: limit of the JVM's heap in MiB.
             fsync: wait for the disk on every write.
