@@ -8,16 +8,15 @@ Source: kafka.javaapi.consumer.SimpleConsumer (0.8.2.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from simpleconsumer.connection import Connection
+from simpleconsumer.dialect import KAFKA08, MAX_DECODED_BYTES, Dialect, Encodable
+from simpleconsumer.dialect_types import Request
 from simpleconsumer.errors import BrokerError, DecodeError, MessageError, MessageTooLarge
 from simpleconsumer.framing import MAX_FRAME_BYTES
-from simpleconsumer.kafka08 import requests as kafka08
-from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
-from simpleconsumer.kafka08.message_set import MAX_DECODED_BYTES, decode_messages, shallow_end
 from simpleconsumer.types import (
     MAX_INT64,
     Broker,
@@ -36,7 +35,6 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """As a time: the offset of the first message that is still there."""
 
-_UNKNOWN_TOPIC_OR_PARTITION = 3
 _NO_BASE_OFFSET = -1
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 T = TypeVar("T")
@@ -64,6 +62,7 @@ class SimpleConsumer:
         *,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         reuse_answers: bool = False,
+        dialect: Dialect = KAFKA08,
     ) -> None:
         """
         Args:
@@ -72,7 +71,9 @@ class SimpleConsumer:
             receive_buffer_bytes: Socket receive buffer; 0 leaves it to the system.
             max_frame_bytes: Largest answer that is taken (256 MiB); a larger one is refused before it is read.
             reuse_answers: The message sets of `multifetch` are good until the next call only; saves memory and time.
+            dialect: What the broker speaks (`simpleconsumer.dialect.dialect_of`).
         """
+        self.dialect = dialect
         self.client_id = client_id
         self._connection = Connection(
             host, port, timeout_s, receive_buffer_bytes, max_frame_bytes, reuse_answers=reuse_answers
@@ -112,8 +113,10 @@ class SimpleConsumer:
         """
         request = FetchRequest(topic, partition, offset, max_bytes)
         message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
-        decoding = decode_messages(message_set, topic, partition, offset, max_decoded_bytes=max_decoded_bytes)
-        return _before_error(decoding) or _nothing(request, message_set)
+        decoding = self.dialect.decode_messages(
+            message_set, topic, partition, offset, max_decoded_bytes=max_decoded_bytes
+        )
+        return _before_error(decoding) or self._nothing(request, message_set)
 
     def fetch_columns(
         self,
@@ -145,10 +148,10 @@ class SimpleConsumer:
         wanted = tuple(COLUMNS) if columns is None else columns
         decode_columns(b"", topic, partition, columns=wanted)  # a wrong column is told before anything is sent
         message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
-        decoding = decode_columns(
+        decoding = self.dialect.decode_columns(
             message_set, topic, partition, offset, columns=wanted, max_decoded_bytes=max_decoded_bytes
         )
-        return _before_error(decoding) or _nothing(request, message_set)
+        return _before_error(decoding) or self._nothing(request, message_set)
 
     def multifetch(
         self, requests: Sequence[FetchRequest], max_wait_ms: int = 100, min_bytes: int = 1, *, version: int = 0
@@ -166,10 +169,7 @@ class SimpleConsumer:
         """
         requests = [FetchRequest(*request) for request in requests]
         self._check_fetch(requests, max_wait_ms, min_bytes)
-        body = kafka08.encode_fetch(requests, max_wait_ms, min_bytes, version)
-        return self._ask(
-            kafka08.FETCH, version, body, lambda answer: kafka08.decode_fetch(answer, requests, version), resend=True
-        )
+        return self._ask(self.dialect.fetch(requests, max_wait_ms, min_bytes, version))
 
     def get_offsets_before(self, topic: str, partition: int, time_ms: int, max_offsets: int = 1) -> list[int]:
         """Return at most `max_offsets` offsets of segments begun before a time, newest first.
@@ -197,16 +197,10 @@ class SimpleConsumer:
         Raises:
             ValueError: No partitions, or the same one twice.
         """
-        wanted = [_numbered(partition) for partition in partitions]
+        wanted = [TopicPartition(*partition) for partition in partitions]
         if not wanted or len(set(wanted)) != len(wanted):
             raise ValueError(f"{len(wanted)} partitions, {len(set(wanted))} different ones: each is to be named once")
-        return self._ask(
-            kafka08.OFFSETS,
-            0,
-            kafka08.encode_offsets(wanted, time_ms, max_offsets),
-            lambda answer: kafka08.decode_offsets(answer, wanted),
-            resend=True,
-        )
+        return [row for request in self.dialect.offsets(wanted, time_ms, max_offsets) for row in self._ask(request)]
 
     def offset_for_time(self, topic: str, partition: int, time_ms: int) -> OffsetAndTimestamp | None:
         """Return the first message with a timestamp at or after a time, None if there is none: Kafka 0.10.1 and later.
@@ -236,19 +230,13 @@ class SimpleConsumer:
             ValueError: No partitions, or a negative time.
             ConnectionFailed: A broker before 0.10.1 closes the connection.
         """
-        wanted = {_numbered(partition): time_ms for partition, time_ms in times_ms.items()}
+        wanted = {TopicPartition(*partition): time_ms for partition, time_ms in times_ms.items()}
         if not wanted:
             raise ValueError("no partitions to look for a time in")
         for (topic, number), time_ms in wanted.items():
             if not 0 <= time_ms <= MAX_INT64:
                 raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
-        return self._ask(
-            kafka08.OFFSETS,
-            1,
-            kafka08.encode_offsets_for_times(wanted),
-            lambda answer: kafka08.decode_offsets_for_times(answer, list(wanted)),
-            resend=True,
-        )
+        return self._ask(self.dialect.offsets_for_times(wanted))
 
     def api_versions(self) -> dict[int, range]:
         """Return the versions of each API key that the broker serves: Kafka 0.10.0 and later.
@@ -257,7 +245,7 @@ class SimpleConsumer:
             BrokerError: The broker does not say.
             ConnectionFailed: 0.8 closes the connection on the question, and 0.9 never answers it.
         """
-        code, served = self._ask(kafka08.API_VERSIONS, 0, b"", kafka08.decode_api_versions, resend=True)
+        code, served = self._ask(self.dialect.api_versions())
         if code:
             raise BrokerError(code, None, None)
         return served
@@ -291,15 +279,10 @@ class SimpleConsumer:
             BrokerError: Of the first partition that was refused; `also` lists the errors of the others. Those that
                 are in neither are stored.
         """
-        wanted = {_numbered(partition): _with_metadata(offset) for partition, offset in offsets.items()}
+        wanted = {TopicPartition(*partition): _with_metadata(offset) for partition, offset in offsets.items()}
         if not wanted:
             return
-        codes = self._ask(
-            kafka08.OFFSET_COMMIT,
-            version,
-            kafka08.encode_offset_commit(group, wanted, version),
-            lambda answer: kafka08.decode_offset_commit(answer, list(wanted)),
-        )
+        codes = self._ask(self.dialect.commit(group, wanted, version))
         _raise_codes(
             (code, *partition, wanted[partition].offset) for partition, code in zip(wanted, codes, strict=True)
         )
@@ -312,22 +295,12 @@ class SimpleConsumer:
         Raises:
             BrokerError: Of the first partition that failed; `also` lists the errors of the others.
         """
-        wanted = [_numbered(partition) for partition in partitions]
+        wanted = [TopicPartition(*partition) for partition in partitions]
         if not wanted:
             return {}
-        rows = self._ask(
-            kafka08.OFFSET_FETCH,
-            version,
-            kafka08.encode_offset_fetch(group, wanted),
-            lambda answer: kafka08.decode_offset_fetch(answer, wanted),
-            resend=True,
-        )
-        # In version 0 "nothing committed" and "no such partition" are the same code.
-        none = _UNKNOWN_TOPIC_OR_PARTITION if version == 0 else 0
-        _raise_codes(
-            (0 if code == none else code, *partition, None) for partition, (code, _) in zip(wanted, rows, strict=True)
-        )
-        return {TopicPartition(*partition): row for partition, (_, row) in zip(wanted, rows, strict=True)}
+        rows = self._ask(self.dialect.committed(group, wanted, version))
+        _raise_codes((code, *partition, None) for partition, (code, _) in zip(wanted, rows, strict=True))
+        return {partition: row for partition, (_, row) in zip(wanted, rows, strict=True)}
 
     def consumer_metadata(self, group: str) -> Broker:
         """Return the broker that keeps the offsets of a group in Kafka (0.8.2 and later).
@@ -335,13 +308,7 @@ class SimpleConsumer:
         Raises:
             BrokerError: `ConsumerCoordinatorNotAvailable` (15), always so the first time: ask again.
         """
-        code, broker = self._ask(
-            kafka08.CONSUMER_METADATA,
-            0,
-            kafka08.encode_consumer_metadata(group),
-            kafka08.decode_consumer_metadata,
-            resend=True,
-        )
+        code, broker = self._ask(self.dialect.coordinator(group))
         if code:
             raise BrokerError(code, None, None)
         return broker
@@ -376,19 +343,14 @@ class SimpleConsumer:
             raise ValueError(f"acks is {acks}: -1, 0 and 1 are known")
         if magic == 1 and version < 2:
             raise ValueError(f"magic 1 needs produce version 2, not {version}")
-        message_set = encode_message_set(messages, codec, magic, timestamp_ms=timestamp_ms)
+        message_set = self.dialect.encode_messages(messages, codec, magic, timestamp_ms)
         if not message_set:
             raise ValueError("no messages to produce")
-        body = kafka08.encode_produce({(topic, partition): message_set}, acks, timeout_ms)
-        if acks == 0:
-            self._send(kafka08.PRODUCE, version, body)
+        request = self.dialect.produce(TopicPartition(topic, partition), message_set, acks, timeout_ms, version)
+        if not request.has_answer:
+            self._connection.call(self._frame(request), has_answer=False)
             return _NO_BASE_OFFSET
-        result = self._ask(
-            kafka08.PRODUCE,
-            version,
-            body,
-            lambda answer: kafka08.decode_produce(answer, [(topic, partition)], version),
-        )[0]
+        result = self._ask(request)
         if result.error_code:
             raise BrokerError(result.error_code, topic, partition)
         return result.base_offset
@@ -418,8 +380,9 @@ class SimpleConsumer:
         return fetched.message_set
 
     def _metadata(self, topics: Sequence[str]) -> ClusterMetadata:
-        body = kafka08.encode_metadata(topics)
-        metadata = self._ask(kafka08.METADATA, 0, body, kafka08.decode_metadata, resend=True)
+        if not self.dialect.has_metadata:
+            raise ValueError(f"{self.dialect.name}: brokers of this generation cannot be asked for metadata")
+        metadata = self._ask(self.dialect.metadata(topics))
         missing = [topic for topic in topics if topic not in metadata.topics]
         if missing:
             raise DecodeError(f"metadata response: {missing[0]} and {len(missing) - 1} more are missing")
@@ -439,25 +402,30 @@ class SimpleConsumer:
         if len({(request.topic, request.partition) for request in requests}) != len(requests):
             raise ValueError("a partition is asked for twice; brokers answer only one of the two")
 
-    def _ask(
-        self, api_key: int, version: int, body: bytes, decode: Callable[[memoryview], T], *, resend: bool = False
-    ) -> T:
+    def _ask(self, request: Request[T]) -> T:
         """Return the decoded answer; an answer that does not decode costs the connection."""
-        request = self._frame(api_key, version, body)
-        answer = self._connection.call(request, correlation_id=self._correlation_id, resend=resend)
+        answer = self._connection.call(
+            self._frame(request), correlation_id=self._correlation_id if self.dialect.has_correlation_ids else None,
+            resend=request.can_resend,
+        )  # fmt: skip
         try:
-            return decode(answer)
+            return request.decode(answer)
         except DecodeError as error:
             self._connection.reset()
             error.add_note(f"in an answer of {len(answer)} bytes from {self.host}:{self.port}")
             raise
 
-    def _send(self, api_key: int, version: int, body: bytes) -> None:
-        self._connection.call(self._frame(api_key, version, body), has_answer=False)
-
-    def _frame(self, api_key: int, version: int, body: bytes) -> bytes:
+    def _frame(self, request: Request[Any]) -> bytes:
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
-        return kafka08.frame_request(api_key, version, self._correlation_id, self.client_id, body)
+        return self.dialect.frame(request, self._correlation_id, self.client_id)
+
+    def _nothing(self, request: FetchRequest, message_set: Buffer) -> list[Any]:
+        """Return no messages, unless that is because the first one was cut off."""
+        if len(message_set) and not self.dialect.set_end(message_set)[2]:
+            reason = f"the message is larger than the fetch of {request.max_bytes} bytes"
+            next_offset = self.dialect.next_offset(request.offset)
+            raise MessageTooLarge(request.topic, request.partition, request.offset, next_offset, reason)
+        return []
 
 
 def _before_error(decoding: Iterator[T]) -> list[T]:
@@ -472,26 +440,11 @@ def _before_error(decoding: Iterator[T]) -> list[T]:
     return found
 
 
-def _nothing(request: FetchRequest, message_set: Buffer) -> list[Any]:
-    """Return no messages, unless that is because the first one was cut off."""
-    if len(message_set) and not shallow_end(message_set)[2]:
-        reason = f"the message is larger than the fetch of {request.max_bytes} bytes"
-        raise MessageTooLarge(request.topic, request.partition, request.offset, request.offset + 1, reason)
-    return []
-
-
-def _numbered(partition: TopicPartition) -> tuple[str, int]:
-    topic, number = partition
-    if not isinstance(number, int):
-        raise ValueError(f"{topic}/{number}: partitions of Kafka 0.8 are numbers")
-    return topic, number
-
-
 def _with_metadata(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
     return offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
 
 
-def _raise_codes(rows: Iterable[tuple[int, str, int, int | None]]) -> None:
+def _raise_codes(rows: Iterable[tuple[int, str, int | str, int | None]]) -> None:
     """Raise the first error of several partitions, which carries the others."""
     errors = [BrokerError(*row) for row in rows if row[0]]
     if errors:

@@ -17,13 +17,15 @@ class Broker(NamedTuple):
     """One broker and where it listens.
 
     Attributes:
-        fetch_version: Version of the fetch request that it is known to speak; 0, which all do, when nothing is known.
+        fetch_version: Version of the fetch request that it is known to serve; 0, which all do, when nothing is known.
+        generation: Name of the dialect that it speaks (`simpleconsumer.dialect.dialect_of`).
     """
 
     id: int
     host: str
     port: int
     fetch_version: int = 0
+    generation: str = "kafka08"
 
 
 class TopicPartition(NamedTuple):
@@ -41,12 +43,13 @@ class FetchRequest(NamedTuple):
     """What to fetch of one partition.
 
     Attributes:
+        partition: As in `TopicPartition`.
         offset: First offset wanted; in 0.7 a byte position.
         max_bytes: Most bytes of message set in the answer, at least 1.
     """
 
     topic: str
-    partition: int
+    partition: int | str
     offset: int
     max_bytes: int
 
@@ -55,6 +58,7 @@ class FetchedPartition(NamedTuple):
     """What a fetch brought of one partition.
 
     Attributes:
+        partition: As in the request.
         error_code: 0, or why there is no message set (`errors.broker_error`).
         high_watermark: Offset behind the last message that consumers may see; -1 when unknown (0.7, errors).
         message_set: A view into the receive buffer; its last entry may be cut off. The view keeps the whole
@@ -62,10 +66,17 @@ class FetchedPartition(NamedTuple):
     """
 
     topic: str
-    partition: int
+    partition: int | str
     error_code: int
     high_watermark: int
     message_set: bytes | memoryview
+
+
+class ProducedPartition(NamedTuple):
+    """What a broker says of one produced message set: error code, and the offset of its first message."""
+
+    error_code: int
+    base_offset: int
 
 
 class Message:

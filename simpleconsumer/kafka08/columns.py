@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -28,15 +28,13 @@ from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka08.column_batches import COLUMNS, Rows, column_schema, size_of, to_batch
 from simpleconsumer.kafka08.column_entries import Ints, Part, read_entries, wrappers_among
 from simpleconsumer.kafka08.column_walk import entry_positions
-from simpleconsumer.kafka08.message_set import MAX_DECODED_BYTES, REACHED, Entry, begin, next_entry
+from simpleconsumer.kafka08.message_set import MAX_BATCH_BYTES, MAX_DECODED_BYTES, REACHED, Entry, begin, next_entry
 from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.kafka08.offset_order import PLAIN, why_damaged
 from simpleconsumer.types import Buffer
 
 __all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
 
-MAX_BATCH_BYTES: Final = 1024 * 1024
-"""Default of the bytes of message set that one record batch is made of; a larger message has a batch for itself."""
 _LARGEST_BATCH_BYTES = 256 * 1024 * 1024
 _WORTH_ARRAYS = 32
 _FIRST_WINDOW_AFTER_ERROR = 4096

@@ -51,6 +51,8 @@ __all__ = ["MAX_DECODED_BYTES", "MAX_DEPTH", "decode_messages", "encode_message_
 
 MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
 """Default of the most bytes that one wrapper, with the wrappers inside of it, may inflate to."""
+MAX_BATCH_BYTES: Final = 1024 * 1024
+"""Default of the bytes of message set that one record batch is made of; a larger message has a batch for itself."""
 MAX_DEPTH: Final = 2
 """How deep wrappers may stand in wrappers. Kafka's own producers never nest; readers up to 0.8.2 allow it."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.primitives import (
@@ -44,6 +44,7 @@ from simpleconsumer.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionMetadata,
+    ProducedPartition,
     TopicMetadata,
 )
 
@@ -73,13 +74,6 @@ _NO_GENERATION = -1
 _BROKER_RETENTION = -1
 _BROKER_TIME = -1
 _SMALLEST_TOPIC = 6  # string length, partition count
-
-
-class ProducedPartition(NamedTuple):
-    """What a broker says of one produced message set: error code, and the offset of its first message."""
-
-    error_code: int
-    base_offset: int
 
 
 def frame_request(api_key: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
@@ -149,7 +143,7 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int 
     start = read_int32(answer, 0)[1] if version >= 1 else 0  # throttle time, in fetch at the beginning
     topics, end = _read_topics(answer, start, read, 18)
     require_end(answer, end, "fetch response")
-    found = _in_order("fetch", topics, [(r.topic, r.partition) for r in requests])
+    found = _in_order("fetch", topics, [(r.topic, int(r.partition)) for r in requests])
     return [FetchedPartition(r.topic, r.partition, *result) for r, result in zip(requests, found, strict=True)]
 
 

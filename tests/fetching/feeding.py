@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from rebalance.lease import lease_clock
+from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
@@ -47,7 +48,7 @@ def message_set(first: int, last: int, codec: str = "none", topic: str = "t") ->
 
 
 def chunk(first: int, last: int, codec: str = "none") -> Chunk:
-    return Chunk(message_set(first, last, codec), last)
+    return Chunk(message_set(first, last, codec), last, KAFKA08)
 
 
 def with_bad_crc(data: bytes, offset: int) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.errors import DamagedOffset
 from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.types import TopicPartition
@@ -74,7 +75,7 @@ def test_a_chunk_is_charged_to_the_stream_that_it_is_for() -> None:
 def test_the_high_watermark_of_its_answer_tells_which_offsets_of_a_chunk_are_damaged() -> None:
     feed = Feed()
     data = b"".join(encode_message(offset, None, b"value", 0) for offset in (0, 1, 20))
-    feed.queue().push(Chunk(data, 21, high_watermark=20))
+    feed.queue().push(Chunk(data, 21, KAFKA08, high_watermark=20))
     assert [next(feed.stream).offset for _ in range(2)] == [0, 1]
     with pytest.raises(DamagedOffset, match="t/0 at 2: offset 20 is not below 20, where the log ends"):
         next(feed.stream)

@@ -31,10 +31,12 @@ TESTS: Final[dict[str, list[str]]] = {
     "rebalance/waits.py": [f"{_REBALANCE}waits.py", f"{_REBALANCE}machine.py"],
     "rebalance/znodes.py": [f"{_REBALANCE}znodes.py"],
     "simpleconsumer/codecs.py": [f"{_WIRE}codecs.py", f"{_WIRE}wrappers.py"],
+    "simpleconsumer/kafka08/classify.py": [f"{_WIRE}classify.py", f"{_WIRE}down_conversion.py"],
     "simpleconsumer/kafka08/column_entries.py": _COLUMNS,
     "simpleconsumer/kafka08/column_walk.py": _COLUMNS,
     "simpleconsumer/kafka08/columns.py": _COLUMNS,
     "simpleconsumer/kafka08/down_conversion.py": [f"{_WIRE}down_conversion.py"],
+    "simpleconsumer/kafka08/entry_heads.py": [f"{_WIRE}entry_heads.py"],
     "simpleconsumer/framing.py": [f"{_WIRE}framing.py"],
     "simpleconsumer/kafka08/message_set.py": _SETS,
     "simpleconsumer/kafka08/message_shapes.py": _SETS,
@@ -50,7 +52,7 @@ TESTS: Final[dict[str, list[str]]] = {
     "zkconsumer/member/delivery.py": [
         f"{_MEMBER}delivery{name}.py" for name in ("", "_pauses", "_threads", "_in_hand")
     ],
-    "zkconsumer/fetching/fetch_state.py": [f"{_FETCHING}fetch_state.py", f"{_WIRE}down_conversion.py"],
+    "zkconsumer/fetching/fetch_state.py": [f"{_FETCHING}fetch_state.py"],
     "zkconsumer/fetching/partition_queue.py": [
         f"{_FETCHING}partition_queue.py",
         f"{_STREAMS}stream.py",

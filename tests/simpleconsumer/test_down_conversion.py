@@ -6,10 +6,11 @@ import struct
 
 import pytest
 
+from simpleconsumer.dialect_types import FetchResult, Outcome
+from simpleconsumer.kafka08.classify import classify
 from simpleconsumer.kafka08.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
 from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import FetchedPartition
-from zkconsumer.fetching.fetch_state import Outcome, Verdict, judge
 
 FILLER = b"\xff" * 8 + b"\0\0\0\x3d"
 MARK, EMPTY, DATA = 0x30, 0x10, 0x10
@@ -29,8 +30,10 @@ def messages(*offsets: int, codec: str = "none") -> bytes:
     return b"".join(encode_message_set([b"%d" % n], first_offset=n, magic=1) for n in offsets)
 
 
-def judged(message_set: bytes, position: int = 5, asked: int = 1000, largest: int = 4000, end: int = 100) -> Verdict:
-    return judge(FetchedPartition("t", 0, 0, end, message_set), position, asked, largest, may_be_converted=True)
+def classified(
+    message_set: bytes, position: int = 5, asked: int = 1000, largest: int = 4000, end: int = 100
+) -> FetchResult:
+    return classify(FetchedPartition("t", 0, 0, end, message_set), position, asked, largest, version=2)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +52,8 @@ def judged(message_set: bytes, position: int = 5, asked: int = 1000, largest: in
 )
 def test_marks_are_passed_over(message_set: bytes, behind: int) -> None:
     assert behind_marks(message_set, 5) == behind
-    verdict = judged(message_set)
-    assert (verdict.outcome, verdict.valid_bytes, verdict.next_offset) == (Outcome.CHUNK, 0, behind)
+    result = classified(message_set)
+    assert (result.outcome, result.valid_bytes, result.next_offset) == (Outcome.CHUNK, 0, behind)
 
 
 @pytest.mark.parametrize(
@@ -65,17 +68,17 @@ def test_what_may_hold_messages_is_not(message_set: bytes) -> None:
 
 
 def test_an_older_broker_sends_no_such_thing() -> None:
-    assert judge(FetchedPartition("t", 0, 0, 100, FILLER), 5, 1000, 4000).outcome is not Outcome.CHUNK
-    assert judge(FetchedPartition("t", 0, 0, 100, b""), 5, 1000, 4000).outcome is Outcome.NOTHING
+    assert classify(FetchedPartition("t", 0, 0, 100, FILLER), 5, 1000, 4000).outcome is not Outcome.CHUNK
+    assert classify(FetchedPartition("t", 0, 0, 100, b""), 5, 1000, 4000).outcome is Outcome.NOTHING
 
 
 def test_where_nothing_comes_though_there_is_more_a_larger_size_is_asked_for_up_to_the_limit() -> None:
-    assert judged(b"", end=5).outcome is Outcome.NOTHING
-    assert judged(b"", asked=1000).size_bytes == 2000
-    grown = judged(b"", asked=3000)
+    assert classified(b"", end=5).outcome is Outcome.NOTHING
+    assert classified(b"", asked=1000).size_bytes == 2000
+    grown = classified(b"", asked=3000)
     assert (grown.outcome, grown.size_bytes) == (Outcome.GROW, 4000)
     assert grown.reason == "nothing came within 3000 bytes, though the log ends at 100"
-    given_up = judged(b"", asked=4000)
+    given_up = classified(b"", asked=4000)
     assert (given_up.outcome, given_up.offset, given_up.next_offset) == (Outcome.LEFT_OUT, 5, 6)
     assert given_up.size_bytes == 4000
     assert given_up.reason == (
@@ -93,7 +96,7 @@ def test_a_batch_that_is_cut_off_names_its_last_offset() -> None:
         assert last_offset_of_batch(other) is None
     for damaged in (batch(-5, 20), batch(5, -20)):
         assert last_offset_of_batch(damaged) is None
-    given_up = judged(cut)
+    given_up = classified(cut)
     assert (given_up.outcome, given_up.offset, given_up.next_offset) == (Outcome.TOO_LARGE, 24, 25)
 
 
@@ -102,16 +105,16 @@ def test_a_batch_that_comes_twice_counts_once(codec: str) -> None:
     twice, next_one = messages(7, 8, codec=codec), messages(9, 10, codec=codec)
     message_set = twice + twice + next_one + b"\0" * 300
     assert repeated_bytes(message_set, 5) == len(twice)
-    verdict = judged(twice + twice + next_one)
-    assert (verdict.first_byte, verdict.next_offset) == (len(twice), 11)
-    verdict = judged(twice + twice + messages(*range(9, 200)), end=1000)
-    assert (verdict.first_byte, verdict.next_offset) == (len(twice), 200)
+    result = classified(twice + twice + next_one)
+    assert (result.first_byte, result.next_offset) == (len(twice), 11)
+    result = classified(twice + twice + messages(*range(9, 200)), end=1000)
+    assert (result.first_byte, result.next_offset) == (len(twice), 200)
 
 
 def test_messages_that_come_twice_do_not_fill_the_hole_behind_them() -> None:
     message_set = messages(7, 8) * 2 + messages(11)
-    verdict = judged(message_set)
-    assert (verdict.valid_bytes, verdict.next_offset) == (len(messages(7, 8)) * 2, 9)
+    result = classified(message_set)
+    assert (result.valid_bytes, result.next_offset) == (len(messages(7, 8)) * 2, 9)
 
 
 def test_the_first_message_is_not_taken_for_a_repeated_one() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from simpleconsumer.consumer import LATEST
+from simpleconsumer.dialect import KAFKA08
+from simpleconsumer.dialect_types import Outcome
 from simpleconsumer.errors import DamagedOffset
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from tests.simulator.actor import Record
@@ -21,7 +23,7 @@ from tests.simulator.process import Process
 from tests.simulator.stepping import lateness_s
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, Outcome, check_range, judge
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, check_range
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.leader_finder import LeaderFinder
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
@@ -176,26 +178,26 @@ class SteppedDelivery(Delivery):
         if answer.behind:  # the broker had no room for more: it cuts the next entry off somewhere, elsewhere each time
             data += answer.behind[: asked % len(answer.behind)]
             size_bytes = len(data)
-        told = FetchedPartition(*_numbered(state.partition), 0, answer.high_watermark, data)
-        verdict = judge(told, asked, size_bytes, _LARGEST_BYTES)
-        match verdict.outcome:
+        fetched = FetchedPartition(*_numbered(state.partition), 0, answer.high_watermark, data)
+        result = KAFKA08.classify(fetched, asked, size_bytes, _LARGEST_BYTES)
+        match result.outcome:
             case Outcome.CHUNK:
-                part = data[: verdict.valid_bytes]
-                queue.push(Chunk(part, verdict.next_offset, high_watermark=answer.high_watermark))
-                state.moved_on(verdict.next_offset)
+                part = data[: result.valid_bytes]
+                queue.push(Chunk(part, result.next_offset, KAFKA08, high_watermark=answer.high_watermark))
+                state.moved_on(result.next_offset)
                 state.broken = 0
             case Outcome.GROW:
                 state.grow(min(2 * state.size_bytes, _LARGEST_BYTES))
             case Outcome.DAMAGED if state.broken < BROKEN_TRIES:
                 state.broken += 1
             case Outcome.DAMAGED:
-                error = DamagedOffset(*state.partition, verdict.offset, verdict.next_offset, verdict.reason)
-                queue.push(Chunk(b"", verdict.next_offset, error=error))
-                state.moved_on(verdict.next_offset)
+                error = DamagedOffset(*state.partition, result.offset, result.next_offset, result.reason)
+                queue.push(Chunk(b"", result.next_offset, None, error=error))
+                state.moved_on(result.next_offset)
             case Outcome.NOTHING:
                 pass
             case _:
-                raise AssertionError(f"{state.partition}: {verdict}")
+                raise AssertionError(f"{state.partition}: {result}")
 
     def _ends_told(self, task: FetchTask, answer: Ends) -> None:
         self._asking.discard(task)
@@ -222,7 +224,7 @@ class SteppedDelivery(Delivery):
         if queue is not None and checked.is_reset:
             self._out_of_range(state.partition)
             self._record("reset", answer.place, checked.offset)
-            queue.push(Chunk(b"", checked.offset, reset_to=checked.offset))
+            queue.push(Chunk(b"", checked.offset, None, reset_to=checked.offset))
             state.moved_on(checked.offset)
 
     def place(self, topic: str, partition: int | str) -> Place:

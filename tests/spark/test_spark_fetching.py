@@ -8,14 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from simpleconsumer.kafka08.message_set import encode_message_set
 from zkconsumer.spark import fetching
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.fetching import RangeFetcher
 from zkconsumer.spark.leaders import search_in_zookeeper
 from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.record_batches import first_offset_in, read_range
+from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing import load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
@@ -70,12 +69,3 @@ def test_a_corrupt_wrapper_across_the_end_of_what_is_wanted_is_told_once(
             *((offset, True) for offset in range(50)), (end - 1, False),
         ]  # fmt: skip
     assert len(read(50, "raise")) == 50
-
-
-def test_where_a_wrapper_begins_is_seen_by_the_entry_before_it() -> None:
-    plain = encode_message_set([b"x", b"y"], offsets=[3, 5])
-    wrapper = encode_message_set([b"x", b"y"], "gzip", first_offset=8)
-    assert first_offset_in(plain + wrapper, 9, 3) == 6
-    assert first_offset_in(wrapper, 9, 7) == 7
-    assert first_offset_in(plain, 5, 3) == 5
-    assert first_offset_in(plain, 9, 3) == 6

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.bounds import LogEnds, resolve_bounds
-from zkconsumer.spark.cluster_offsets import bytes_an_offset
 from zkconsumer.spark.errors import DataLoss, OptionRefused
 from zkconsumer.spark.options import OffsetSpec
 from zkconsumer.spark.planning import MAX_TASKS, PlannedRange, SplitLimits, plan_ranges
@@ -166,20 +164,3 @@ def test_whatever_is_wanted_is_read_or_told_as_lost(earliest: int, latest: int, 
     assert set(range(start, end)) <= read | lost
     assert read <= set(range(earliest, latest)) & set(range(start, end))
     assert not read & lost
-
-
-# -- the size of messages ----------------------------------------------------------------------------------------------
-
-
-def test_the_size_of_messages_is_seen_in_a_set() -> None:
-    message_set = encode_message_set([b"x" * 74] * 10)
-    assert bytes_an_offset(message_set, 0) == 100.0
-
-
-def test_the_size_of_one_that_does_not_fit_is_in_its_head() -> None:
-    assert bytes_an_offset(encode_message_set([b"x" * 99_974])[:1000], 0) == 100_000.0
-
-
-def test_nothing_is_seen_where_nothing_is() -> None:
-    assert bytes_an_offset(b"", 7) is None
-    assert bytes_an_offset(b"\0" * 20, 7) is None

@@ -23,6 +23,7 @@ import pytest
 
 import simpleconsumer
 import zkconsumer
+from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.errors import CrcMismatch
 from simpleconsumer.kafka08.message_encode import encode_message_set
 from tests.fetching.feeding import Drained, Feed, chunk, message_set, with_bad_crc
@@ -40,7 +41,7 @@ def many_sizes(codec: str = "none", most_bytes: int = 60) -> Chunk:
     """Messages of many sizes in one chunk: to find where each begins takes a step for each."""
     dice = random.Random(1)
     pairs = [(None, dice.randbytes(dice.randrange(most_bytes))) for _ in range(MESSAGES)]
-    return Chunk(bytes(encode_message_set(pairs, codec)), MESSAGES)
+    return Chunk(bytes(encode_message_set(pairs, codec)), MESSAGES, KAFKA08)
 
 
 def reading_of(feed: Feed, way: str) -> Iterator[Any]:
@@ -141,7 +142,7 @@ def test_a_second_strike_at_any_line_loses_and_repeats_nothing(way: str) -> None
     for number in count(1):
         feed, seen, struck = Feed(), [], []
         queue = feed.queue()
-        queue.push(Chunk(data, 5))
+        queue.push(Chunk(data, 5, KAFKA08))
         queue.push(chunk(5, 12, "gzip"))
         reading = reading_of(feed, way)
         with struck_at(lambda line: "decode" in line), pytest.raises(Struck):

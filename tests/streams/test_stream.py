@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rebalance.lease import lease_clock
+from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.errors import CrcMismatch, DamagedOffset, MessageTooLarge
 from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.kafka08.message_set import encode_message_set
@@ -100,7 +101,7 @@ def test_a_reset_moves_the_position_once_the_reader_gets_there() -> None:
     feed = Feed()
     queue = feed.queue(position=100)
     queue.push(chunk(100, 101))
-    queue.push(Chunk(b"", 3, reset_to=3))
+    queue.push(Chunk(b"", 3, None, reset_to=3))
     queue.push(chunk(3, 5))
     assert next(feed.stream).offset == 100
     assert queue.done_position() == 100
@@ -111,7 +112,7 @@ def test_a_reset_moves_the_position_once_the_reader_gets_there() -> None:
 def test_a_reset_without_messages_behind_it_moves_the_position_too() -> None:
     feed = Feed()
     queue = feed.queue(position=100)
-    queue.push(Chunk(b"", 900, reset_to=900))
+    queue.push(Chunk(b"", 900, None, reset_to=900))
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
     assert queue.done_position() == 900
@@ -124,7 +125,7 @@ def test_what_was_committed_before_a_reset_does_not_make_the_messages_behind_it_
     feed = Feed()
     queue = feed.queue(position=900)
     queue.committed = 900  # `commit_offsets()` stored the position as it was
-    queue.push(Chunk(b"", 3, reset_to=3))
+    queue.push(Chunk(b"", 3, None, reset_to=3))
     queue.push(chunk(3, 5))
     assert next(feed.stream).offset == 3
     assert queue.done_position() == 3, "in hand, and not done"
@@ -399,7 +400,7 @@ def test_a_revocation_inside_next_sees_the_message_in_hand_or_prevents_it(moment
 
 
 def damaged() -> Chunk:
-    return Chunk(with_bad_crc(message_set(0, 5), 2), 5)
+    return Chunk(with_bad_crc(message_set(0, 5), 2), 5, KAFKA08)
 
 
 def test_a_bad_message_is_raised_once_and_the_next_call_goes_on_behind_it() -> None:
@@ -457,7 +458,7 @@ def test_a_bad_message_inside_a_compressed_set_costs_that_message_alone() -> Non
     body = struct.pack(">bbii", 0, 1, -1, len(inner)) + inner
     message = struct.pack(">I", zlib.crc32(body)) + body
     feed = Feed()
-    feed.queue().push(Chunk(struct.pack(">qi", 4, len(message)) + message, 5))
+    feed.queue().push(Chunk(struct.pack(">qi", 4, len(message)) + message, 5, KAFKA08))
     take(feed.stream, 2)
     with pytest.raises(CrcMismatch, match="t/0 at 2"):
         next(feed.stream)
@@ -468,7 +469,7 @@ def test_the_fetchers_error_comes_in_its_place_between_the_messages() -> None:
     feed = Feed()
     queue = feed.queue()
     queue.push(chunk(0, 1))
-    queue.push(Chunk(b"", 2, error=MessageTooLarge("t", 0, 1, 2, "it takes 99 bytes, and the limit is 9")))
+    queue.push(Chunk(b"", 2, None, error=MessageTooLarge("t", 0, 1, 2, "it takes 99 bytes, and the limit is 9")))
     queue.push(chunk(2, 3))
     assert next(feed.stream).offset == 0
     with pytest.raises(MessageTooLarge, match="t/0 at 1: it takes 99 bytes"):
@@ -481,7 +482,7 @@ def test_the_fetchers_error_comes_in_its_place_between_the_messages() -> None:
 def test_broken_framing_ends_the_partition_behind_its_last_good_message() -> None:
     feed = Feed()
     bad, good = feed.queue(0), feed.queue(1)
-    bad.push(Chunk(message_set(0, 2) + b"\0" * 8 + b"\xff\xff\xff\xff" + b"rest of it", 2**63 - 1))
+    bad.push(Chunk(message_set(0, 2) + b"\0" * 8 + b"\xff\xff\xff\xff" + b"rest of it", 2**63 - 1, KAFKA08))
     good.push(chunk(0, 1))
     assert offsets(take(feed.stream, 2)) == [0, 1]
     with pytest.raises(PartitionStopped, match="t/0 at 2"):
@@ -549,7 +550,7 @@ def test_a_decoder_that_always_raises_passes_each_message_once() -> None:
 
 def test_what_a_decoder_refused_is_kept_as_it_came_even_if_the_other_decoder_was_done() -> None:
     feed = Feed(key_decoder=int, value_decoder=int)
-    feed.queue().push(Chunk(bytes(encode_message_set([(b"7", b"no number")], offsets=[0])), 1))
+    feed.queue().push(Chunk(bytes(encode_message_set([(b"7", b"no number")], offsets=[0])), 1, KAFKA08))
     with pytest.raises(DecoderFailed) as caught:
         next(feed.stream)
     assert (caught.value.key, caught.value.value) == (b"7", b"no number")
@@ -576,7 +577,7 @@ def test_a_second_thread_is_refused_while_the_first_waits() -> None:
 def test_a_second_thread_is_refused_while_the_first_inflates() -> None:
     large = encode_message_set([Message("t", 0, 1, 2, None, bytes(60 * MIB))], "gzip", offsets=[1])
     feed = Feed(decoded_max_bytes=64 * MIB)
-    feed.queue().push(Chunk(message_set(0, 1) + bytes(large), 2))
+    feed.queue().push(Chunk(message_set(0, 1) + bytes(large), 2, KAFKA08))
     next(feed.stream)
     messages: Any = feed.stream._messages
     with Reading(lambda: next(feed.stream)) as reader:
@@ -683,7 +684,7 @@ def test_what_was_told_of_a_chunk_is_not_told_again_when_its_end_is_short_of_wha
     """Many damaged offsets: the last place is not the one that the fetch goes on behind."""
     feed = Feed()
     queue = feed.queue()
-    queue.push(Chunk(plain(0, 1, -5, -6), 10, high_watermark=20))
+    queue.push(Chunk(plain(0, 1, -5, -6), 10, KAFKA08, high_watermark=20))
     reading = feed.stream if by == "messages" else feed.stream.batches()
     assert all_of(feed, reading) == [0, 1, ("bad", 2), ("bad", 3)]
     assert queue.done_position() == 4
@@ -695,7 +696,8 @@ def test_what_was_told_of_a_chunk_is_not_told_again_when_its_end_is_short_of_wha
 def test_a_chunk_whose_offsets_go_back_again_and_again_is_read_to_its_end_once(by: str, policy: str) -> None:
     feed = Feed(on_message_error=policy)
     queue = feed.queue(position=30)
-    queue.push(Chunk(plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3), 69, high_watermark=69))
+    data = plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3)
+    queue.push(Chunk(data, 69, KAFKA08, high_watermark=69))
     reading = feed.stream if by == "messages" else feed.stream.batches()
     seen = all_of(feed, reading)
     assert len(seen) <= 16
@@ -706,7 +708,8 @@ def test_a_chunk_whose_offsets_go_back_again_and_again_is_read_to_its_end_once(b
 def test_a_position_never_goes_back_within_a_chunk() -> None:
     feed = Feed()
     queue = feed.queue(position=30)
-    queue.push(Chunk(plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3), 69, high_watermark=69))
+    data = plain(40, 53, -9, 60, 52, 31, -1, 33, 32, 45, 68, -2, 44, 61, 41, -3)
+    queue.push(Chunk(data, 69, KAFKA08, high_watermark=69))
     positions = [queue.done_position()]
     with suppress(ConsumerTimeout):
         while True:

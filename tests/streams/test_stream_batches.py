@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rebalance.lease import lease_clock
+from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.errors import CrcMismatch, MessageTooLarge
 from simpleconsumer.kafka08.message_encode import encode_message_set
 from tests.fetching.feeding import Drained, Feed, chunk, message_set, values, with_bad_crc
@@ -39,7 +40,7 @@ def until_timeout(batches: Iterator[MessageBatch]) -> list[MessageBatch]:
 
 
 def damaged() -> Chunk:
-    return Chunk(with_bad_crc(message_set(0, 5), 2), 5)
+    return Chunk(with_bad_crc(message_set(0, 5), 2), 5, KAFKA08)
 
 
 # What a batch is
@@ -47,7 +48,8 @@ def damaged() -> Chunk:
 
 def test_a_batch_says_where_it_comes_from_and_carries_columns() -> None:
     feed = Feed()
-    feed.queue(partition=3, position=5).push(Chunk(encode_message_set([(b"k", b"v"), (None, None)], first_offset=5), 7))
+    data = encode_message_set([(b"k", b"v"), (None, None)], first_offset=5)
+    feed.queue(partition=3, position=5).push(Chunk(data, 7, KAFKA08))
     batch = next(feed.stream.batches())
     assert (batch.topic, batch.partition) == ("t", 3)
     assert (batch.offset, batch.last_offset, batch.next_offset, len(batch)) == (5, 6, 7, 2)
@@ -189,7 +191,7 @@ def test_a_reset_moves_the_position_between_batches() -> None:
     feed = Feed()
     queue = feed.queue(position=100)
     queue.push(chunk(100, 102))
-    queue.push(Chunk(b"", 3, reset_to=3))
+    queue.push(Chunk(b"", 3, None, reset_to=3))
     queue.push(chunk(3, 5))
     batches = feed.stream.batches()
     assert [offsets_of(next(batches)) for _ in range(2)] == [[100, 101], [3, 4]]
@@ -270,7 +272,7 @@ def test_the_fetchers_error_comes_in_its_place() -> None:
     feed = Feed()
     queue = feed.queue()
     queue.push(chunk(0, 1))
-    queue.push(Chunk(b"", 2, error=MessageTooLarge("t", 0, 1, 2, "it takes 99 bytes, and the limit is 9")))
+    queue.push(Chunk(b"", 2, None, error=MessageTooLarge("t", 0, 1, 2, "it takes 99 bytes, and the limit is 9")))
     queue.push(chunk(2, 3))
     batches = feed.stream.batches()
     assert offsets_of(next(batches)) == [0]
@@ -283,7 +285,7 @@ def test_the_fetchers_error_comes_in_its_place() -> None:
 def test_broken_framing_is_raised_once_and_ends_the_partition_behind_its_last_good_message() -> None:
     feed = Feed()
     bad, good = feed.queue(0), feed.queue(1)
-    bad.push(Chunk(message_set(0, 2) + b"\0" * 8 + b"\xff\xff\xff\xff" + b"rest of it", 2**63 - 1))
+    bad.push(Chunk(message_set(0, 2) + b"\0" * 8 + b"\xff\xff\xff\xff" + b"rest of it", 2**63 - 1, KAFKA08))
     good.push(chunk(0, 1))
     batches = feed.stream.batches()
     assert offsets_of(next(batches)) == [0, 1]

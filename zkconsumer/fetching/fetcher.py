@@ -7,7 +7,7 @@ the leader finder when its broker does not lead it any more. Rules, and which fa
 - It never ends by an error: a fetcher that dies silently leaves its partitions to nobody (KAFKA-1178).
 - Whatever it cannot ask now, it asks after a pause; with nothing to ask it sleeps.
 
-What an answer means is decided in `zkconsumer.fetching.fetch_state`.
+What an answer means is decided by the dialect (`simpleconsumer.dialect`).
 
 Source: kafka.server.AbstractFetcherThread, kafka.consumer.ConsumerFetcherThread (0.8.2.2).
 """
@@ -22,21 +22,14 @@ from typing import Final, NamedTuple
 
 from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokenFraming, BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError
 from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.fetch_state import (
-    BROKEN_TRIES,
-    LEADER_CODES,
-    Need,
-    Outcome,
-    Verdict,
-    check_range,
-    judge,
-    poll_wait_ms,
-)
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, check_range, poll_wait_ms
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.wakeup import Wakeup
@@ -92,6 +85,7 @@ class Fetcher:
         died: Callable[[str, BaseException], None] = lambda name, error: None,
     ) -> None:
         self.broker = broker
+        self._dialect = dialect_of(broker)
         self._died = died
         self._config = config
         self._budget = budget
@@ -109,6 +103,7 @@ class Fetcher:
             broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id,
             config.socket_receive_buffer_bytes, max_frame_bytes=2 * _LARGEST_ANSWER_BYTES,
             reuse_answers=True,  # chunks are copies
+            dialect=self._dialect,
         )
         # Reentrant: a signal handler may shut down on a thread that is inside.
         self._lock = threading.RLock()
@@ -245,8 +240,7 @@ class Fetcher:
 
     def _fetch(self, asked: list[_Asked], wait_ms: int) -> None:
         requests = [
-            FetchRequest(one.task.state.partition.topic, int(one.task.state.partition.partition), one.offset,
-                         one.size_bytes)
+            FetchRequest(*one.task.state.partition, one.offset, one.size_bytes)
             for one in asked
         ]
         self._counters.add("broker_requests", "fetch")
@@ -256,9 +250,9 @@ class Fetcher:
                 version=self.broker.fetch_version,
             )
             self._fault = None
-            told = {TopicPartition(answer.topic, answer.partition): answer for answer in answers}
+            found = {TopicPartition(answer.topic, answer.partition): answer for answer in answers}
             for one in asked:
-                answer = told.get(one.task.state.partition)
+                answer = found.get(one.task.state.partition)
                 if answer is None:
                     self._fail(one.task, "the answer leaves this partition out")
                 elif one.task.is_wanted and one.task.state.offset == one.offset:
@@ -269,48 +263,48 @@ class Fetcher:
     def _take(self, one: _Asked, answer: FetchedPartition) -> None:
         """Do what one partition's answer comes to."""
         task, queue, state = one.task, one.task.queue, one.task.state
-        verdict = judge(
-            answer, one.offset, one.size_bytes, self._largest_bytes, may_be_converted=bool(self.broker.fetch_version)
+        result = self._dialect.classify(
+            answer, one.offset, one.size_bytes, self._largest_bytes, self.broker.fetch_version
         )
         if queue is None:
             return
-        match verdict.outcome:
+        match result.outcome:
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would live as long as the slowest of them.
-                message_set = bytes(answer.message_set[verdict.first_byte : verdict.valid_bytes])
-                queue.push(Chunk(message_set, verdict.next_offset, high_watermark=answer.high_watermark))
-                state.moved_on(verdict.next_offset, verdict.valid_bytes)
+                message_set = bytes(answer.message_set[result.first_byte : result.valid_bytes])
+                queue.push(Chunk(message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark))
+                state.moved_on(result.next_offset, result.valid_bytes)
                 now = self._clock()
                 state.answered(now, answer.high_watermark)
                 if task.meter is not None:
-                    task.meter.add(now, verdict.next_offset - one.offset, verdict.valid_bytes)
+                    task.meter.add(now, result.next_offset - one.offset, result.valid_bytes)
             case Outcome.NOTHING:
                 if state.nothing_came(self._clock(), answer.high_watermark):
                     log.warning("%s/%s on broker %d: %s", *state.partition, self.broker.id, state.error)
             case Outcome.GROW:
-                state.grow(verdict.size_bytes)
+                state.grow(result.size_bytes)
             case Outcome.LEFT_OUT | Outcome.DAMAGED if state.broken < BROKEN_TRIES:
                 state.broken += 1
-                self._fail(task, verdict.reason)
+                self._fail(task, result.reason)
             case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
-                self._give_up_message(one, queue, verdict)
+                self._give_up_message(one, queue, result)
             case Outcome.BROKEN:
-                self._broken(task, queue, answer, verdict.reason)
+                self._broken(task, queue, answer, result.reason)
             case Outcome.CHECK_RANGE:
                 state.need = Need.RANGE_CHECK
-                state.error = verdict.reason
+                state.error = result.reason
             case Outcome.FIND_LEADER:
                 self._counters.add("errors", "leader_moved")
-                self._lose(task, verdict.reason, self.broker.id)
+                self._lose(task, result.reason, self.broker.id)
             case Outcome.BACK_OFF:
-                self._fail(task, verdict.reason)
+                self._fail(task, result.reason)
 
-    def _give_up_message(self, one: _Asked, queue: PartitionQueue, verdict: Verdict) -> None:
+    def _give_up_message(self, one: _Asked, queue: PartitionQueue, result: FetchResult) -> None:
         """Queue the error about a message that cannot be fetched, and fetch on behind it."""
-        kind = DamagedOffset if verdict.outcome is Outcome.DAMAGED else MessageTooLarge
-        error = kind(*one.task.state.partition, verdict.offset, verdict.next_offset, verdict.reason)
-        queue.push(Chunk(b"", verdict.next_offset, error=error))
-        one.task.state.moved_on(verdict.next_offset)
+        kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
+        error = kind(*one.task.state.partition, result.offset, result.next_offset, result.reason)
+        queue.push(Chunk(b"", result.next_offset, None, error=error))
+        one.task.state.moved_on(result.next_offset)
         one.task.state.answered(self._clock())
 
     def _broken(self, task: FetchTask, queue: PartitionQueue, answer: FetchedPartition, reason: str) -> None:
@@ -322,7 +316,7 @@ class Fetcher:
             task.state.need = Need.NOTHING
             queue.push(
                 Chunk(
-                    bytes(answer.message_set), MAX_INT64, high_watermark=answer.high_watermark,
+                    bytes(answer.message_set), MAX_INT64, self._dialect, high_watermark=answer.high_watermark,
                     error=BrokenFraming(reason),
                 )
             )  # fmt: skip
@@ -372,7 +366,7 @@ class Fetcher:
             del ends[task]
             named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
             reason = str(BrokerError(code, *task.state.partition)) if code else f"the broker names {named}"
-            if code in LEADER_CODES:
+            if code in self._dialect.not_leader_codes:
                 self._counters.add("errors", "leader_moved")
                 self._lose(task, reason, self.broker.id)
             else:
@@ -410,7 +404,7 @@ class Fetcher:
         )
         self._counters.add("errors", "out_of_range")
         self._out_of_range(state.partition)
-        queue.push(Chunk(b"", checked.offset, reset_to=checked.offset))
+        queue.push(Chunk(b"", checked.offset, None, reset_to=checked.offset))
         state.moved_on(checked.offset)
         state.answered(self._clock())
 

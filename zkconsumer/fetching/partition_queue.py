@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from simpleconsumer.dialect import Dialect
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 
@@ -32,6 +33,7 @@ class Chunk:
     Attributes:
         data: Whole entries of a message set; a copy, as the answer's memory is used again.
         next_offset: Position once the chunk is read.
+        dialect: Decodes the data; None for a chunk without data.
         high_watermark: Where the log ended when the chunk was fetched; None when that is not known.
         size_bytes: How many bytes of the budget it needs.
         charge: What it takes of the budget now.
@@ -41,12 +43,23 @@ class Chunk:
             one. A chunk may be opened again, and then no error is raised twice.
     """
 
-    __slots__ = ("charge", "data", "error", "high_watermark", "next_offset", "reset_to", "resume", "size_bytes")
+    __slots__ = (
+        "charge",
+        "data",
+        "dialect",
+        "error",
+        "high_watermark",
+        "next_offset",
+        "reset_to",
+        "resume",
+        "size_bytes",
+    )
 
     def __init__(
         self,
         data: bytes,
         next_offset: int,
+        dialect: Dialect | None,
         *,
         high_watermark: int | None = None,
         reset_to: int | None = None,
@@ -54,6 +67,7 @@ class Chunk:
     ) -> None:
         self.data = data
         self.next_offset = next_offset
+        self.dialect = dialect
         self.high_watermark = high_watermark
         self.size_bytes = len(data)
         self.charge = Charge()

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from rebalance.assignment import java_string_hash
 from rebalance.counters import Counters
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
@@ -157,7 +158,7 @@ class Delivery:
             queue.end()
         elif refusal is not None:
             state.need = Need.NOTHING
-            queue.push(Chunk(b"", MAX_INT64, error=ValueError(refusal)))
+            queue.push(Chunk(b"", MAX_INT64, None, error=ValueError(refusal)))
         else:
             self._finder.look_for(name, is_new=True)
 
@@ -357,7 +358,8 @@ class Delivery:
         if task is None or not task.is_wanted:
             return
         count = self._config.num_consumer_fetchers
-        number = abs(31 * java_string_hash(partition.topic) + int(partition.partition)) % count
+        own_number = dialect_of(broker).partition_number(partition.partition)
+        number = abs(31 * java_string_hash(partition.topic) + own_number) % count
         with self._lock:
             if self._is_closed or task.is_placed:
                 return

@@ -12,28 +12,25 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from struct import Struct
 from typing import Final
 
 from rebalance import znodes
 from rebalance.errors import GroupRefused, UnreadableNode
 from rebalance.requests import Exists, GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError, broker_error
-from simpleconsumer.kafka08.down_conversion import last_offset_of_batch
-from simpleconsumer.kafka08.message_set import shallow_end
-from simpleconsumer.types import Broker, Buffer, FetchRequest, TopicPartition
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error
+from simpleconsumer.types import Broker, FetchRequest, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, ask_at, in_requests
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetching.fetch_state import LEADER_CODES
 from zkconsumer.spark import connections
 from zkconsumer.spark.bounds import AtTime, LogEnds
 from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing, shown_broker
 from zkconsumer.spark.time_search import TimeSearch
 
-__all__ = ["ClusterOffsets", "bytes_an_offset"]
+__all__ = ["ClusterOffsets"]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +40,6 @@ _LARGEST_SAMPLE_BYTES: Final = 32 * 1024 * 1024
 _SHOWN: Final = 5
 _SHORTEST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 2.0
-_ENTRY: Final = Struct(">qi")
 _Ask = Callable[[SimpleConsumer, Broker, Sequence[TopicPartition]], dict[TopicPartition, int]]
 """Asks one broker about some partitions, keeps the answers, and returns the error codes of the others."""
 
@@ -187,7 +183,7 @@ class ClusterOffsets:
         for (topic, partition), offset in sorted(places.items()):
             leader = leaders.get(TopicPartition(topic, partition))
             if leader is not None:
-                by_leader[leader].append(FetchRequest(topic, int(partition), offset, _SAMPLE_BYTES))
+                by_leader[leader].append(FetchRequest(topic, partition, offset, _SAMPLE_BYTES))
         found: dict[TopicPartition, float] = {}
         for broker, requests in by_leader.items():
             for first in range(0, len(requests), PARTITIONS_A_REQUEST):
@@ -204,9 +200,10 @@ class ClusterOffsets:
                         shown_broker(broker), error)
             return {}
         connections.give_back(consumer, self._config)
+        dialect = dialect_of(broker)
         found: dict[TopicPartition, float] = {}
         for request, answer in zip(requests, answers, strict=True):
-            size = bytes_an_offset(answer.message_set, request.offset)
+            size = dialect.bytes_an_offset(answer.message_set, request.offset)
             if size is not None:
                 found[TopicPartition(request.topic, request.partition)] = size
             elif broker.fetch_version and not answer.error_code and request.max_bytes < _LARGEST_SAMPLE_BYTES:
@@ -267,32 +264,9 @@ class ClusterOffsets:
                 del missing[name]
                 continue
             reasons[name] = f"{shown_broker(broker)}: {BrokerError(code, name.topic, name.partition)}"
-            missing[name] = broker.id if code in LEADER_CODES else None
+            missing[name] = broker.id if code in dialect_of(broker).not_leader_codes else None
             if not broker_error(code).retriable and code != -1:
                 raise PlanningFailed(reasons[name])
-
-
-def bytes_an_offset(message_set: Buffer, offset: int) -> float | None:
-    """Return how many bytes of the set an offset takes, None when that cannot be seen.
-
-    A set without a whole entry tells by the head of its first one.
-
-    Args:
-        offset: What was asked for; a wrapper that holds it begins before.
-    """
-    try:
-        size_bytes, behind, _ = shallow_end(message_set)
-    except BrokenFraming:
-        return None
-    if behind is None:
-        if len(message_set) < _ENTRY.size:
-            return None
-        first, message_bytes = _ENTRY.unpack_from(message_set)
-        size_bytes, behind = message_bytes + _ENTRY.size, first + 1
-        last = last_offset_of_batch(message_set)
-        if last is not None:
-            offset, behind = first, last + 1
-    return size_bytes / (behind - offset) if behind > offset else None
 
 
 def _ends(

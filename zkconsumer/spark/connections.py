@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import Final
 
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.types import Broker
 from zkconsumer.config import ConsumerConfig
 
@@ -34,7 +35,8 @@ def take(broker: Broker, config: ConsumerConfig) -> SimpleConsumer:
             if found[0] == key:
                 return _idle.pop(found)
     return SimpleConsumer(
-        broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id, config.socket_receive_buffer_bytes
+        broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id, config.socket_receive_buffer_bytes,
+        dialect=dialect_of(broker),
     )
 
 

@@ -8,7 +8,7 @@ Rules, and which failure each prevents:
   says so of good positions. What lies before the begin of the log is gone, and believed at once.
 - A message that does not fit is asked for with its own size.
 
-What an answer means is decided in `zkconsumer.fetching.fetch_state`.
+What an answer means is decided by the dialect (`simpleconsumer.dialect`).
 
 Threads: one runs it; `interrupt` from any other.
 """
@@ -23,11 +23,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError, broker_error
 from simpleconsumer.types import Broker, Buffer, FetchedPartition, FetchRequest
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, LEADER_CODES, Outcome, Verdict, judge
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES
 from zkconsumer.spark import connections
 from zkconsumer.spark.errors import DataLoss, PartitionUnreadable, shown_broker
 from zkconsumer.spark.leaders import LeaderSearch
@@ -165,38 +167,38 @@ class RangeFetcher:
         except SimpleConsumerError as error:
             self._lose_broker(str(error), None)
             return
-        verdict = judge(
-            answer, self._position, asked_bytes, self._max_bytes, may_be_converted=bool(broker.fetch_version)
+        result = dialect_of(broker).classify(
+            answer, self._position, asked_bytes, self._max_bytes, broker.fetch_version
         )
-        yield from self._take(answer, broker, verdict)
+        yield from self._take(answer, broker, result)
 
-    def _take(self, answer: FetchedPartition, broker: Broker, verdict: Verdict) -> Iterator[Fetched]:
-        match verdict.outcome:
+    def _take(self, answer: FetchedPartition, broker: Broker, result: FetchResult) -> Iterator[Fetched]:
+        match result.outcome:
             case Outcome.CHUNK:
-                message_set = answer.message_set[verdict.first_byte : verdict.valid_bytes]
+                message_set = answer.message_set[result.first_byte : result.valid_bytes]
                 fetched = FetchedSet(message_set, self._position, answer.high_watermark, broker)
                 # Where messages are large the next one is likely to be so, too.
-                self._moved_on(verdict.next_offset, verdict.valid_bytes)
+                self._moved_on(result.next_offset, result.valid_bytes)
                 yield fetched
             case Outcome.NOTHING:
                 yield from self._nothing(answer)
             case Outcome.GROW:
-                self._size_bytes = max(self._size_bytes, verdict.size_bytes)
+                self._size_bytes = max(self._size_bytes, result.size_bytes)
             case Outcome.LEFT_OUT | Outcome.DAMAGED if self._broken < BROKEN_TRIES:
                 self._broken += 1
-                self._pause(verdict.reason)
+                self._pause(result.reason)
             case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
-                yield self._given_up(broker, verdict)
+                yield self._given_up(broker, result)
             case Outcome.BROKEN:
-                yield from self._broken_set(answer, broker, verdict.reason)
+                yield from self._broken_set(answer, broker, result.reason)
             case Outcome.CHECK_RANGE:
-                yield from self._check_range(verdict.reason)
+                yield from self._check_range(result.reason)
             case Outcome.FIND_LEADER:
-                self._lose_broker(verdict.reason, broker.id)
+                self._lose_broker(result.reason, broker.id)
             case _:
                 if not broker_error(answer.error_code).retriable and answer.error_code != -1:
-                    raise self._unreadable(verdict.reason)
-                self._pause(verdict.reason)
+                    raise self._unreadable(result.reason)
+                self._pause(result.reason)
 
     def _moved_on(self, next_offset: int, size_bytes: int = 0) -> None:
         self._position = next_offset
@@ -205,12 +207,12 @@ class RangeFetcher:
         self._doubted_at = None
         self._failures = self._empty = self._broken = 0
 
-    def _given_up(self, broker: Broker, verdict: Verdict) -> UnfetchableMessage:
-        kind = DamagedOffset if verdict.outcome is Outcome.DAMAGED else MessageTooLarge
+    def _given_up(self, broker: Broker, result: FetchResult) -> UnfetchableMessage:
+        kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
         error = kind(
-            self._wanted.topic, self._wanted.partition, verdict.offset, verdict.next_offset, verdict.reason
+            self._wanted.topic, self._wanted.partition, result.offset, result.next_offset, result.reason
         )
-        self._moved_on(verdict.next_offset)
+        self._moved_on(result.next_offset)
         return UnfetchableMessage(error, broker)
 
     def _nothing(self, answer: FetchedPartition) -> Iterator[Fetched]:
@@ -249,7 +251,8 @@ class RangeFetcher:
             earliest = self._end_of_log(self._broker, EARLIEST)
             latest = self._end_of_log(self._broker, LATEST)
         except BrokerError as error:
-            self._lose_broker(str(error), self._broker.id if error.code in LEADER_CODES else None)
+            is_denied = error.code in dialect_of(self._broker).not_leader_codes
+            self._lose_broker(str(error), self._broker.id if is_denied else None)
             return
         except SimpleConsumerError as error:
             self._lose_broker(str(error), None)

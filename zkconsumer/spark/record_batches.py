@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from simpleconsumer.columns import decode_columns
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import DamagedOffset, DecodeError, MessageError
-from simpleconsumer.types import MAX_INT64, Broker, Buffer
+from simpleconsumer.types import MAX_INT64, Broker
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.fetching import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
 from zkconsumer.spark.leaders import search_in_zookeeper
@@ -118,10 +118,10 @@ class Rows:
             )  # fmt: skip
 
     def _decode(self, fetched: FetchedSet) -> Iterator[pa.RecordBatch]:
-        resume: object = None
+        dialect, resume = dialect_of(fetched.broker), None
         while True:
             try:
-                for batch in decode_columns(
+                for batch in dialect.decode_columns(
                     fetched.message_set, self._wanted.topic, self._wanted.partition, fetched.start,
                     end_offset=self._wanted.end, columns=self._decoded, high_watermark=fetched.high_watermark,
                     max_decoded_bytes=self._options.config.decoded_max_bytes, resume=resume,
@@ -146,7 +146,8 @@ class Rows:
         """Return whether an error behind the end is about a wrapper that begins before it, and this range tells it."""
         if not self._tells_at_end or isinstance(error, DamagedOffset):  # which names the place where its entry begins
             return False
-        return first_offset_in(fetched.message_set, error.offset, fetched.start) < self._wanted.end
+        first = dialect_of(fetched.broker).first_offset_in(fetched.message_set, error.offset, fetched.start)
+        return first < self._wanted.end
 
     def _spark_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with the columns of the query."""
@@ -191,24 +192,6 @@ class Rows:
         }  # fmt: skip
         arrays = [pa.array([values.get(name)], ARROW_TYPES[name]) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def first_offset_in(message_set: Buffer, offset: int, start: int) -> int:
-    """Return the first offset that may be in the entry that holds `offset`.
-
-    A wrapper names its last offset only; its first one is somewhere behind the entry before.
-
-    Args:
-        start: First offset that the set may hold.
-    """
-    position, first = 0, start
-    while position + _HEAD.size <= len(message_set):
-        last, size, attributes = _HEAD.unpack_from(message_set, position)
-        if last >= offset:
-            return first if attributes & _CODEC_MASK else int(last)
-        first = last + 1
-        position += _ENTRY_OVERHEAD + size
-    return first
 
 
 def _timestamps(milliseconds: Any) -> Any:

@@ -16,7 +16,6 @@ from typing import Final
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, DecodeError, MessageError
-from simpleconsumer.kafka08.requests import OFFSETS
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.bounds import AtTime
 from zkconsumer.spark.errors import shown_broker
@@ -116,7 +115,7 @@ def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:
     if not broker.fetch_version:
         return False
     try:
-        return 1 in _served(consumer).get(OFFSETS, ())
+        return consumer.dialect.serves_offsets_for_times(_served(consumer))
     except (BrokerError, ConnectionFailed) as error:
         log.debug("%s does not say what it serves: %s", shown_broker(broker), error)
         return False

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from simpleconsumer.dialect import Dialect
 from simpleconsumer.types import Buffer
 
 __all__ = ["MessageBatch", "StreamBatches"]
@@ -51,7 +52,7 @@ class StreamBatches:
         columns: Sequence[str] | None,
     ) -> None:
         try:
-            from simpleconsumer.kafka08 import columns as decoding
+            from simpleconsumer import columns as decoding
         except ImportError as error:
             error.add_note("batches need numpy and pyarrow: pip install 'zkconsumer[columns]'")
             raise
@@ -61,13 +62,12 @@ class StreamBatches:
         if max_messages is not None and max_messages < 1:
             raise ValueError(f"max_messages is {max_messages}: at least 1, or None for no limit")
         self._next_batch = next_batch
-        self._decode = decoding.decode_columns
         self._max_messages = max_messages
         self._max_bytes = decoding.MAX_BATCH_BYTES if max_bytes is None else max_bytes
         self._wanted = tuple(decoding.COLUMNS) if columns is None else columns
         self._columns = self._wanted if "offset" in self._wanted else [*self._wanted, "offset"]
-        for names in (self._wanted, self._columns):  # wrong arguments are told here, not by the first batch
-            self._decode(b"", "", 0, columns=names, max_batch_bytes=self._max_bytes)
+        for names in (self._wanted, self._columns):  # wrong arguments are reported here, not by the first batch
+            decoding.decode_columns(b"", "", 0, columns=names, max_batch_bytes=self._max_bytes)
 
     def __iter__(self) -> StreamBatches:
         return self
@@ -77,6 +77,7 @@ class StreamBatches:
 
     def decode(
         self,
+        dialect: Dialect,
         data: Buffer,
         topic: str,
         partition: int | str,
@@ -87,7 +88,7 @@ class StreamBatches:
         resume: object,
     ) -> Iterator[MessageBatch]:
         """Yield the messages of a set in batches; arguments and errors are those of `decode_messages`."""
-        for batch in self._decode(
+        for batch in dialect.decode_columns(
             data, topic, partition, start_offset, columns=self._columns, max_batch_bytes=self._max_bytes,
             high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes, resume=resume,
         ):  # fmt: skip
@@ -98,4 +99,5 @@ class StreamBatches:
             for first in range(0, batch.num_rows, count):
                 last = min(first + count, batch.num_rows) - 1
                 part = batch.slice(first, last - first + 1)
-                yield MessageBatch(topic, partition, offsets[first].as_py(), offsets[last].as_py() + 1, part)
+                behind = dialect.next_offset(offsets[last].as_py())
+                yield MessageBatch(topic, partition, offsets[first].as_py(), behind, part)

@@ -20,11 +20,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any, Protocol
 
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
@@ -376,7 +376,10 @@ class KafkaStream:
 
     def _open_at(self, queue: PartitionQueue, chunk: Chunk, start_offset: int, resume: object) -> Iterator[Any]:
         topic, partition = queue.partition
-        decode = decode_messages if self._batches is None else self._batches.decode
+        dialect = chunk.dialect
+        if dialect is None:
+            return iter(())
+        decode = dialect.decode_messages if self._batches is None else partial(self._batches.decode, dialect)
         return decode(
             chunk.data, topic, partition, start_offset, high_watermark=chunk.high_watermark,
             max_decoded_bytes=self._max_decoded_bytes, resume=resume,

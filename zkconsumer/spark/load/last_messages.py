@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Final
 
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError
-from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import SparkSourceError
@@ -94,7 +94,8 @@ class LastMessageCheck:
                 for answer in answers:
                     if not isinstance(answer, FetchedSet):
                         return Comparison.UNKNOWN
-                    message = next(decode_messages(answer.message_set, *name, offset), None)
+                    decoding = dialect_of(answer.broker).decode_messages(answer.message_set, *name, offset)
+                    message = next(decoding, None)
                     if message is not None:
                         return _last_message(message) if message.offset == offset else Comparison.DIFFERENT
         except (SparkSourceError, SimpleConsumerError) as error:

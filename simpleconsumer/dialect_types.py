@@ -1,0 +1,67 @@
+"""Requests and fetch results: the values that pass between a dialect and its callers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["FetchResult", "Outcome", "Request"]
+
+T = TypeVar("T")
+
+
+class Request(NamedTuple, Generic[T]):
+    """A request to a broker, without its header, and how its answer is read.
+
+    Attributes:
+        api_key: Number of the API; in Kafka 0.7 the type of the request.
+        version: Version of the API; 0 in Kafka 0.7, which has no versions.
+        body: What follows the header.
+        decode: Reads the body of the answer; raises DecodeError for bytes that make no sense.
+        can_resend: Whether sending it twice does no harm.
+        has_answer: False for requests that no broker answers, such as produce with acks 0.
+    """
+
+    api_key: int
+    version: int
+    body: bytes
+    decode: Callable[[memoryview], T]
+    can_resend: bool = False
+    has_answer: bool = True
+
+
+class Outcome(enum.Enum):
+    """What the answer to a fetch means for one partition."""
+
+    CHUNK = "messages"
+    NOTHING = "no messages yet"
+    GROW = "the next message does not fit; ask again with a larger size"
+    TOO_LARGE = "the next message is larger than the limit"
+    DAMAGED = "the next message has the offset of another one; if that lasts, its offset is damaged"
+    LEFT_OUT = "the answer leaves out a message that exists; if that lasts, the message is larger than the limit"
+    BROKEN = "impossible sizes"
+    CHECK_RANGE = "the broker reports the position as out of range"
+    FIND_LEADER = "another broker leads"
+    BACK_OFF = "ask again later"
+
+
+class FetchResult(NamedTuple):
+    """What to do with an answer.
+
+    Attributes:
+        valid_bytes: CHUNK: where the whole entries end.
+        next_offset: CHUNK, TOO_LARGE, DAMAGED, LEFT_OUT: offset behind the messages that the result is about.
+        offset: TOO_LARGE, DAMAGED, LEFT_OUT: offset of the message.
+        size_bytes: GROW: what to ask for; TOO_LARGE: what the message takes.
+        reason: A clause for the log and the status, for every outcome without progress.
+        first_byte: CHUNK: where the whole entries start.
+    """
+
+    outcome: Outcome
+    valid_bytes: int = 0
+    next_offset: int = -1
+    offset: int = -1
+    size_bytes: int = 0
+    reason: str = ""
+    first_byte: int = 0

@@ -1,0 +1,210 @@
+"""The dialect of Kafka 0.8 and later: requests with versions and correlation ids, message sets of magic 0 and 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from simpleconsumer.dialect_types import FetchResult, Request
+from simpleconsumer.kafka08 import entry_heads, message_set, requests
+from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
+from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
+from simpleconsumer.types import (
+    Broker,
+    Buffer,
+    ClusterMetadata,
+    FetchedPartition,
+    FetchRequest,
+    Message,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    ProducedPartition,
+    TopicPartition,
+)
+
+__all__ = ["Kafka08"]
+
+_NOTHING_COMMITTED: Final = 3
+
+
+class Kafka08:
+    """The requests and message sets of Kafka 0.8 and later, as `simpleconsumer.dialect.Dialect` describes them."""
+
+    name: Final = "kafka08"
+    has_correlation_ids: Final = True
+    has_metadata: Final = True
+    not_leader_codes: Final = NOT_LEADER_CODES
+
+    def __repr__(self) -> str:
+        return f"<dialect {self.name}>"
+
+    # -- partitions and offsets ----------------------------------------------------------------------------------------
+
+    def partition_number(self, partition: int | str) -> int:
+        """Return the number itself."""
+        return int(partition)
+
+    def next_offset(self, offset: int) -> int:
+        """Return the offset behind: the next number."""
+        return offset + 1
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def frame(self, request: Request[object], correlation_id: int, client_id: str) -> bytes:
+        """Return a whole request."""
+        return requests.frame_request(request.api_key, request.version, correlation_id, client_id, request.body)
+
+    def fetch(
+        self, wanted: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int, version: int
+    ) -> Request[list[FetchedPartition]]:
+        """Return a fetch of several partitions."""
+        for each in wanted:
+            _numbered(TopicPartition(each.topic, each.partition))
+        body = requests.encode_fetch(wanted, max_wait_ms, min_bytes, version)
+        return Request(
+            requests.FETCH, version, body, lambda answer: requests.decode_fetch(answer, wanted, version), True
+        )
+
+    def offsets(
+        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int
+    ) -> list[Request[list[tuple[int, list[int]]]]]:
+        """Return one request for all partitions."""
+        wanted = [_numbered(partition) for partition in partitions]
+        body = requests.encode_offsets(wanted, time_ms, max_offsets)
+        return [Request(requests.OFFSETS, 0, body, lambda answer: requests.decode_offsets(answer, wanted), True)]
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
+        """Return the request for the first messages at or after some times: Kafka 0.10.1 and later."""
+        wanted = {_numbered(partition): time_ms for partition, time_ms in times_ms.items()}
+        body = requests.encode_offsets_for_times(wanted)
+        return Request(
+            requests.OFFSETS, 1, body, lambda answer: requests.decode_offsets_for_times(answer, list(wanted)), True
+        )
+
+    def serves_offsets_for_times(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `offsets_for_times`."""
+        return 1 in served.get(requests.OFFSETS, ())
+
+    def api_versions(self) -> Request[tuple[int, dict[int, range]]]:
+        """Return the request for error code and served versions: Kafka 0.10.0 and later."""
+        return Request(requests.API_VERSIONS, 0, b"", requests.decode_api_versions, True)
+
+    def metadata(self, topics: Sequence[str]) -> Request[ClusterMetadata]:
+        """Return the request for brokers and leaders; no topics means all of them."""
+        return Request(requests.METADATA, 0, requests.encode_metadata(topics), requests.decode_metadata, True)
+
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int
+    ) -> Request[list[int]]:
+        """Return the request that stores offsets of a group; the answer is one error code for each."""
+        wanted = {_numbered(partition): offset for partition, offset in offsets.items()}
+        body = requests.encode_offset_commit(group, wanted, version)
+        return Request(
+            requests.OFFSET_COMMIT, version, body, lambda answer: requests.decode_offset_commit(answer, list(wanted))
+        )
+
+    def committed(
+        self, group: str, partitions: Sequence[TopicPartition], version: int
+    ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
+        """Return the request for the committed offsets of a group; nothing committed is offset -1, without error."""
+        wanted = [_numbered(partition) for partition in partitions]
+        # In version 0 "nothing committed" and "no such partition" are the same code.
+        none = _NOTHING_COMMITTED if version == 0 else 0
+
+        def decode(answer: Buffer) -> list[tuple[int, OffsetAndMetadata]]:
+            found = requests.decode_offset_fetch(answer, wanted)
+            return [(0 if code == none else code, offset) for code, offset in found]
+
+        body = requests.encode_offset_fetch(group, wanted)
+        return Request(requests.OFFSET_FETCH, version, body, decode, True)
+
+    def coordinator(self, group: str) -> Request[tuple[int, Broker]]:
+        """Return the request for error code and broker that keeps the offsets of a group in Kafka."""
+        body = requests.encode_consumer_metadata(group)
+        return Request(requests.CONSUMER_METADATA, 0, body, requests.decode_consumer_metadata, True)
+
+    def produce(
+        self, partition: TopicPartition, data: bytes, acks: int, timeout_ms: int, version: int
+    ) -> Request[ProducedPartition]:
+        """Return the request that appends a message set to a partition."""
+        wanted = _numbered(partition)
+        body = requests.encode_produce({wanted: data}, acks, timeout_ms)
+        return Request(
+            requests.PRODUCE, version, body, lambda answer: requests.decode_produce(answer, [wanted], version)[0],
+            has_answer=acks != 0,
+        )  # fmt: skip
+
+    # -- message sets --------------------------------------------------------------------------------------------------
+
+    def encode_messages(
+        self, messages: Iterable[Encodable], codec: str, magic: int, timestamp_ms: int | None
+    ) -> bytes:
+        """Return a message set to produce."""
+        return encode_message_set(messages, codec, magic, timestamp_ms=timestamp_ms)
+
+    def decode_messages(
+        self,
+        data: Buffer,
+        topic: str,
+        partition: int | str,
+        start_offset: int,
+        *,
+        high_watermark: int | None = None,
+        max_decoded_bytes: int = message_set.MAX_DECODED_BYTES,
+        resume: object = None,
+    ) -> Iterator[Message]:
+        """Return the messages of a set; see `message_set.decode_messages`."""
+        return message_set.decode_messages(
+            data, topic, partition, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
+            resume=resume,
+        )  # fmt: skip
+
+    def decode_columns(
+        self,
+        data: Buffer,
+        topic: str,
+        partition: int | str,
+        start_offset: int,
+        *,
+        columns: Sequence[str],
+        end_offset: int | None = None,
+        max_batch_bytes: int = message_set.MAX_BATCH_BYTES,
+        high_watermark: int | None = None,
+        max_decoded_bytes: int = message_set.MAX_DECODED_BYTES,
+        resume: object = None,
+    ) -> Iterator[Any]:
+        """Return the messages of a set as record batches; see `columns.decode_columns`."""
+        from simpleconsumer.kafka08.columns import decode_columns
+
+        return decode_columns(
+            data, topic, partition, start_offset, end_offset=end_offset, columns=columns,
+            max_batch_bytes=max_batch_bytes, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
+            resume=resume,
+        )  # fmt: skip
+
+    def set_end(self, data: Buffer) -> tuple[int, int | None, int]:
+        """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""
+        return message_set.shallow_end(data)
+
+    def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
+        """Return how many bytes of a set one offset takes; see `entry_heads`."""
+        return entry_heads.bytes_an_offset(data, offset)
+
+    def first_offset_in(self, data: Buffer, offset: int, start: int) -> int:
+        """Return the first offset that may be in the entry that holds `offset`; see `entry_heads`."""
+        return entry_heads.first_offset_in(data, offset, start)
+
+    def classify(
+        self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0
+    ) -> FetchResult:
+        """Return what the answer to a fetch of one partition means; see `simpleconsumer.kafka08.classify`."""
+        return classify(answer, position, asked_bytes, largest_bytes, version)
+
+
+def _numbered(partition: TopicPartition) -> tuple[str, int]:
+    topic, number = partition
+    if not isinstance(number, int):
+        raise ValueError(f"{topic}/{number}: partitions of Kafka 0.8 are numbers")
+    return topic, number
