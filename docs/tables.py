@@ -1,4 +1,4 @@
-"""Write the tables of docs/ARCHITECTURE.md, REBALANCE.md and SPARK.md from the code: `python docs/tables.py`.
+"""Write the tables of docs/ARCHITECTURE.md, REBALANCE.md and SPARK_READING.md from the code: `python docs/tables.py`.
 
 They stand between markers: the pure modules (from `setup.cfg`), the file map (first sentence of each module), the two
 machines, and the options of the Spark source. Of a machine the events and states are read from its transition table,
@@ -23,7 +23,7 @@ from zkconsumer.spark.option_table import OPTIONS
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 REBALANCE = ROOT / "docs" / "REBALANCE.md"
-SPARK = ROOT / "docs" / "SPARK.md"
+SPARK = ROOT / "docs" / "SPARK_READING.md"
 PACKAGES = (
     "simpleconsumer",
     "simpleconsumer/kafka08",

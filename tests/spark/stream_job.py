@@ -1,6 +1,6 @@
 """Two streams at once, into parquet and into SQLite, for a test that kills them: `stream_job.py '{"topic": ...}'`.
 
-SQLite is written by the function that docs/SPARK.md shows.
+SQLite is written by the function that docs/SPARK_STREAMING.md shows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ QUERIES = ("parquet", "sqlite")
 
 def recipe(module: str = "sqlite3") -> dict[str, Any]:
     """The names that the recipe defines which imports this module first."""
-    text = (ROOT / "docs" / "SPARK.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "SPARK_STREAMING.md").read_text(encoding="utf-8")
     [code] = re.findall(rf"```python\n(import {module}\b.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}
-    exec(compile(code, "docs/SPARK.md", "exec"), names)
+    exec(compile(code, "docs/SPARK_STREAMING.md", "exec"), names)
     return names
 
 

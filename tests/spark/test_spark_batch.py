@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Topic = Callable[[], str]
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = (ROOT / "docs" / "SPARK.md", ROOT / "README.md")
+DOCUMENTS = (*sorted(ROOT.glob("docs/SPARK*.md")), ROOT / "README.md")
 
 
 def read(spark: SparkSession, cluster: KafkaCluster, topic: str | None = None, **options: object) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The recipe of docs/SPARK.md for servers with a JDBC driver, on a PostgreSQL of its own."""
+"""The recipe of docs/SPARK_STREAMING.md for servers with a JDBC driver, on a PostgreSQL of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`zkconsumer compact-files`: the small files of a load put together, each message still there once.
 
-Source: docs/SPARK.md, "Compaction".
+Source: docs/SPARK_LOADING.md, "Compaction".
 """
 
 from __future__ import annotations

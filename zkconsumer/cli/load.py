@@ -1,6 +1,6 @@
 """`zkconsumer load`: topics to files, each message once; a Spark job with the offsets beside the data.
 
-Source: docs/SPARK.md, "Loading into files"; what Camus did for Hadoop.
+Source: docs/SPARK_LOADING.md, "Each message once"; what Camus did for Hadoop.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ __all__ = ["ZkConsumerSource"]
 
 
 class ZkConsumerSource(DataSource):
-    """Topics of a cluster as a table, or as a stream; docs/SPARK.md shows the options.
+    """Topics of a cluster as a table, or as a stream; docs/SPARK_READING.md shows the options.
 
     `spark.read.format("zkconsumer")` finds it by itself where the package is installed; elsewhere
     `spark.dataSource.register(ZkConsumerSource)` makes it known.

@@ -5,7 +5,7 @@
 
 Until it is published, nothing of a compaction counts, and whatever ends it costs its work alone. Loads go on beside it.
 
-Source: docs/SPARK.md, "Compaction".
+Source: docs/SPARK_LOADING.md, "Compaction".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A compaction is published by the one act of creating `_zkconsumer/compactions/<number>.json`. It changes no message and
 no offset: loads need not know of it, and it need not wait for them.
 
-Source: docs/SPARK.md, "Compaction".
+Source: docs/SPARK_LOADING.md, "Compaction".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What Spark does in a compaction: it writes groups of files as one file each, and compares what both hold.
 
-Source: docs/SPARK.md, "Compaction".
+Source: docs/SPARK_LOADING.md, "Compaction".
 """
 
 from __future__ import annotations

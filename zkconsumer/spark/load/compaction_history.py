@@ -5,7 +5,7 @@
     _zkconsumer/staging/compaction-000000004-ab12.../open  files are not in their places yet, or not removed
     topic=clicks/date=.../000000001-compacted-000000003-... data of published runs, from run 1 on, put together
 
-Source: docs/SPARK.md, "Compaction".
+Source: docs/SPARK_LOADING.md, "Compaction".
 """
 
 from __future__ import annotations

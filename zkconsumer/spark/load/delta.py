@@ -2,7 +2,7 @@
 
 Spark and Delta's options for writers are all that is used of Delta.
 
-Source: docs/SPARK.md, "A Delta table"; Delta's documentation, "Idempotent writes" (`txnAppId`, `txnVersion`).
+Source: docs/SPARK_LOADING.md, "A Delta table"; Delta's documentation, "Idempotent writes" (`txnAppId`, `txnVersion`).
 """
 
 from __future__ import annotations

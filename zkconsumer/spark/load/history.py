@@ -8,7 +8,7 @@
 
 Readers of Spark and others skip names that begin with `_`.
 
-Source: docs/SPARK.md, "What a load leaves behind".
+Source: docs/SPARK_LOADING.md, "Files of a load".
 """
 
 from __future__ import annotations

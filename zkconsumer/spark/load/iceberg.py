@@ -3,7 +3,7 @@
 A run is written into a snapshot that nobody reads yet, and that snapshot is published: Iceberg refuses to publish a
 second one with the same mark, in the commit itself, whoever tries. The table is found by its path, without a catalog.
 
-Source: docs/SPARK.md, "An Iceberg table"; Iceberg's documentation, "Write-Audit-Publish" (`write.wap.enabled`,
+Source: docs/SPARK_LOADING.md, "An Iceberg table"; Iceberg's documentation, "Write-Audit-Publish" (`write.wap.enabled`,
 `spark.wap.id`, `cherrypick_snapshot`).
 """
 

@@ -5,7 +5,7 @@
 
 Until it is published, nothing of a run counts, and whatever ends it costs its work alone.
 
-Source: docs/SPARK.md, "Loading into files".
+Source: docs/SPARK_LOADING.md, "Each message once".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A reader who lists the folder sees files come and go while a run or a compaction is finished. Who goes by the manifests
 reads each message once at any moment, or fails because a file has gone meanwhile, and reads again.
 
-Source: docs/SPARK.md, "Readers".
+Source: docs/SPARK_LOADING.md, "Readers".
 """
 
 from __future__ import annotations

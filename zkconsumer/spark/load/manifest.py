@@ -4,7 +4,7 @@ A run is published by the one act of creating `_zkconsumer/runs/<number>.json`. 
 since both stand in that file. The data files are put in their places behind it; if that breaks off, the next run
 finishes it.
 
-Source: docs/SPARK.md, "What a load leaves behind".
+Source: docs/SPARK_LOADING.md, "Files of a load".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A load in portions: several runs of limited size, one after the other, each published by itself.
 
-Source: docs/SPARK.md, "In portions".
+Source: docs/SPARK_LOADING.md, "Several runs of limited size".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Counts what the files of a run hold of each partition, by reading them back.
 
-Source: docs/SPARK.md, "Each message once".
+Source: docs/SPARK_LOADING.md, "Each message once".
 """
 
 from __future__ import annotations

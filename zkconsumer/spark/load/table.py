@@ -3,7 +3,7 @@
 A run appends its rows in one transaction, which names the history of the folder and the number of the run: a second
 append of the same run is none, whoever tries.
 
-Source: docs/SPARK.md, "A Delta table", "An Iceberg table".
+Source: docs/SPARK_LOADING.md, "A Delta table", "An Iceberg table".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes the messages of a run, and what could not be decoded, into files; how those look and are read back.
 
-Source: docs/SPARK.md, "What a load leaves behind".
+Source: docs/SPARK_LOADING.md, "Files of a load".
 """
 
 from __future__ import annotations
