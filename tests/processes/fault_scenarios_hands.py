@@ -9,7 +9,7 @@ from fault_scenario import SESSION_ENDED, Scenario
 from fault_stage import RATE_PER_S, Stage
 
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history.limits import HAND
+from zkconsumer.testing.history.limits import OPERATOR
 
 MOVED = 20
 # Registrations that nobody can read: of people, of other clients, of Kafka 0.7.
@@ -130,7 +130,7 @@ def _stored(stage: Stage, place: Place) -> int:
 
 def _set(stage: Stage, place: Place, offset: int) -> None:
     """Set a stored offset by hand, below 0 to what is none; the history says by whom."""
-    stage.by_hand.append(Event(time.monotonic_ns(), "offset_node", "", *place, offset, HAND))
+    stage.by_hand.append(Event(time.monotonic_ns(), "offset_node", "", *place, offset, OPERATOR))
     stage.cluster.client.set(_offset_path(stage, place), b"%d" % offset if offset >= 0 else b"not an offset")
 
 

@@ -114,7 +114,7 @@ class Brokers:
 
     Attributes:
         reborn: topics that were created anew, by their names in the history.
-        born_s: when each partition came; of topics that were created anew: when their earlier life ended.
+        created_s: when each partition came; of topics that were created anew: when their earlier life ended.
         damaged: messages whose offset is damaged, by topic, partition and the offset that they had.
         on_rebirth: told of such a topic and its number of partitions, before there is anything in it.
     """
@@ -127,7 +127,7 @@ class Brokers:
         self._topics: dict[str, list[_Log]] = {}
         self._wanted: dict[str, int] = {}
         self._lives: dict[str, int] = {}
-        self.born_s: dict[Place, float] = {}
+        self.created_s: dict[Place, float] = {}
         self.reborn: set[str] = set()
         self.damaged: dict[tuple[str, int, int], str] = {}
         self.on_rebirth: Callable[[str, int], None] = lambda topic, count: None
@@ -181,7 +181,7 @@ class Brokers:
         for number in range(len(logs), count):
             place = self.place(topic, number)
             logs.append(_Log(place, number % _BROKERS))
-            self.born_s[place] = self._deleted_at_s.get(topic, self._schedule.now)
+            self.created_s[place] = self._deleted_at_s.get(topic, self._schedule.now)
 
     def delete_topic(self, topic: str) -> bool:
         """Whether a topic was there and is deleted, with all that is in it: first its logs, then its nodes.

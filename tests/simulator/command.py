@@ -24,7 +24,7 @@ from zkconsumer.testing.history.checks import Finding
 __all__ = ["main", "simulate_command"]
 
 _SHOWN_FINDINGS, _SHOWN_ROWS = 3, 5
-_TELL_EVERY_S = 10.0
+_REPORT_EVERY_S = 10.0
 _COMPLETE: Final[Mapping[str, int]] = {"ours": 10_000, "mixed": 20_000}
 """From so many seeds of all profiles on, a row or a kind of fault that none has reached is a failure."""
 
@@ -84,11 +84,11 @@ def simulate_command(
     for outcome in _shown(outcomes, seeds):
         campaign.add(outcome)
         if outcome.findings:
-            _tell_failure(outcome, campaign)
+            _print_failure(outcome, campaign)
         if len(campaign.failed) >= most_failures:
             click.echo(f"{len(campaign.failed)} seeds have failed; ending")
             break
-    raise click.exceptions.Exit(_tell_end(campaign))
+    raise click.exceptions.Exit(_print_end(campaign))
 
 
 def _shown(outcomes: Iterable[Outcome], count: int) -> Iterator[Outcome]:
@@ -99,15 +99,15 @@ def _shown(outcomes: Iterable[Outcome], count: int) -> Iterator[Outcome]:
 
         yield from track(outcomes, "seeds", total=count, console=Console(stderr=True))
         return
-    told_s = time.monotonic()
+    reported_s = time.monotonic()
     for number, outcome in enumerate(outcomes, 1):
         yield outcome
-        if time.monotonic() - told_s >= _TELL_EVERY_S:
-            told_s = time.monotonic()
+        if time.monotonic() - reported_s >= _REPORT_EVERY_S:
+            reported_s = time.monotonic()
             click.echo(f"{number} of {count} seeds", err=True)
 
 
-def _tell_failure(outcome: Outcome, campaign: Campaign) -> None:
+def _print_failure(outcome: Outcome, campaign: Campaign) -> None:
     click.echo(f"\nseed {outcome.seed} failed:")
     _print_findings(outcome.findings)
     choice = f"--members {campaign.members} --profile {campaign.profile} --seed {outcome.seed}"
@@ -124,7 +124,7 @@ def _print_findings(findings: list[Finding]) -> None:
         click.echo(f"  and {len(findings) - _SHOWN_FINDINGS} more")
 
 
-def _tell_end(campaign: Campaign) -> int:
+def _print_end(campaign: Campaign) -> int:
     """Print what it all came to; the exit status."""
     took_s = max(campaign.elapsed_s, 0.001)
     click.echo(f"{campaign.seeds} seeds of {campaign.members}, {campaign.profile}: {len(campaign.failed)} failed; "

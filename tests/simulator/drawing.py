@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from tests.simulator.actor import MemberSpec
-from tests.simulator.hand_faults import CLOSED
+from tests.simulator.operator_faults import CLOSED
 from tests.simulator.plan import Plan, Step
 from tests.simulator.profiles import PROFILES, Profile
 
@@ -143,7 +143,7 @@ class _Drawing:
         at_s = self._round(self._moment_s())
         step = self._DRAWN.get(kind, _Drawing._on_member)(self, at_s, kind)
         if kind != "stuck" and self._profile.waits and rng.random() < self._profile.waits:
-            return replace(step, at_s=self._round(at_s * rng.random()), when=rng.choice(self._profile.moments))
+            return replace(step, at_s=self._round(at_s * rng.random()), when=rng.choice(self._profile.states))
         return step
 
     def _moment_s(self) -> float:

@@ -12,7 +12,7 @@ from typing import Final
 
 from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
-from tests.simulator import hand_faults
+from tests.simulator import operator_faults
 from tests.simulator.member import OurMember
 from tests.simulator.participant import Participant
 from tests.simulator.pipe import Latency
@@ -339,7 +339,7 @@ def _delete_topic(stage: Stage, step: Step) -> None:
     if partitions is None or not stage.brokers.delete_topic(topic):
         return
     if step.word == "offsets":
-        stage.by_hand(lambda: stage.zookeeper.delete(znodes.offsets_path(GROUP, topic), recursive=True))
+        stage.operator_writes(lambda: stage.zookeeper.delete(znodes.offsets_path(GROUP, topic), recursive=True))
     if step.for_s:
         stage.undo_later(step.for_s, lambda: stage.brokers.create_topic(topic, partitions))
 
@@ -398,12 +398,12 @@ KINDS: Final[Mapping[str, Fault]] = {
     "leader": _leader,
     "retention": _retention,
     "damaged offset": _damaged_offset,
-    "owner deleted": hand_faults.owner_deleted,
-    "owner replaced": hand_faults.owner_replaced,
-    "offset set": hand_faults.offset_set,
-    "unregistered": hand_faults.unregistered,
-    "poison": hand_faults.poison,
-    "closed": hand_faults.closed,
-    "name taken": hand_faults.name_taken,
+    "owner deleted": operator_faults.owner_deleted,
+    "owner replaced": operator_faults.owner_replaced,
+    "offset set": operator_faults.offset_set,
+    "unregistered": operator_faults.unregistered,
+    "poison": operator_faults.poison,
+    "closed": operator_faults.closed,
+    "name taken": operator_faults.name_taken,
 }
 """All kinds of steps."""

@@ -32,7 +32,7 @@ class Step:
         amount: how many, how much: what the kind makes of it.
         word: a variant of the kind.
         when: not at `at_s`, but as soon after it as a member of ours is in this state of one of the two machines, see
-            `tests.simulator.moments`; never, if none comes into it.
+            `tests.simulator.waiting_steps`; never, if none comes into it.
     """
 
     at_s: float

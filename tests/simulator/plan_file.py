@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from tests.simulator.actor import MemberSpec
 from tests.simulator.faults import KINDS
-from tests.simulator.moments import MOMENTS
 from tests.simulator.plan import Plan, Step
+from tests.simulator.waiting_steps import PASSING_STATES
 
 __all__ = ["read_plan"]
 
@@ -103,7 +103,7 @@ def _check(plan: Plan) -> None:
             raise ValueError(f"members[{number}]: either topics or a whitelist is needed")
     for number, step in enumerate(plan.steps):
         _one_of(step.kind, tuple(KINDS), f"steps[{number}].kind")
-        _one_of(step.when, ("", *MOMENTS), f"steps[{number}].when")
+        _one_of(step.when, ("", *PASSING_STATES), f"steps[{number}].when")
         if step.at_s < 0 or step.for_s < 0:
             raise ValueError(f"steps[{number}]: at_s and for_s cannot be below 0")
 

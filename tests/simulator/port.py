@@ -207,14 +207,14 @@ class SimulatedPort:
 
     # -- what is told of the session ----------------------------------------------------------------------------------
 
-    def _tell(self, change: SessionChange) -> None:
+    def _notify(self, change: SessionChange) -> None:
         if not self._is_closing:
             self._on_session(change)
 
     def _tell_connected(self, changes: int, change: SessionChange) -> None:
         # Not after a later change: "connected" would then be the last word about a lost connection.
         if self._changes == changes:
-            self._tell(change)
+            self._notify(change)
 
     # -- connecting -------------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class SimulatedPort:
         change = SessionChange("connected", session_id, timeout_s)
         server = connection.link.server
         if server in self._known:
-            self._tell(change)
+            self._notify(change)
         else:
             self._known.add(server)
             wait_s = self._settings.version_answer.draw(self._rng)
@@ -329,7 +329,7 @@ class SimulatedPort:
         if self._settings.overtaking and self._rng.random() < self._settings.overtaking:
             self._callbacks.fall_behind()
         self._fail_all(Fault.CONNECTION_LOSS)
-        self._tell(SessionChange("suspended"))
+        self._notify(SessionChange("suspended"))
         self._forget_watches()
         self._try_next()
 
@@ -338,7 +338,7 @@ class SimulatedPort:
         self._state = _State.EXPIRED
         self._changes += 1
         self.session_id = self._last_zxid = 0
-        self._tell(SessionChange("expired"))
+        self._notify(SessionChange("expired"))
         self._fail_all(Fault.SESSION_EXPIRED)
         self._forget_watches()
         self._try_next()
@@ -355,7 +355,7 @@ class SimulatedPort:
         self._hang_up()
         self._state = _State.CLOSED
         self._changes += 1
-        self._tell(SessionChange("refused", reason=reason))
+        self._notify(SessionChange("refused", reason=reason))
         self._fail_all(Fault.NO_AUTH)
         self._forget_watches()
 

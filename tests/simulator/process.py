@@ -64,7 +64,7 @@ class Process:
         return self._offset_s + self._rate * self.schedule.now
 
     def attach(self, part: ProcessPart) -> None:
-        """Tell `part` of pauses and of the end."""
+        """Report `part` of pauses and of the end."""
         self._parts.append(part)
 
     def after(self, delay_s: float, call: Callable[..., object], *arguments: Any) -> Event:

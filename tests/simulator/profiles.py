@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.simulator.hand_faults import POISONS
-from tests.simulator.moments import MOMENTS
+from tests.simulator.operator_faults import POISONS
 from tests.simulator.plan import Step
 from tests.simulator.scenes import LATE_PROOFS, SCENES
+from tests.simulator.waiting_steps import PASSING_STATES
 
 __all__ = ["ALL", "PROFILES", "Profile", "profile_of"]
 
@@ -41,7 +41,7 @@ class Profile:
         others: how likely a member comes back with another subscription.
         limited: how likely a member has a `max.processing.interval.ms`.
         waits: how likely a step waits for a state of a member.
-        moments: those states, see `tests.simulator.moments`.
+        states: those states, see `tests.simulator.waiting_steps`.
         streams: how many a member may have for a topic, all alike likely.
         partitions: fewest and most of a topic.
         poisons: what hands register.
@@ -57,7 +57,7 @@ class Profile:
     others: float = 0.25
     limited: float = 0.15
     waits: float = 0.0
-    moments: tuple[str, ...] = MOMENTS
+    states: tuple[str, ...] = PASSING_STATES
     streams: tuple[int, ...] = (1, 1, 2, 3)
     partitions: tuple[int, int] = (1, 4)
     poisons: tuple[str, ...] = tuple(POISONS)
@@ -93,7 +93,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
                  "lost reply", "lost request", "owner deleted", "unregistered"),
          "join": 6.0, "leave": 6.0, "fault": 5.0, "stall": 3.0, "cut": 3.0},
         steps=(6, 16), waits=0.4, bunched=True,
-        moments=("disconnected", "registering", "reading", "settling", "claiming", "draining", "draining", "releasing",
+        states=("disconnected", "registering", "reading", "settling", "claiming", "draining", "draining", "releasing",
                  "unknown"),
     ),
     "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
@@ -104,7 +104,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
          **dict.fromkeys(("end session", "lost reply", "moved", "refused", "unregistered"), 2.0),
          "late answers": 3.0, "owner deleted": 4.0, "owner replaced": 3.0},
         steps=(6, 16), waits=0.75, streams=(1, 2, 3),
-        moments=("disconnected", "registering", "registering", "reading", "settling", "free", "claiming",
+        states=("disconnected", "registering", "registering", "reading", "settling", "free", "claiming",
                  "claiming", "blocked", "draining", "draining", "releasing", "unknown"),
     ),
     "stuck": Profile(
@@ -112,12 +112,12 @@ PROFILES: Final[Mapping[str, Profile]] = {
          **dict.fromkeys(("end session", "lost reply", "unregistered", "name taken", "late answers"), 2.0),
          "refused": 3.0, "stall": 3.0, "stuck": 6.0},
         steps=(6, 14), members=(1, 3), limited=1.0, waits=0.6, bunched=True,
-        moments=("registering", "reading", "reading", "settling", "leaving", "leaving", "unregistering",
+        states=("registering", "reading", "reading", "settling", "leaving", "leaving", "unregistering",
                  "unregistering", "out"),
     ),
     "blocked": Profile(
         {**_some("join", "leave", "crash", "late watch"), "owner replaced": 3.0, "owner deleted": 4.0, "poison": 3.0},
-        steps=(6, 16), members=(1, 3), waits=0.6, moments=("free", "claiming", "claiming", "blocked"),
+        steps=(6, 16), members=(1, 3), waits=0.6, states=("free", "claiming", "claiming", "blocked"),
         partitions=(1, 2), poisons=("foreign filter",),
     ),
     "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),

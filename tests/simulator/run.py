@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rebalance.waits import RebalanceTimes
-from tests.simulator.beginnings import find_beginnings
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
 from tests.simulator.java_member import JavaMember
 from tests.simulator.participant import Participant
 from tests.simulator.plan import Plan
 from tests.simulator.schedule import SimulationStuck
 from tests.simulator.stage import ActorBuilder
+from tests.simulator.start_positions import find_start_positions
 from tests.simulator.stepping import PlannedFault
 from tests.simulator.trace import Trace, tree_lines
 from tests.simulator.world import World
@@ -267,7 +267,7 @@ class _Runner:
         ]
 
     def _begins(self) -> dict[Place, int]:
-        begins = find_beginnings(self.world.history, self.world.brokers.born_s)
+        begins = find_start_positions(self.world.history, self.world.brokers.created_s)
         for place, offset in self._java_positions().items():
             begins[place] = max(begins.get(place, 0), offset)
         return begins
@@ -300,7 +300,7 @@ class _Runner:
         members = world.plan.members
         settings = world.zookeeper.settings
         session_s = max(settings.granted_s(each.session_s) for each in members)
-        partitions = len(world.brokers.born_s)
+        partitions = len(world.brokers.created_s)
         busy = _REQUESTS + _REQUESTS_A_PARTITION * partitions
         return Limits(
             repeat_before_end_s=max(each.auto_commit_s for each in members) + 1.0,

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from rebalance.snapshot import Strategy
 from rebalance.waits import RebalanceTimes
 from tests.simulator.actor import Actor, MemberSpec, Surroundings
+from tests.simulator.assignment_watch import AssignmentWatch
 from tests.simulator.brokers import Brokers
 from tests.simulator.controller import Controller
-from tests.simulator.due_watch import DueWatch
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
 from tests.simulator.java_member import JavaMember
 from tests.simulator.java_zkclient import java_port
@@ -30,7 +30,7 @@ from tests.simulator.zookeeper import SimulatedZooKeeper
 from tests.simulator.zookeeper_connection import Record
 from tests.simulator.zookeeper_ensemble import ZooKeeperSettings
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history.checks import HAND, NS, Trouble
+from zkconsumer.testing.history.checks import NS, OPERATOR, Trouble
 
 __all__ = ["ActorBuilder", "Listener", "Stage"]
 
@@ -41,7 +41,7 @@ _RESTART_S: Final = 1.0
 _NOTICED_S: Final = 3.0
 _NOTICED_BUSY_S: Final = 12.0
 """A Java member that is at its tries may still come to what it should have."""
-_HAND_AGAIN_S: Final = 0.2
+_OPERATOR_RETRY_S: Final = 0.2
 _RECOVERY_S: Final = 3.0
 """After a fault, until commits go through again."""
 
@@ -55,7 +55,7 @@ class Listener(Protocol):
 
     def step(self, step: Step) -> None: ...
 
-    def tell(self, who: str, what: str, about: object) -> None: ...
+    def report(self, who: str, what: str, about: object) -> None: ...
 
 
 class Stage:
@@ -84,13 +84,13 @@ class Stage:
         self.controller_port = self.zookeeper.port(controller, PortSettings(session_timeout_s=6.0))
         self.controller = Controller(controller, self.controller_port)
         self.brokers = Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
-        self.brokers.on_rebirth = self._topic_reborn
+        self.brokers.on_rebirth = self._topic_recreated
         self.participants: dict[str, Participant] = {}
         self._names: dict[SimulatedPort, str] = {}
         self._sessions: dict[int, str] = {}
         self.ended_from_outside: set[int] = set()
         self.tree = TreeWatch(GROUP, self.member_of, self.brokers.place, self._tree_event, self._end_of)
-        self.due = DueWatch(GROUP, Strategy(plan.members[0].strategy), self.member_of, self.brokers.place,
+        self.due = AssignmentWatch(GROUP, Strategy(plan.members[0].strategy), self.member_of, self.brokers.place,
                             lambda member, place: self.write("due", member, place))
         self.zookeeper.observe(self._observe)
         self._produces = True
@@ -142,14 +142,14 @@ class Stage:
     def _broker_event(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
         self.write(kind, "", place, offset, message_id)
 
-    def _topic_reborn(self, topic: str, count: int) -> None:
+    def _topic_recreated(self, topic: str, count: int) -> None:
         """In the history the topic is another one from now on: tell who owns nothing of it, and may not know."""
-        self.due.deal()
+        self.due.report_changes()
         for number in range(count):
             holder = self.tree.holder(topic, number)
             for each in self.all_living():
                 if each.name != holder:
-                    self.write("owner_gone", each.name, self.brokers.place(topic, number), -1, HAND)
+                    self.write("owner_gone", each.name, self.brokers.place(topic, number), -1, OPERATOR)
 
     def _tree_event(self, kind: str, member: str, place: Place, offset: int, who: str) -> None:
         self.write(kind, member, place, offset, who)
@@ -192,7 +192,7 @@ class Stage:
         wall_clock = WallClock(self.schedule)
         watched = WatchedPort(label, port, self.schedule)
         if self.listener is not None:
-            watched.tell = self.listener.tell
+            watched.report = self.listener.report
 
         def record(kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = "") -> None:
             self.write(kind, label, place, offset, message_id)
@@ -338,7 +338,7 @@ class Stage:
             if not self.zookeeper.end_session(session_id):
                 self.ended_from_outside.discard(session_id)
 
-    def by_hand(self, call: Callable[[], object]) -> bool:
+    def operator_writes(self, call: Callable[[], object]) -> bool:
         """Whether a hand could write now."""
         try:
             call()
@@ -346,10 +346,10 @@ class Stage:
             return False
         return True
 
-    def by_hand_surely(self, call: Callable[[], object]) -> None:
+    def operator_retries(self, call: Callable[[], object]) -> None:
         """Write by hand, again and again until it is done."""
-        if not self.by_hand(call):
-            self.schedule.after(_HAND_AGAIN_S, self.by_hand_surely, call)
+        if not self.operator_writes(call):
+            self.schedule.after(_OPERATOR_RETRY_S, self.operator_retries, call)
 
     def wipe(self) -> None:
         """Lose all of ZooKeeper's data."""
@@ -357,7 +357,7 @@ class Stage:
         self.due.wiped()
         for topic, count in self.brokers.topics.items():
             for number in range(count):
-                self.write("offset_node", "", self.brokers.place(topic, number), -1, HAND)
+                self.write("offset_node", "", self.brokers.place(topic, number), -1, OPERATOR)
         self.zookeeper.wipe()
         self.trouble(_RECOVERY_S)
 

@@ -47,7 +47,7 @@ class Trace(logging.Handler):
         self._stage: Stage | None = None
 
     def listen(self, stage: Stage) -> None:
-        """Tell of this stage from now on; of its members too, those that come later included."""
+        """Report of this stage from now on; of its members too, those that come later included."""
         self._stage = stage
         stage.listener = self
 
@@ -67,7 +67,7 @@ class Trace(logging.Handler):
         """Something that happens to the group."""
         self.line("", f"*** {str(step).partition(' ')[2]}")
 
-    def tell(self, who: str, what: str, about: object) -> None:
+    def report(self, who: str, what: str, about: object) -> None:
         """Something that goes through a port."""
         if isinstance(about, SessionChange):
             granted = f" {about.session_id:#x}, {about.timeout_s:g} s" if about.session_id else ""

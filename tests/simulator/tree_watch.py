@@ -24,7 +24,7 @@ from rebalance.requests import Delete, Multi, SetData
 from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record
 from zkconsumer.testing.history import Place
-from zkconsumer.testing.history.checks import HAND
+from zkconsumer.testing.history.checks import OPERATOR
 
 __all__ = ["TreeWatch"]
 
@@ -84,7 +84,7 @@ class TreeWatch:
         holders, self._holders = self._holders, {}
         for path, holder in holders.items():
             if path.startswith(self._owners):
-                self._gone(path, holder, HAND)
+                self._gone(path, holder, OPERATOR)
 
     def holder(self, topic: str, partition: int) -> str:
         """The member whose session owns the owner node, "" without one or for a hand's."""
@@ -96,7 +96,7 @@ class TreeWatch:
             return self._end_of(record.session_id)
         if record.session_id == holder.session_id:
             return "released"
-        return self._member_of(record.session_id) or HAND
+        return self._member_of(record.session_id) or OPERATOR
 
     def _owner_written(self, change: Change, record: Record) -> None:
         path = change.path
@@ -127,7 +127,7 @@ class TreeWatch:
         writer = self._member_of(record.session_id)
         if writer and not record.closes and record.session_id != holder.session_id:
             place = self._place_of(path, self._owners) or _NOWHERE
-            self._write("touched", writer, place, _version(record, path), holder.member or HAND)
+            self._write("touched", writer, place, _version(record, path), holder.member or OPERATOR)
 
     def _registration_written(self, change: Change, record: Record) -> None:
         if change.kind is ChangeKind.CREATED:
@@ -154,7 +154,7 @@ class TreeWatch:
         except UnreadableNode:
             offset = -1
         writer = self._member_of(record.session_id)
-        self._write("offset_node", writer, place, offset, "" if writer else HAND)
+        self._write("offset_node", writer, place, offset, "" if writer else OPERATOR)
         if writer:
             self._write("commit", writer, place, offset, "")
 

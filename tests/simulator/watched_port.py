@@ -20,9 +20,9 @@ from rebalance.requests import (
 )
 from tests.simulator.schedule import Schedule
 
-__all__ = ["Tell", "WatchedPort"]
+__all__ = ["Report", "WatchedPort"]
 
-Tell: TypeAlias = Callable[[str, str, object], None]
+Report: TypeAlias = Callable[[str, str, object], None]
 """Who, what ("asks", "is told", "sees", "session", ...), and about what."""
 
 
@@ -37,7 +37,7 @@ class WatchedPort:
     """
 
     def __init__(self, name: str, port: ZooKeeperPort, schedule: Schedule) -> None:
-        self.tell: Tell | None = None
+        self.report: Report | None = None
         self.when_asked: Callable[[Request], None] | None = None
         self.reads: dict[int, int] = {}
         self.writes: dict[int, int] = {}
@@ -53,8 +53,8 @@ class WatchedPort:
             if change.what == "connected":
                 second = int(self._schedule.now)
                 self.connections[second] = self.connections.get(second, 0) + 1
-            if self.tell is not None:
-                self.tell(self._name, "session", change)
+            if self.report is not None:
+                self.report(self._name, "session", change)
             on_session(change)
 
         self._port.start(changed)
@@ -69,18 +69,18 @@ class WatchedPort:
         else:
             parts = len(request.operations) - 1 if isinstance(request, Multi) else 1
             self.writes[second] = self.writes.get(second, 0) + parts
-        if self.tell is None:
+        if self.report is None:
             self._port.send(request, done)
         else:
-            self._send_and_tell(request, done)
+            self._send_and_report(request, done)
 
-    def _send_and_tell(self, request: Request, done: Callable[[Reply], None]) -> None:
-        assert self.tell is not None
-        self.tell(self._name, "asks", request)
+    def _send_and_report(self, request: Request, done: Callable[[Reply], None]) -> None:
+        assert self.report is not None
+        self.report(self._name, "asks", request)
 
         def told(reply: Reply) -> None:
-            if self.tell is not None:
-                self.tell(self._name, "is told", (request, reply))
+            if self.report is not None:
+                self.report(self._name, "is told", (request, reply))
             done(reply)
 
         watch = getattr(request, "watch", None)
@@ -93,20 +93,20 @@ class WatchedPort:
 
     def fired(self, watch: Watch, event: WatchEvent) -> None:
         """A watch was set off."""
-        if self.tell is not None:
-            self.tell(self._name, "sees", event.path)
+        if self.report is not None:
+            self.report(self._name, "sees", event.path)
         watch(event)
 
     def drop_connection(self) -> None:
         """As the port."""
-        if self.tell is not None:
-            self.tell(self._name, "drops its connection", "")
+        if self.report is not None:
+            self.report(self._name, "drops its connection", "")
         self._port.drop_connection()
 
     def close(self, timeout_s: float) -> None:
         """As the port."""
-        if self.tell is not None:
-            self.tell(self._name, "closes its session", "")
+        if self.report is not None:
+            self.report(self._name, "closes its session", "")
         self._port.close(timeout_s)
 
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from tests.simulator import faults
 from tests.simulator.java_member import JavaMember
-from tests.simulator.moments import Moments
 from tests.simulator.plan import Plan, Step
 from tests.simulator.stage import ActorBuilder, Stage
+from tests.simulator.waiting_steps import WaitingSteps
 
 __all__ = ["World"]
 
@@ -31,8 +31,8 @@ class World(Stage):
 
     def __init__(self, plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> None:
         super().__init__(plan, seed, java)
-        self._moments = Moments(self.all_living, self._do_now, self.rng, self.schedule.after)
-        self.when_joined = self._moments.watch
+        self._waiting_steps = WaitingSteps(self.all_living, self._do_now, self.rng, self.schedule.after)
+        self.when_joined = self._waiting_steps.watch
 
     def begin(self) -> None:
         """Bring up the brokers, let messages come, and have the steps done in their time."""
@@ -48,7 +48,7 @@ class World(Stage):
     def do(self, step: Step) -> None:
         """Do a step of the plan, at once or when its moment comes."""
         if step.when:
-            self._moments.wait_for(step)
+            self._waiting_steps.wait_for(step)
         else:
             self._do_now(step)
 
@@ -63,4 +63,4 @@ class World(Stage):
     def heal(self) -> None:
         """Undo everything that is not undone yet, and let nothing more go wrong."""
         super().heal()
-        self._moments.forget()
+        self._waiting_steps.forget()

@@ -100,7 +100,7 @@ class SimulatedZooKeeper:
         return self._ensemble.newest_tree.nodes.get(path)
 
     def observe(self, observer: Callable[[Record], None]) -> None:
-        """Tell `observer` of each entry of the log when it is written, before any client can see it."""
+        """Report `observer` of each entry of the log when it is written, before any client can see it."""
         self._ensemble.observers.append(observer)
 
     def _server(self, number: int) -> Server:
@@ -121,22 +121,22 @@ class SimulatedZooKeeper:
             raise ValueError(f"{path} is to belong to session {owner:#x}, which is not alive")
         if parents and self._node(parent_of(path)) is None:
             self.create(parent_of(path), parents=True)
-        return self._by_hand(Create(path, data, ephemeral=owner != 0), owner)
+        return self._operator_write(Create(path, data, ephemeral=owner != 0), owner)
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Fault | None:
         """Set a node's data by hand; as `create`."""
-        return self._by_hand(SetData(path, data, version))
+        return self._operator_write(SetData(path, data, version))
 
     def delete(self, path: str, version: int = -1, recursive: bool = False) -> Fault | None:
         """Delete a node by hand, with all below it if wanted; as `create`."""
         if recursive:
             for name in self.children(path):
                 self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
-        return self._by_hand(Delete(path, version))
+        return self._operator_write(Delete(path, version))
 
     def create_closed(self, path: str, data: bytes) -> Fault | None:
         """Create a persistent node by hand that nobody may read from its first moment; as `create`."""
-        outcome = self._ensemble.write_by_hand(Multi((Create(path, data), SetAccess(path, True))), 0)  # type: ignore[arg-type]
+        outcome = self._ensemble.write_as_operator(Multi((Create(path, data), SetAccess(path, True))), 0)  # type: ignore[arg-type]
         if outcome is None:
             raise RuntimeError(f"{path} cannot be created by hand now: no leader with a majority is at work")
         faults = [each for each in outcome.value if isinstance(each, Fault) and each is not Fault.ROLLED_BACK]
@@ -144,10 +144,10 @@ class SimulatedZooKeeper:
 
     def set_access(self, path: str, is_closed: bool) -> Fault | None:
         """Let nobody but the session that owns it read a node, or everybody; as `create`."""
-        return self._by_hand(SetAccess(path, is_closed))
+        return self._operator_write(SetAccess(path, is_closed))
 
-    def _by_hand(self, operation: Operation, owner: int = 0) -> Fault | None:
-        outcome = self._ensemble.write_by_hand(operation, owner)
+    def _operator_write(self, operation: Operation, owner: int = 0) -> Fault | None:
+        outcome = self._ensemble.write_as_operator(operation, owner)
         if outcome is None:
             raise RuntimeError(f"{operation} cannot be done by hand now: no leader with a majority is at work")
         return outcome.fault

@@ -230,7 +230,7 @@ class Ensemble:
                 server.from_leader.send(server.apply, record)
         leader.applied(record)
 
-    def write_by_hand(self, request: Operation | Multi, session_id: int) -> Outcome | None:
+    def write_as_operator(self, request: Operation | Multi, session_id: int) -> Outcome | None:
         """Do a write at once, on behalf of a session or of none (0); None while nothing can be written."""
         if not self.can_write:
             return None

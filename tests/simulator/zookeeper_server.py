@@ -140,7 +140,7 @@ class Server:
         self.applied(record)
 
     def applied(self, record: Record) -> None:
-        """Tell clients of an entry that is in the tree: first who watches, then who asked for it."""
+        """Report clients of an entry that is in the tree: first who watches, then who asked for it."""
         if record.changes:
             self._fire(record.changes)
         pending = record.pending
@@ -223,7 +223,7 @@ class Server:
                 continue
             data = self._data_watches.pop(path, None)
             if data is not None:
-                self._tell(data, kind, path)
+                self._notify(data, kind, path)
                 for connection in data:
                     connection.data_watches.discard(path)
             if kind is ChangeKind.CHANGED:
@@ -238,9 +238,9 @@ class Server:
             for connection in watchers:
                 connection.child_watches.discard(path)
             # A deletion is one event, whichever watches of a connection it fires.
-            self._tell([each for each in watchers if told is None or each not in told], kind, path)
+            self._notify([each for each in watchers if told is None or each not in told], kind, path)
 
-    def _tell(self, watchers: dict[Connection, None] | list[Connection], kind: WatchKind, path: str) -> None:
+    def _notify(self, watchers: dict[Connection, None] | list[Connection], kind: WatchKind, path: str) -> None:
         for connection in watchers:
             delay_s = connection.client.mishaps.watch_delay_s(path)
             if delay_s:

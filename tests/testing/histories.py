@@ -22,7 +22,7 @@ class GroupStory:
         self.now_ms = 0
         self.events: list[Event] = []
 
-    def tell(
+    def add(
         self, kind: str, member: str = "", offset: int = -1, by: str = "", place: Place = ("t", 0)
     ) -> GroupStory:
         """One event, now; `by` is its id."""
@@ -38,31 +38,31 @@ class GroupStory:
 
     def own(self, member: str, offset: int, place: Place = ("t", 0)) -> GroupStory:
         """A member claims, and tells where it begins."""
-        return self.tell("claimed", member, place=place).tell("assigned", member, offset, place=place)
+        return self.add("claimed", member, place=place).add("assigned", member, offset, place=place)
 
     def deliver(self, member: str, *offsets: int, place: Place = ("t", 0)) -> GroupStory:
         """Messages come to a member, which is done with each."""
         for offset in offsets:
-            self.tell("deliver", member, offset, place=place).tell("done", member, offset, place=place)
+            self.add("deliver", member, offset, place=place).add("done", member, offset, place=place)
         return self
 
     def store(self, member: str, offset: int, place: Place = ("t", 0)) -> GroupStory:
         """A member commits."""
-        return self.tell("offset_node", member, offset, place=place).tell("commit", member, offset, place=place)
+        return self.add("offset_node", member, offset, place=place).add("commit", member, offset, place=place)
 
-    def set_by_hand(self, offset: int, place: Place = ("t", 0)) -> GroupStory:
+    def set_by_operator(self, offset: int, place: Place = ("t", 0)) -> GroupStory:
         """A hand sets the stored offset; -1 deletes or spoils it."""
-        return self.tell("offset_node", "", offset, "hand", place)
+        return self.add("offset_node", "", offset, "hand", place)
 
     def hand_over(self, member: str, offset: int, place: Place = ("t", 0)) -> GroupStory:
         """A member commits and lets go in order."""
-        self.tell("revoked", member, place=place)
-        return self.store(member, offset, place).tell("owner_gone", member, by="released", place=place)
+        self.add("revoked", member, place=place)
+        return self.store(member, offset, place).add("owner_gone", member, by="released", place=place)
 
     def acked(self, *offsets: int, place: Place = ("t", 0)) -> GroupStory:
         """A producer's messages are stored."""
         for offset in offsets:
-            self.tell("acked", "", offset, f"m{offset}", place)
+            self.add("acked", "", offset, f"m{offset}", place)
         return self
 
 

@@ -6,7 +6,7 @@ import pytest
 from histories import GroupStory, group_findings
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history.limits import HAND, NS, Limits, Trouble
+from zkconsumer.testing.history.limits import NS, OPERATOR, Limits, Trouble
 
 JAVA = Limits(unfenced=frozenset({"j"}))
 
@@ -15,18 +15,18 @@ JAVA = Limits(unfenced=frozenset({"j"}))
 
 
 def test_who_deletes_anothers_node_touches_it() -> None:
-    assert group_findings(GroupStory().tell("touched", "a", 0, by="b")) == ["foreign node touched"]
-    assert group_findings(GroupStory().tell("touched", "a", 0, by=HAND)) == ["foreign node touched"]
+    assert group_findings(GroupStory().add("touched", "a", 0, by="b")) == ["foreign node touched"]
+    assert group_findings(GroupStory().add("touched", "a", 0, by=OPERATOR)) == ["foreign node touched"]
 
 
 def test_java_members_delete_by_path_and_cannot_be_helped() -> None:
-    assert group_findings(GroupStory().tell("touched", "j", -1, by="a"), JAVA) == []
+    assert group_findings(GroupStory().add("touched", "j", -1, by="a"), JAVA) == []
 
 
 def robbed(wait_s: float, version: int = 0) -> GroupStory:
     """A hand deletes the node of `a`, `b` claims, and `a` hits the node of `b`."""
-    story = GroupStory().own("a", 0).tell("owner_gone", "a", by=HAND).tell("claimed", "b")
-    return story.wait(wait_s).tell("touched", "a", version, by="b").tell("lost", "a")
+    story = GroupStory().own("a", 0).add("owner_gone", "a", by=OPERATOR).add("claimed", "b")
+    return story.wait(wait_s).add("touched", "a", version, by="b").add("lost", "a")
 
 
 def test_who_was_robbed_by_a_hand_may_hit_the_next_node_for_a_moment() -> None:
@@ -47,8 +47,8 @@ def test_who_was_robbed_in_a_trouble_may_learn_of_it_late() -> None:
 
 
 def test_who_has_claimed_again_has_no_excuse() -> None:
-    story = GroupStory().tell("claimed", "a").tell("owner_gone", "a", by=HAND).tell("claimed", "a")
-    assert group_findings(story.tell("touched", "a", 0, by="b"), Limits(told_late_s=4.0)) == ["foreign node touched"]
+    story = GroupStory().add("claimed", "a").add("owner_gone", "a", by=OPERATOR).add("claimed", "a")
+    assert group_findings(story.add("touched", "a", 0, by="b"), Limits(told_late_s=4.0)) == ["foreign node touched"]
 
 
 # -- the patience of Java members --------------------------------------------------------------------------------------
@@ -61,12 +61,12 @@ def kept_from(holders: list[str], at: tuple[str, int] = ("t", 0), error: str = "
     for holder in holders:
         if holder != present:
             if present:
-                story.tell("owner_gone", present, by="released", place=at)
+                story.add("owner_gone", present, by="released", place=at)
             if holder:
-                story.tell("claimed", holder, place=at)
+                story.add("claimed", holder, place=at)
         present = holder
-        story.tell("blocked_try", "j", by=f"g_{holder}-0", place=at).wait(2.0)
-    return story.tell("gave_up", "j", by=error)
+        story.add("blocked_try", "j", by=f"g_{holder}-0", place=at).wait(2.0)
+    return story.add("gave_up", "j", by=error)
 
 
 def test_a_partition_that_ours_keep_from_a_java_member_through_all_its_tries() -> None:
@@ -78,10 +78,10 @@ def test_it_helps_nothing_that_ours_took_turns_in_keeping_it() -> None:
 
 
 def test_letting_go_between_two_tries_and_claiming_again_is_keeping_it() -> None:
-    story = GroupStory().tell("claimed", "a")
+    story = GroupStory().add("claimed", "a")
     for _ in range(4):
-        story.tell("blocked_try", "j", by="g_a-0").tell("owner_gone", "a", by="released").tell("claimed", "a").wait(2.0)
-    assert group_findings(story.tell("gave_up", "j"), JAVA) == ["java retries exhausted"]
+        story.add("blocked_try", "j", by="g_a-0").add("owner_gone", "a", by="released").add("claimed", "a").wait(2.0)
+    assert group_findings(story.add("gave_up", "j"), JAVA) == ["java retries exhausted"]
 
 
 @pytest.mark.parametrize("holders", [["k", "k", "k", "k"], ["k", "k", "a", "a"], ["", "", "", ""]])
@@ -93,8 +93,8 @@ def test_a_try_that_failed_long_before_says_nothing_of_the_last_one() -> None:
     story = kept_from(["a", "a", "a"])
     story.events.pop()
     for _ in range(4):
-        story.tell("blocked_try", "j", by="stranger", place=("t", 1)).wait(2.0)
-    assert group_findings(story.tell("gave_up", "j"), JAVA) == []
+        story.add("blocked_try", "j", by="stranger", place=("t", 1)).wait(2.0)
+    assert group_findings(story.add("gave_up", "j"), JAVA) == []
 
 
 def test_tries_that_ended_in_an_exception_are_not_the_holders_fault() -> None:
@@ -102,10 +102,10 @@ def test_tries_that_ended_in_an_exception_are_not_the_holders_fault() -> None:
 
 
 def test_a_holder_that_died_is_not_blamed_for_the_node_it_left() -> None:
-    story = GroupStory().tell("claimed", "a").tell("killed", "a")
+    story = GroupStory().add("claimed", "a").add("killed", "a")
     for _ in range(4):
-        story.tell("blocked_try", "j", by="g_a-0").wait(2.0)
-    assert group_findings(story.tell("gave_up", "j"), JAVA) == []
+        story.add("blocked_try", "j", by="g_a-0").wait(2.0)
+    assert group_findings(story.add("gave_up", "j"), JAVA) == []
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def asking(*counts: int, what: str = "reads") -> GroupStory:
     """So many requests in one second after the other."""
     story = GroupStory()
     for count in counts:
-        story.tell("requests", "a", count, by=what).wait(0.999)
+        story.add("requests", "a", count, by=what).wait(0.999)
     return story
 
 
@@ -176,37 +176,37 @@ def test_reads_and_writes_have_budgets_of_their_own() -> None:
 
 
 def test_calls_in_pairs() -> None:
-    story = GroupStory().own("a", 0).hand_over("a", 0).own("a", 0).tell("lost", "a").own("b", 0).own("a", 0, ("t", 1))
+    story = GroupStory().own("a", 0).hand_over("a", 0).own("a", 0).add("lost", "a").own("b", 0).own("a", 0, ("t", 1))
     assert group_findings(story) == []
 
 
 def test_a_partition_that_is_assigned_twice() -> None:
-    assert group_findings(GroupStory().tell("assigned", "a", 0).tell("assigned", "a", 5)) == ["unpaired"]
+    assert group_findings(GroupStory().add("assigned", "a", 0).add("assigned", "a", 5)) == ["unpaired"]
 
 
 @pytest.mark.parametrize("kind", ["revoked", "lost"])
 def test_a_partition_that_goes_without_having_been_assigned(kind: str) -> None:
-    assert group_findings(GroupStory().tell(kind, "a")) == ["unpaired"]
-    assert group_findings(GroupStory().tell("assigned", "b").tell(kind, "a")) == ["unpaired"]
-    assert group_findings(GroupStory().tell("assigned", "a").tell(kind, "a").tell(kind, "a")) == ["unpaired"]
+    assert group_findings(GroupStory().add(kind, "a")) == ["unpaired"]
+    assert group_findings(GroupStory().add("assigned", "b").add(kind, "a")) == ["unpaired"]
+    assert group_findings(GroupStory().add("assigned", "a").add(kind, "a").add(kind, "a")) == ["unpaired"]
 
 
 @pytest.mark.parametrize("how", ["released", "closed"])
 def test_a_partition_that_is_given_back_without_a_word(how: str) -> None:
-    given = GroupStory().own("a", 0).tell("owner_gone", "a", by=how)
+    given = GroupStory().own("a", 0).add("owner_gone", "a", by=how)
     assert group_findings(given) == ["unpaired"]
-    assert group_findings(given.wait(9.0).tell("revoked", "a")) == [], "a listener may be busy"
+    assert group_findings(given.wait(9.0).add("revoked", "a")) == [], "a listener may be busy"
 
 
-@pytest.mark.parametrize("how", ["expired", "ended", HAND, "b"])
+@pytest.mark.parametrize("how", ["expired", "ended", OPERATOR, "b"])
 def test_a_partition_that_is_taken_away_is_told_as_soon_as_that_is_known(how: str) -> None:
-    assert group_findings(GroupStory().own("a", 0).tell("owner_gone", "a", by=how)) == []
+    assert group_findings(GroupStory().own("a", 0).add("owner_gone", "a", by=how)) == []
 
 
 def test_a_process_that_dies_tells_nothing_more() -> None:
-    assert group_findings(GroupStory().own("a", 0).tell("killed", "a").tell("owner_gone", "a", by="expired")) == []
-    assert group_findings(GroupStory().own("a", 0).tell("owner_gone", "a", by="released").tell("killed", "a")) == []
-    late = GroupStory().own("a", 0).tell("owner_gone", "a", by="released").wait(2.0).tell("killed", "a")
+    assert group_findings(GroupStory().own("a", 0).add("killed", "a").add("owner_gone", "a", by="expired")) == []
+    assert group_findings(GroupStory().own("a", 0).add("owner_gone", "a", by="released").add("killed", "a")) == []
+    late = GroupStory().own("a", 0).add("owner_gone", "a", by="released").wait(2.0).add("killed", "a")
     assert group_findings(late) == ["unpaired"]
 
 
@@ -214,7 +214,7 @@ def test_a_topic_that_is_created_anew_is_the_same_for_the_listener() -> None:
     limits = Limits(reborn=frozenset({"t~1"}))
     reborn = ("t~1", 0)
     story = GroupStory().own("a", 5)
-    assert group_findings(story.tell("assigned", "a", 0, place=reborn), limits) == ["unpaired"]
-    story = GroupStory().own("a", 5).tell("lost", "a", place=reborn).tell("assigned", "a", 0, place=reborn)
-    assert group_findings(story.tell("revoked", "a", place=reborn), limits) == []
-    assert group_findings(story.tell("revoked", "a", place=reborn), limits) == ["unpaired"]
+    assert group_findings(story.add("assigned", "a", 0, place=reborn), limits) == ["unpaired"]
+    story = GroupStory().own("a", 5).add("lost", "a", place=reborn).add("assigned", "a", 0, place=reborn)
+    assert group_findings(story.add("revoked", "a", place=reborn), limits) == []
+    assert group_findings(story.add("revoked", "a", place=reborn), limits) == ["unpaired"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history.limits import HAND, NS, Limits, Trouble
+from zkconsumer.testing.history.limits import NS, OPERATOR, Limits, Trouble
 from zkconsumer.testing.history.repeats import find_repeated
 
 TROUBLED = Limits(troubles=[Trouble(0, 60 * NS, "a")])
@@ -50,7 +50,7 @@ def taken_away(committed_s: float) -> list[Event]:
     events = [
         event(1.0, "claimed", "a"), event(1.1, "assigned", "a", 0),
         event(2.0, "deliver", "a", 0), event(2.1, "done", "a", 0), event(2.2, "commit", "a", 1),
-        event(3.0, "deliver", "a", 1), event(3.1, "owner_gone", "a", by=HAND),
+        event(3.0, "deliver", "a", 1), event(3.1, "owner_gone", "a", by=OPERATOR),
         event(committed_s - 0.05, "done", "a", 1), event(committed_s, "commit", "a", 2), event(5.0, "revoked", "a"),
         event(3.5, "claimed", "b"), event(3.6, "assigned", "b", 1), event(3.7, "deliver", "b", 1),
     ]  # fmt: skip

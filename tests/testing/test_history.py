@@ -218,7 +218,7 @@ def test_ownerships_know_how_they_ended() -> None:
 
 
 def test_a_zombie_ends_nobodys_ownership() -> None:
-    story = GroupStory().tell("owner_gone", "b", by="ended").deliver("a", 0).deliver("b", 0).deliver("a", 1)
+    story = GroupStory().add("owner_gone", "b", by="ended").deliver("a", 0).deliver("b", 0).deliver("a", 1)
     assert [(each.member, len(each.deliveries)) for each in ownerships(story.events)] == [("a", 2), ("b", 1)]
     story = GroupStory().deliver("a", 0).deliver("b", 0).deliver("a", 1)
     assert [each.member for each in ownerships(story.events)] == ["a", "b", "a"]
@@ -226,11 +226,11 @@ def test_a_zombie_ends_nobodys_ownership() -> None:
 
 def test_the_end_of_a_session_ends_what_its_member_never_announced() -> None:
     """A Java member may go on with the owner node of an earlier process, which is not seen to be its own."""
-    [owned] = ownerships(GroupStory().deliver("a", 0).tell("unregistered", "a", by="expired").events)
+    [owned] = ownerships(GroupStory().deliver("a", 0).add("unregistered", "a", by="expired").events)
     assert owned.gone_by == "expired"
-    [owned] = ownerships(GroupStory().own("a", 0).deliver("a", 0).tell("unregistered", "a", by="expired").events)
+    [owned] = ownerships(GroupStory().own("a", 0).deliver("a", 0).add("unregistered", "a", by="expired").events)
     assert owned.gone_by == ""
-    [owned] = ownerships(GroupStory().deliver("a", 0).tell("unregistered", "a", by="closed").events)
+    [owned] = ownerships(GroupStory().deliver("a", 0).add("unregistered", "a", by="closed").events)
     assert owned.gone_by == ""
 
 

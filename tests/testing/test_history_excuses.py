@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from histories import GroupStory, history_findings
 
-from zkconsumer.testing.history.limits import HAND, Limits
+from zkconsumer.testing.history.limits import OPERATOR, Limits
 
 JAVA = Limits(unfenced=frozenset({"j"}))
 T, REBORN = ("t", 0), ("t~1", 0)
@@ -20,16 +20,16 @@ def half_read() -> GroupStory:
 
 
 def test_a_raised_offset_passes_over_messages_from_the_next_claim_on() -> None:
-    story = half_read().set_by_hand(8).tell("killed", "a").tell("owner_gone", "a", by="expired")
+    story = half_read().set_by_operator(8).add("killed", "a").add("owner_gone", "a", by="expired")
     assert history_findings(story.own("b", 8).deliver("b", 8, 9)) == []
 
 
 def test_a_raised_offset_does_not_excuse_its_present_owner() -> None:
-    assert history_findings(half_read().set_by_hand(8).deliver("a", 6, 7, 8, 9)) == ["lost", "skipped"]
+    assert history_findings(half_read().set_by_operator(8).deliver("a", 6, 7, 8, 9)) == ["lost", "skipped"]
 
 
 def test_a_raised_offset_does_not_excuse_who_begins_elsewhere() -> None:
-    story = half_read().set_by_hand(8).tell("killed", "a").tell("owner_gone", "a", by="expired")
+    story = half_read().set_by_operator(8).add("killed", "a").add("owner_gone", "a", by="expired")
     assert history_findings(story.own("b", 6).deliver("b", 6, 7, 8, 9)) == ["lost", "skipped"]
 
 
@@ -37,23 +37,23 @@ def test_an_offset_beyond_the_log_does_not_excuse_what_is_lost_for_ever_after() 
     limits = Limits(reset_to_end=False)
 
     def story() -> GroupStory:
-        story = half_read().set_by_hand(100_000).tell("killed", "a").tell("owner_gone", "a", by="expired")
-        return story.own("b", 100_000).tell("reset", "b", 0)
+        story = half_read().set_by_operator(100_000).add("killed", "a").add("owner_gone", "a", by="expired")
+        return story.own("b", 100_000).add("reset", "b", 0)
 
     assert history_findings(story().deliver("b", *range(10)), limits) == []
     assert history_findings(story().deliver("b", 0, 1, 2, 3, 4, 9), limits) == ["lost", "skipped"]
 
 
 def test_a_reset_passes_over_messages_only_if_it_goes_to_the_end() -> None:
-    story = half_read().tell("reset", "a", 8).deliver("a", 8, 9)
+    story = half_read().add("reset", "a", 8).deliver("a", 8, 9)
     assert history_findings(story, Limits(reset_to_end=True)) == []
     assert history_findings(story, Limits(reset_to_end=False)) == ["lost", "skipped"]
 
 
 def test_retention_excuses_what_it_has_dropped_and_no_more() -> None:
-    dropped = half_read().tell("log_start", offset=6).tell("reset", "a", 6)
+    dropped = half_read().add("log_start", offset=6).add("reset", "a", 6)
     assert history_findings(dropped.deliver("a", 6, 7, 8, 9)) == []
-    dropped = half_read().tell("log_start", offset=6).tell("reset", "a", 6)
+    dropped = half_read().add("log_start", offset=6).add("reset", "a", 6)
     assert history_findings(dropped.deliver("a", 6, 9)) == ["lost", "skipped"]
 
 
@@ -61,29 +61,29 @@ def test_retention_excuses_what_it_has_dropped_and_no_more() -> None:
 
 
 def test_a_lowered_offset_brings_messages_again_once() -> None:
-    story = half_read().hand_over("a", 4).set_by_hand(1).own("b", 1).deliver("b", 1, 2, 3, 4).hand_over("b", 5)
+    story = half_read().hand_over("a", 4).set_by_operator(1).own("b", 1).deliver("b", 1, 2, 3, 4).hand_over("b", 5)
     assert history_findings(story.own("a", 5).deliver("a", *range(5, 10))) == []
 
 
 def test_a_lowered_offset_does_not_excuse_a_repetition_long_after() -> None:
-    story = half_read().hand_over("a", 4).set_by_hand(1).own("b", 1).deliver("b", 1, 2, 3, 4).hand_over("b", 5)
+    story = half_read().hand_over("a", 4).set_by_operator(1).own("b", 1).deliver("b", 1, 2, 3, 4).hand_over("b", 5)
     assert history_findings(story.own("a", 3).deliver("a", *range(3, 10))) == ["repeated"]
 
 
 def test_a_lowered_offset_does_not_excuse_who_begins_before_it() -> None:
-    story = half_read().hand_over("a", 4).set_by_hand(2).own("b", 1).deliver("b", *range(1, 10))
+    story = half_read().hand_over("a", 4).set_by_operator(2).own("b", 1).deliver("b", *range(1, 10))
     assert history_findings(story) == ["repeated"]
 
 
 def test_a_lowered_offset_that_was_written_over_excuses_nothing() -> None:
-    story = half_read().set_by_hand(1).store("a", 4).hand_over("a", 4).own("b", 2).deliver("b", *range(2, 10))
+    story = half_read().set_by_operator(1).store("a", 4).hand_over("a", 4).own("b", 2).deliver("b", *range(2, 10))
     assert history_findings(story) == ["repeated"]
 
 
 def test_a_deleted_offset_brings_everything_again_once() -> None:
     def story() -> GroupStory:
-        story = half_read().hand_over("a", 4).set_by_hand(-1).tell("claimed", "b").store("b", 0)
-        return story.tell("assigned", "b", 0).deliver("b", 0, 1, 2, 3, 4).hand_over("b", 5)
+        story = half_read().hand_over("a", 4).set_by_operator(-1).add("claimed", "b").store("b", 0)
+        return story.add("assigned", "b", 0).deliver("b", 0, 1, 2, 3, 4).hand_over("b", 5)
 
     assert history_findings(story().own("a", 5).deliver("a", *range(5, 10))) == []
     assert history_findings(story().own("a", 2).deliver("a", *range(2, 10))) == ["repeated"]
@@ -93,17 +93,17 @@ def test_a_deleted_offset_brings_everything_again_once() -> None:
 
 
 def test_a_java_member_may_have_read_its_offset_just_before_the_last_commit_of_another() -> None:
-    story = half_read().wait(2.0).deliver("a", 4, 5).hand_over("a", 6).tell("claimed", "j")
+    story = half_read().wait(2.0).deliver("a", 4, 5).hand_over("a", 6).add("claimed", "j")
     assert history_findings(story.deliver("j", *range(4, 10)), JAVA) == []
 
 
 def test_it_has_not_read_an_offset_of_long_before() -> None:
-    story = half_read().wait(2.0).deliver("a", 4, 5).hand_over("a", 6).wait(2.0).tell("claimed", "j")
+    story = half_read().wait(2.0).deliver("a", 4, 5).hand_over("a", 6).wait(2.0).add("claimed", "j")
     assert history_findings(story.deliver("j", *range(4, 10)), JAVA) == ["repeated"]
 
 
 def test_an_offset_that_a_java_zombie_put_back_brings_messages_again_once() -> None:
-    story = half_read().store("j", 2).tell("killed", "a").tell("owner_gone", "a", by="expired")
+    story = half_read().store("j", 2).add("killed", "a").add("owner_gone", "a", by="expired")
     story.own("b", 2).deliver("b", 2, 3, 4).hand_over("b", 5)
     assert history_findings(story.own("c", 5).deliver("c", *range(5, 10)), JAVA) == []
     assert history_findings(story.hand_over("c", 10).own("b", 8).deliver("b", 8, 9), JAVA) == ["repeated"]
@@ -114,7 +114,7 @@ def test_a_java_zombie_that_put_an_offset_back_goes_on_from_there_write_by_write
         story = half_read().store("j", 1).deliver("a", 4, 5).wait(3.0)
         for offset in writes:
             story.store("j", offset)
-        story.tell("revoked", "a").tell("owner_gone", "a", by="released")
+        story.add("revoked", "a").add("owner_gone", "a", by="released")
         return story.own("b", 3).deliver("b", *range(3, 10))
 
     assert history_findings(story(2, 3), JAVA) == []
@@ -125,8 +125,8 @@ def test_a_java_zombie_that_put_an_offset_back_goes_on_from_there_write_by_write
 
 def test_a_java_member_that_finds_the_node_of_its_former_self_begins_without_a_claim() -> None:
     def story(*offsets: int) -> GroupStory:
-        story = GroupStory().acked(*range(10)).tell("claimed", "j").deliver("j", 0, 1, 2, 3).store("j", 4).wait(9.0)
-        return story.set_by_hand(7).deliver("j.2", *offsets)
+        story = GroupStory().acked(*range(10)).add("claimed", "j").deliver("j", 0, 1, 2, 3).store("j", 4).wait(9.0)
+        return story.set_by_operator(7).deliver("j.2", *offsets)
 
     limits = Limits(unfenced=frozenset({"j", "j.2"}))
     assert history_findings(story(7, 8, 9), limits) == []
@@ -147,65 +147,65 @@ def falling(*offsets: int, place: tuple[str, int] = T) -> GroupStory:
     """`a` commits one after the other."""
     story = GroupStory().own("a", 0, place)
     for offset in offsets:
-        story.tell("offset_node", "a", offset, place=place)
+        story.add("offset_node", "a", offset, place=place)
     return story
 
 
 def test_after_a_reset_an_offset_falls_to_where_that_went_and_no_lower() -> None:
     def story(offset: int) -> GroupStory:
-        return falling(900).tell("reset", "a", 20).tell("offset_node", "a", offset)
+        return falling(900).add("reset", "a", 20).add("offset_node", "a", offset)
 
     assert "offset went back" not in history_findings(story(20))
     assert "offset went back" in history_findings(story(19))
-    assert "offset went back" in history_findings(falling(900, 20).tell("reset", "a", 900).tell("offset_node", "a", 19))
+    assert "offset went back" in history_findings(falling(900, 20).add("reset", "a", 900).add("offset_node", "a", 19))
 
 
 def test_a_topic_that_was_created_anew_is_begun_once_more_at_its_start_and_goes_on_from_there() -> None:
     limits = Limits(reborn=frozenset({"t~1"}))
     first_position = falling(7, 0, 3, place=REBORN)
     assert "offset went back" not in history_findings(first_position, limits)
-    begun = falling(7, place=REBORN).tell("assigned", "a", 0, place=REBORN).tell("offset_node", "a", 3, place=REBORN)
+    begun = falling(7, place=REBORN).add("assigned", "a", 0, place=REBORN).add("offset_node", "a", 3, place=REBORN)
     assert "offset went back" not in history_findings(begun, limits)
-    assert "offset went back" in history_findings(begun.tell("offset_node", "a", 2, place=REBORN), limits)
+    assert "offset went back" in history_findings(begun.add("offset_node", "a", 2, place=REBORN), limits)
     assert "offset went back" in history_findings(falling(7, 3, place=REBORN), limits)
 
 
 def test_of_a_topic_that_was_created_anew_messages_come_again_when_it_is_noticed_late_and_not_for_ever() -> None:
     limits = Limits(reborn=frozenset({"t~1"}))
-    story = GroupStory().tell("claimed", "a", place=REBORN).acked(0, 1, 2, place=REBORN)
-    story.tell("assigned", "a", 0, place=REBORN)
+    story = GroupStory().add("claimed", "a", place=REBORN).acked(0, 1, 2, place=REBORN)
+    story.add("assigned", "a", 0, place=REBORN)
     for begun in range(3):
         assert history_findings(story, limits)[:1] == (["lost"] if not begun else [])
-        story.deliver("a", 0, 1, 2, place=REBORN).tell("lost", "a", place=REBORN)
-        story.tell("assigned", "a", 0, place=REBORN)
+        story.deliver("a", 0, 1, 2, place=REBORN).add("lost", "a", place=REBORN)
+        story.add("assigned", "a", 0, place=REBORN)
     assert history_findings(story, limits) == ["repeated"]
 
 
 def test_a_session_that_ends_before_its_first_commit_is_no_beginning_of_a_topic_that_was_created_anew() -> None:
     limits = Limits(reborn=frozenset({"t~1"}))
-    story = GroupStory().tell("claimed", "a", place=REBORN).acked(0, 1, 2, place=REBORN)
+    story = GroupStory().add("claimed", "a", place=REBORN).acked(0, 1, 2, place=REBORN)
     for _ in range(3):
-        story.tell("claimed", "a", place=REBORN).tell("assigned", "a", 0, place=REBORN)
-        story.deliver("a", 0, 1, 2, place=REBORN).tell("owner_gone", "a", by="ended", place=REBORN)
-        story.tell("lost", "a", place=REBORN)
+        story.add("claimed", "a", place=REBORN).add("assigned", "a", 0, place=REBORN)
+        story.deliver("a", 0, 1, 2, place=REBORN).add("owner_gone", "a", by="ended", place=REBORN)
+        story.add("lost", "a", place=REBORN)
     assert "repeated" not in history_findings(story, limits)
 
 
-@pytest.mark.parametrize("by", [HAND, "ended"])
+@pytest.mark.parametrize("by", [OPERATOR, "ended"])
 def test_a_member_that_remembers_its_own_work_does_not_do_it_again_whoever_ended_its_part(by: str) -> None:
-    story = GroupStory().acked(0, 1).own("a", 0).deliver("a", 0, 1).tell("owner_gone", "a", by=by).tell("lost", "a")
+    story = GroupStory().acked(0, 1).own("a", 0).deliver("a", 0, 1).add("owner_gone", "a", by=by).add("lost", "a")
     assert history_findings(story.own("a", 0).deliver("a", 0, 1)) == ["repeated"]
 
 
 def test_a_later_node_of_a_member_is_not_that_of_an_ownership_whose_node_a_hand_has_deleted() -> None:
-    story = GroupStory().own("a", 0).deliver("a", 0).tell("owner_gone", "a", by=HAND)
-    story.own("b", 1).tell("revoked", "a").deliver("b", 1).tell("lost", "b").tell("owner_gone", "b", by="ended")
-    story.tell("claimed", "a").tell("owner_gone", "a", by=HAND)
+    story = GroupStory().own("a", 0).deliver("a", 0).add("owner_gone", "a", by=OPERATOR)
+    story.own("b", 1).add("revoked", "a").deliver("b", 1).add("lost", "b").add("owner_gone", "b", by="ended")
+    story.add("claimed", "a").add("owner_gone", "a", by=OPERATOR)
     assert "two owners" not in history_findings(story)
 
 
 def test_an_offset_may_fall_before_the_start_of_the_log_and_not_from_behind_it() -> None:
-    trimmed = GroupStory().own("a", 0).tell("log_start", offset=31).tell("offset_node", "a", 11)
-    assert "offset went back" not in history_findings(trimmed.tell("offset_node", "a", 10))
-    trimmed.tell("offset_node", "a", 32)
-    assert "offset went back" in history_findings(trimmed.tell("offset_node", "a", 30))
+    trimmed = GroupStory().own("a", 0).add("log_start", offset=31).add("offset_node", "a", 11)
+    assert "offset went back" not in history_findings(trimmed.add("offset_node", "a", 10))
+    trimmed.add("offset_node", "a", 32)
+    assert "offset went back" in history_findings(trimmed.add("offset_node", "a", 30))

@@ -12,12 +12,12 @@ from itertools import pairwise
 
 from zkconsumer.testing.history.events import Event, Ownership, Place, in_order, ownerships
 from zkconsumer.testing.history.floors import Floors
-from zkconsumer.testing.history.limits import HAND, NS, Finding, Limits, Trouble, name_of
+from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, Trouble, name_of
 from zkconsumer.testing.history.repeats import count_allowed_repeats, find_repeated
 from zkconsumer.testing.history.zombies import find_zombies
 
 __all__ = [
-    "CHECKS", "HAND", "NS", "Check", "Finding", "Limits", "Trouble", "check_history", "count_allowed_repeats",
+    "CHECKS", "OPERATOR", "NS", "Check", "Finding", "Limits", "Trouble", "check_history", "count_allowed_repeats",
     "find_backwards", "find_early_commits", "find_lost", "find_orphans", "find_repeated", "find_rewinds",
     "find_skipped", "find_two_owners", "find_zombies",
 ]  # fmt: skip
@@ -161,7 +161,7 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
         last.pop(event.place, None)
         if event.offset >= 0:
             last[event.place] = event
-        is_ours = event.id != HAND and event.member not in limits.unfenced
+        is_ours = event.id != OPERATOR and event.member not in limits.unfenced
         if before is None or event.offset >= before.offset or not is_ours:
             continue
         if before.offset <= log_starts.get(event.place, -1):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Final, NamedTuple
 
 from zkconsumer.testing.history.events import Event, Place
-from zkconsumer.testing.history.limits import HAND, NS, Limits
+from zkconsumer.testing.history.limits import NS, OPERATOR, Limits
 
 __all__ = ["Floors", "PutBacks"]
 
@@ -21,7 +21,7 @@ _NONE: Final = -1
 
 
 class _Value(NamedTuple):
-    """What an offset node held from a moment on, and who wrote it: `HAND`, or a member."""
+    """What an offset node held from a moment on, and who wrote it: `OPERATOR`, or a member."""
 
     since_ns: int
     offset: int
@@ -48,7 +48,7 @@ class _Stored:
 
     def by_hand(self, place: Place) -> set[int]:
         """All values that a hand has set."""
-        return {value.offset for value in self._values.get(place, ()) if value.writer == HAND}
+        return {value.offset for value in self._values.get(place, ()) if value.writer == OPERATOR}
 
     def read_by_java(self, claim: Event) -> list[_Value]:
         """The values that a Java member may have read before it claimed."""
@@ -108,7 +108,7 @@ class Floors:
             self._raised[place].add(event.offset)
         elif self._java.begins(event):
             self._raised[place].update(value.offset for value in self._stored.read_by_java(event)
-                                       if value.writer == HAND)
+                                       if value.writer == OPERATOR)
         elif event.kind == "reset":
             # Whoever began behind the log's end has passed over nothing.
             end = self._log_ends.get(place, 0)
@@ -152,10 +152,10 @@ class PutBacks:
         self._stored.see(event)
         # Who has put it back goes on from there, write by write.
         is_java = event.member in self._unfenced and event.offset < self._highest.get(event.place, _NONE)
-        if event.id == HAND or event.offset > self._highest.get(event.place, _NONE):
+        if event.id == OPERATOR or event.offset > self._highest.get(event.place, _NONE):
             self._highest[event.place] = event.offset
         # A first position is stored before it is told.
-        if event.id == HAND or is_java or was_spoilt:
+        if event.id == OPERATOR or is_java or was_spoilt:
             self._lowered[event.place].add(event.offset)
         if is_java:
             self._begin(event, event.offset)

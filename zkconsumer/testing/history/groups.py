@@ -16,7 +16,7 @@ from rebalance.subscription import Subscription
 from rebalance.znodes import parse_registration
 from zkconsumer.testing.history.claims import find_forbidden, find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history.events import Event, Place, in_order
-from zkconsumer.testing.history.limits import HAND, NS, Finding, Limits, name_of, node_of
+from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, name_of, node_of
 from zkconsumer.testing.history.repeats import was_troubled
 
 __all__ = [
@@ -85,7 +85,7 @@ def find_touched(events: Sequence[Event], limits: Limits) -> list[Finding]:
     robbed: dict[tuple[str, Place], Event] = {}
     for event in events:
         key = (event.member, event.place)
-        if event.kind in ("owner_gone", "unregistered") and event.id == HAND:
+        if event.kind in ("owner_gone", "unregistered") and event.id == OPERATOR:
             robbed[key] = event
         elif event.kind in ("claimed", "registered"):
             robbed.pop(key, None)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from zkconsumer.testing.history.events import Event, Place
 
-__all__ = ["HAND", "NS", "Finding", "Limits", "Trouble", "name_of", "was_troubled"]
+__all__ = ["OPERATOR", "NS", "Finding", "Limits", "Trouble", "name_of", "was_troubled"]
 
 NS = 1_000_000_000
-HAND = "hand"
+OPERATOR = "hand"
 """Who deletes owner nodes and sets offsets when nobody of the group does."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zkconsumer.testing.history.events import Event, Place
-from zkconsumer.testing.history.limits import HAND, NS, Finding, Limits, name_of, node_of
+from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, name_of, node_of
 
 __all__ = ["find_zombies"]
 
@@ -49,7 +49,7 @@ def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bo
     """Whether a delivery or commit after the end of the owner node is within what is promised."""
     if gone.id in _OWN_ACTS:
         return False
-    is_robbed = gone.id == HAND or gone.id in limits.unfenced
+    is_robbed = gone.id == OPERATOR or gone.id in limits.unfenced
     if is_robbed and _could_not_hear(event, gone, limits):
         return True  # its session lives
     if event.kind == "commit":

@@ -35,7 +35,7 @@ _GARBAGE: Final = b"not an offset"
 
 
 def owner_deleted(stage: Stage, step: Step) -> None:
-    stage.by_hand(lambda: stage.zookeeper.delete(znodes.owner_path(GROUP, step.target, step.number)))
+    stage.operator_writes(lambda: stage.zookeeper.delete(znodes.owner_path(GROUP, step.target, step.number)))
 
 
 def owner_replaced(stage: Stage, step: Step) -> None:
@@ -61,9 +61,9 @@ def _replace(stage: Stage, step: Step, path: str, data: bytes) -> bool:
         if found is not None and found[1].czxid == born:
             stage.zookeeper.delete(path)
 
-    if not stage.by_hand(replace):
+    if not stage.operator_writes(replace):
         return False
-    stage.undo_later(step.for_s, lambda: stage.by_hand_surely(remove))
+    stage.undo_later(step.for_s, lambda: stage.operator_retries(remove))
     return True
 
 
@@ -80,18 +80,18 @@ def offset_set(stage: Stage, step: Step) -> None:
             stage.zookeeper.delete(path)
 
     if step.word == "deleted":
-        stage.by_hand(lambda: stage.zookeeper.delete(path))
+        stage.operator_writes(lambda: stage.zookeeper.delete(path))
     elif step.word == "garbage":
-        stage.by_hand(lambda: stage.zookeeper.set_data(path, _GARBAGE))
+        stage.operator_writes(lambda: stage.zookeeper.set_data(path, _GARBAGE))
         # A Java member never gets over it; whoever healed the rest would see it.
-        stage.undo_later(stage.faults_left_s, lambda: stage.by_hand_surely(remove_garbage))
+        stage.undo_later(stage.faults_left_s, lambda: stage.operator_retries(remove_garbage))
     elif found[0].isdigit():
         moved = b"%d" % max(0, int(found[0]) + step.amount)
-        stage.by_hand(lambda: stage.zookeeper.set_data(path, moved))
+        stage.operator_writes(lambda: stage.zookeeper.set_data(path, moved))
 
 
 def unregistered(stage: Stage, step: Step) -> None:
-    stage.by_hand(lambda: stage.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
+    stage.operator_writes(lambda: stage.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
     member = stage.living(step.target)
     if member is not None:
         stage.trouble(0.0, member.name)
@@ -99,8 +99,8 @@ def unregistered(stage: Stage, step: Step) -> None:
 
 def poison(stage: Stage, step: Step) -> None:
     path = znodes.registration_path(GROUP, f"{GROUP}_poison{step.number}")
-    if stage.by_hand(lambda: stage.zookeeper.create(path, POISONS[step.word], parents=True)):
-        stage.undo_later(step.for_s, lambda: stage.by_hand_surely(lambda: stage.zookeeper.delete(path)))
+    if stage.operator_writes(lambda: stage.zookeeper.create(path, POISONS[step.word], parents=True)):
+        stage.undo_later(step.for_s, lambda: stage.operator_retries(lambda: stage.zookeeper.delete(path)))
 
 
 def closed(stage: Stage, step: Step) -> None:
@@ -121,24 +121,24 @@ def closed(stage: Stage, step: Step) -> None:
         "owner": znodes.owner_path(GROUP, step.target, step.number),
         "offset": znodes.offset_path(GROUP, step.target, step.number),
     }[step.word]
-    if stage.zookeeper.read(path) is None or not stage.by_hand(lambda: stage.zookeeper.set_access(path, True)):
+    if stage.zookeeper.read(path) is None or not stage.operator_writes(lambda: stage.zookeeper.set_access(path, True)):
         return
     # Who has read it before goes on with what he knows, who has not does not.
     stage.hidden(step.for_s)
-    stage.undo_later(step.for_s, lambda: stage.by_hand_surely(lambda: stage.zookeeper.set_access(path, False)))
+    stage.undo_later(step.for_s, lambda: stage.operator_retries(lambda: stage.zookeeper.set_access(path, False)))
 
 
 def _closed_stranger(stage: Stage, step: Step) -> None:
     path = znodes.registration_path(GROUP, f"{GROUP}_closed{step.number}")
 
     def remove() -> None:
-        stage.by_hand_surely(lambda: stage.zookeeper.delete(path))
+        stage.operator_retries(lambda: stage.zookeeper.delete(path))
 
     def reopen() -> None:
         stage.hidden(0.0)
-        stage.by_hand_surely(lambda: stage.zookeeper.set_access(path, False))
+        stage.operator_retries(lambda: stage.zookeeper.set_access(path, False))
 
-    if not stage.by_hand(lambda: stage.zookeeper.create_closed(path, _ELSEWHERE)):
+    if not stage.operator_writes(lambda: stage.zookeeper.create_closed(path, _ELSEWHERE)):
         return
     if step.word == "stranger":
         stage.undo_later(step.for_s, remove)
@@ -157,6 +157,6 @@ def name_taken(stage: Stage, step: Step) -> None:
     data = POISONS["ghost"] if found is None else found[0]
     if _replace(stage, step, path, data):
         for _ in range(REGISTRATIONS_MODULO):
-            stage.by_hand(lambda: stage.zookeeper.set_data(path, data))
+            stage.operator_writes(lambda: stage.zookeeper.set_data(path, data))
         member = stage.living(step.target)
         stage.trouble(step.for_s, step.target if member is None else member.name)

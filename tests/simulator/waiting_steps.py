@@ -16,18 +16,18 @@ from rebalance.partition import PartitionState
 from tests.simulator.participant import Participant
 from tests.simulator.plan import Step
 
-__all__ = ["MOMENTS", "Moments"]
+__all__ = ["PASSING_STATES", "WaitingSteps"]
 
 _LASTING: Final = (GroupState.STABLE, GroupState.FAILED, PartitionState.OWNED)
 
-MOMENTS: Final = tuple(state.value for state in (*GroupState, *PartitionState) if state not in _LASTING)
+PASSING_STATES: Final = tuple(state.value for state in (*GroupState, *PartitionState) if state not in _LASTING)
 """States that a step may wait for: those that pass."""
 
 _OF_A_PARTITION: Final = frozenset({"owner deleted", "owner replaced", "offset set"})
 _LATEST_S: Final = (0.0, 0.002, 0.01, 0.01)
 
 
-class Moments:
+class WaitingSteps:
     """The steps of one world that wait.
 
     Args:

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from histories import GroupStory, history_findings
 
-from tests.simulator.beginnings import find_beginnings
+from tests.simulator.start_positions import find_start_positions
 from zkconsumer.testing.history import Place
-from zkconsumer.testing.history.limits import HAND, Limits
+from zkconsumer.testing.history.limits import OPERATOR, Limits
 
 T0 = ("t", 0)
 OLD, NEW = {T0: 0.0}, {T0: 1.0}
 AGAIN = ("t~1", 0)
 
 
-def taken_away(by: str = HAND) -> GroupStory:
+def taken_away(by: str = OPERATOR) -> GroupStory:
     """Three messages are there when `a` claims; its node goes before `a` has stored where it begins."""
-    return GroupStory().acked(0, 1, 2).tell("claimed", "a").tell("owner_gone", "a", by=by)
+    return GroupStory().acked(0, 1, 2).add("claimed", "a").add("owner_gone", "a", by=by)
 
 
-def findings(story: GroupStory, born_s: dict[Place, float]) -> list[str]:
-    return history_findings(story, Limits(begin=find_beginnings(story.events, born_s)))
+def findings(story: GroupStory, created_s: dict[Place, float]) -> list[str]:
+    return history_findings(story, Limits(begin=find_start_positions(story.events, created_s)))
 
 
 def test_without_a_stored_offset_the_first_position_of_an_old_partition_is_the_beginning() -> None:
-    story = GroupStory().acked(0, 1, 2).tell("claimed", "a").store("a", 3)
-    assert find_beginnings(story.tell("assigned", "a", 3).deliver("a", 3).events, OLD) == {T0: 3}
+    story = GroupStory().acked(0, 1, 2).add("claimed", "a").store("a", 3)
+    assert find_start_positions(story.add("assigned", "a", 3).deliver("a", 3).events, OLD) == {T0: 3}
 
 
 def test_a_first_position_that_is_stored_after_a_hand_took_the_partition_is_the_beginning() -> None:
     story = taken_away().store("a", 3).acked(3).own("b", 3).deliver("b", 3)
-    assert find_beginnings(story.events, OLD) == {T0: 3}
+    assert find_start_positions(story.events, OLD) == {T0: 3}
     assert findings(story, OLD) == []
 
 
 def test_where_the_application_commits_a_member_reads_from_its_first_position_before_anything_is_stored() -> None:
-    story = taken_away().tell("assigned", "a", 3).acked(3).deliver("a", 3).store("a", 4)
-    assert find_beginnings(story.events, OLD) == {T0: 3}
+    story = taken_away().add("assigned", "a", 3).acked(3).deliver("a", 3).store("a", 4)
+    assert find_start_positions(story.events, OLD) == {T0: 3}
     assert findings(story, OLD) == []
 
 
@@ -45,58 +45,58 @@ def test_what_comes_after_such_a_beginning_is_not_excused() -> None:
 
 
 def test_a_partition_that_came_later_begins_at_its_start_whoever_took_it() -> None:
-    story = GroupStory().tell("assigned", "a", 0, place=("t", 1)).wait(2)
-    story.acked(0, 1, 2).tell("claimed", "a").tell("owner_gone", "a", by=HAND).store("a", 3)
+    story = GroupStory().add("assigned", "a", 0, place=("t", 1)).wait(2)
+    story.acked(0, 1, 2).add("claimed", "a").add("owner_gone", "a", by=OPERATOR).store("a", 3)
     assert findings(story.acked(3).own("b", 3).deliver("b", 3), NEW) == ["lost", "skipped"]
 
 
 def test_what_a_member_stores_behind_a_stored_offset_is_no_beginning() -> None:
-    story = taken_away().tell("claimed", "b").store("b", 0).store("a", 3).acked(3)
-    story.tell("owner_gone", "b", by="released").own("c", 3).deliver("c", 3)
+    story = taken_away().add("claimed", "b").store("b", 0).store("a", 3).acked(3)
+    story.add("owner_gone", "b", by="released").own("c", 3).deliver("c", 3)
     assert findings(story, OLD) == ["lost", "skipped"]
 
 
 def test_a_session_that_has_ended_stores_no_beginning() -> None:
     story = taken_away(by="ended").store("a", 3).acked(3).own("b", 3).deliver("b", 3)
-    assert find_beginnings(story.events, OLD) == {}
+    assert find_start_positions(story.events, OLD) == {}
 
 
 def test_once_a_member_delivers_its_commits_are_no_beginnings() -> None:
-    story = taken_away().tell("claimed", "b").store("b", 0).tell("owner_gone", "b", by="released")
-    story.tell("claimed", "a").deliver("a", 0).set_by_hand(-1).store("a", 3).acked(3)
+    story = taken_away().add("claimed", "b").store("b", 0).add("owner_gone", "b", by="released")
+    story.add("claimed", "a").deliver("a", 0).set_by_operator(-1).store("a", 3).acked(3)
     assert findings(story.deliver("a", 3), OLD) == ["lost", "skipped"]
 
 
 def reborn(late: int) -> GroupStory:
     """The topic is made anew under `a`, who reads a message of it; then a commit of his comes, and he dies."""
-    return GroupStory().wait(2).acked(0, 1, 2, place=AGAIN).tell("reset", "a", 0, place=AGAIN).deliver(
-        "a", 0, place=AGAIN).store("a", late, place=AGAIN).tell("owner_gone", "a", by="ended", place=AGAIN)
+    return GroupStory().wait(2).acked(0, 1, 2, place=AGAIN).add("reset", "a", 0, place=AGAIN).deliver(
+        "a", 0, place=AGAIN).store("a", late, place=AGAIN).add("owner_gone", "a", by="ended", place=AGAIN)
 
 
 def test_who_claims_just_before_the_topic_is_created_anew_begins_where_the_new_one_ends() -> None:
-    story = GroupStory().acked(0).tell("claimed", "a").wait(2).acked(0, 1, place=AGAIN).store("a", 2, place=AGAIN)
-    story.tell("assigned", "a", 2, place=AGAIN).acked(2, place=AGAIN).deliver("a", 2, place=AGAIN)
-    assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 2}
+    story = GroupStory().acked(0).add("claimed", "a").wait(2).acked(0, 1, place=AGAIN).store("a", 2, place=AGAIN)
+    story.add("assigned", "a", 2, place=AGAIN).acked(2, place=AGAIN).deliver("a", 2, place=AGAIN)
+    assert find_start_positions(story.events, {AGAIN: 1.0}) == {AGAIN: 2}
 
 
 def test_who_comes_behind_a_deletion_goes_on_from_what_is_stored_of_the_earlier_life() -> None:
-    story = GroupStory().acked(0, 1).store("b", 1).wait(2).tell("claimed", "a").tell("assigned", "a", 1)
+    story = GroupStory().acked(0, 1).store("b", 1).wait(2).add("claimed", "a").add("assigned", "a", 1)
     story.acked(0, 1, place=AGAIN).deliver("a", 1, place=AGAIN)
-    assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 1}
-    assert find_beginnings(story.events, {AGAIN: 3.0}) == {}
+    assert find_start_positions(story.events, {AGAIN: 1.0}) == {AGAIN: 1}
+    assert find_start_positions(story.events, {AGAIN: 3.0}) == {}
 
 
 def test_where_a_commit_of_a_topics_earlier_life_comes_late_a_new_member_begins_there() -> None:
     story = reborn(late=3).own("b", 3, place=AGAIN).acked(3, place=AGAIN).deliver("b", 3, place=AGAIN)
-    assert find_beginnings(story.events, {AGAIN: 1.0}) == {AGAIN: 3}
+    assert find_start_positions(story.events, {AGAIN: 1.0}) == {AGAIN: 3}
 
 
 def test_where_a_commit_of_the_new_life_is_stored_nobody_begins() -> None:
     story = reborn(late=1).own("b", 3, place=AGAIN).acked(3, place=AGAIN).deliver("b", 3, place=AGAIN)
-    assert find_beginnings(story.events, {AGAIN: 1.0}) == {}
+    assert find_start_positions(story.events, {AGAIN: 1.0}) == {}
 
 
 def test_who_was_there_when_the_topic_came_again_does_not_begin_behind_its_start() -> None:
-    story = GroupStory().tell("assigned", "b", 0, place=("t", 1))
+    story = GroupStory().add("assigned", "b", 0, place=("t", 1))
     story.events += reborn(late=3).own("b", 3, place=AGAIN).events
-    assert find_beginnings(story.events, {AGAIN: 1.0}) == {}
+    assert find_start_positions(story.events, {AGAIN: 1.0}) == {}

@@ -19,12 +19,12 @@ from tests.simulator.zookeeper_connection import Record
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.history.groups import rightful_owners
 
-__all__ = ["DueWatch"]
+__all__ = ["AssignmentWatch"]
 
 _TOPICS: Final = f"{znodes.TOPICS}/"
 
 
-class DueWatch:
+class AssignmentWatch:
     """Follows the registrations of one group, and the topics.
 
     Args:
@@ -68,7 +68,7 @@ class DueWatch:
                 self._topic_written(change)
                 is_other = True
         if is_other:
-            self.deal()
+            self.report_changes()
 
     def wiped(self) -> None:
         """Take note that all nodes are gone."""
@@ -76,7 +76,7 @@ class DueWatch:
         self._members.clear()
         self._topics.clear()
         self._closed.clear()
-        self.deal()
+        self.report_changes()
 
     def _access_set(self, change: Change) -> bool:
         """Whether that concerns who should own what."""
@@ -107,8 +107,8 @@ class DueWatch:
         except UnreadableNode:
             self._topics[topic] = ()
 
-    def deal(self) -> None:
-        """Tell what is other than it was told last, be it only the name of a topic's new life."""
+    def report_changes(self) -> None:
+        """Report what is other than it was told last, be it only the name of a topic's new life."""
         due: dict[Place, tuple[Place, str]] = {}
         for place, thread_id in self._owners().items():
             due[place] = (self._place(*place), self._members.get(thread_id.rpartition("-")[0], ""))
