@@ -56,7 +56,7 @@ class SimulatedCrowd:
         self._counting = _Counting()
         self._world.listener = self._counting
         self._gave_up = 0
-        self._world.begin()
+        self._world.start()
         while any(self._world.brokers.leader(TOPIC, each) is None for each in range(self.partitions)):
             self.rest(1.0)
         self.forget()

@@ -17,7 +17,7 @@ PLAN = Plan((MemberSpec("a", topics=(("t", 2),)), MemberSpec("b", topics=(("t", 
 def two_members(seed: int) -> World:
     """A group in which `b` joins and leaves again."""
     world = World(PLAN, seed)
-    world.begin()
+    world.start()
     world.join("a")
     world.schedule.run(4.0)
     world.join("b")

@@ -1,18 +1,18 @@
-"""A group in virtual time: ZooKeeper, processes and what goes wrong between them, all drawn from one seed.
+"""A consumer group in virtual time: ZooKeeper, brokers, members and faults, all drawn from one seed.
 
 Nothing here knows a thread, a socket or a clock. Everything that happens is an event of one `Schedule`, and every
-choice is drawn from the one `random.Random` that the caller hands in, so that a seed tells the whole course: run again,
+choice is drawn from the one `random.Random` that the caller passes, so that a seed determines the whole run: run again,
 it is the same to the last event.
 
-`simulate(plan, seed)` runs a `Plan` and judges what happened; `World` is the same, driven step by step by the caller.
-`zookeeper` is the way in to the simulated ZooKeeper and has the faults as methods; `port` is what a member is given in
+`simulate(plan, seed)` runs a `Plan` and checks its history; `World` is the same, driven step by step by the caller.
+`zookeeper` is the entry to the simulated ZooKeeper and has the faults as methods; `port` is what a member uses in
 the place of `rebalance.zookeeper`; `process` is what is paused and killed; `schedule` is time.
 
-How the simulated ZooKeeper stands to the real one is shown by tests that send the same requests through both
+Tests send the same requests to the simulated and to a real ZooKeeper and compare the answers
 (tests/simulation/test_simulated_against_real.py). Where the two differ:
 
-- Agreement is not played. With a majority within reach a write is final when the leader sees it; no write is lost with
-  a leader that crashed half way. Servers can be cut off one by one, not in groups.
+- Agreement is not simulated. With a majority within reach a write is final when the leader sees it; no write is lost
+  with a leader that crashed half way. Servers can be cut off one by one, not in groups.
 - No chroots, access lists, sequence nodes, containers, quotas, observers, read-only servers, or limit to the size of a
   node. Data that is lost is lost on all servers at once.
 - Children are listed in the order of their creation; real servers promise none.

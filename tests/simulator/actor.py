@@ -1,8 +1,8 @@
-"""Who takes part in a simulated group, what a member is given, and the face that the world knows of it. Pure.
+"""The interface between the simulated world and a member: what a member gets, and what the world calls. Pure.
 
-A member of either kind (`ours`, `java`) is built as `Kind(spec, surroundings)` and has the face `Actor`. All it does
-it does by `surroundings.process.after` and by callbacks of its port and of the brokers, so that a pause or a kill of
-its process is nothing it has to know of. What it does is written down by `surroundings.record`.
+A member of either kind (`ours`, `java`) is built as `Kind(spec, surroundings)` and has the interface `Actor`. It acts
+only through `surroundings.process.after` and through callbacks of its port and of the brokers, so a pause or a kill
+of its process needs no code in the member. `surroundings.record` records what it does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MemberSpec:
         whitelist: a filter, with `streams` streams.
         strategy: `partition.assignment.strategy`.
         session_s: asked for; the ensemble may grant another.
-        auto_commit_s: `auto.commit.interval.ms`, 0 for an application that commits by hand.
+        auto_commit_s: `auto.commit.interval.ms`, 0 for an application that commits itself.
         reset: `auto.offset.reset`.
         work_s: the application takes up to that long for a message.
         commit_every: without auto-commit: `commit_offsets()` after so many messages of a stream.
@@ -62,10 +62,10 @@ class MemberSpec:
 
 
 class Record(Protocol):
-    """Writes an event of this member down, see `zkconsumer.testing.history`; time and member are added.
+    """Records an event of this member, see `zkconsumer.testing.history`; time and member are added.
 
-    The topic is that of a message's `place` (`tests.simulator.brokers`), which tells a topic that was
-    deleted and created anew from its earlier life; `Brokers.place` gives it for a partition.
+    The topic is that of a message's `place` (`tests.simulator.brokers`), which distinguishes a topic that was
+    deleted and created again from its earlier incarnation; `Brokers.place` gives it for a partition.
     """
 
     def __call__(self, kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = "") -> None: ...
@@ -73,7 +73,7 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a member is given.
+    """What a member gets from the world.
 
     Attributes:
         group: the name of the group.
@@ -81,7 +81,7 @@ class Surroundings:
         port: its way to ZooKeeper, not started.
         brokers: where it fetches.
         rng: its own, for jitter, work and whatever else it draws.
-        record: writes its events down.
+        record: records its events.
         wall_clock_ms: a clock that jumps.
     """
 
@@ -99,7 +99,7 @@ Owned: TypeAlias = Mapping[tuple[str, int], str]
 
 
 class Actor(Protocol):
-    """A member, of either kind, as the world knows it. Nobody calls it while its process is paused or gone."""
+    """A member, of either kind, as the world sees it. It is not called while its process is paused or gone."""
 
     spec: MemberSpec
     consumer_id: str
@@ -109,11 +109,11 @@ class Actor(Protocol):
         """Join the group; once."""
 
     def leave(self, wait_s: float | None = None) -> None:
-        """Begin to leave in order (`shutdown(wait_s)`); a second call does nothing."""
+        """Start to leave in order (`shutdown(wait_s)`); a second call does nothing."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is out for good: it has left, or it has failed. The world may end its process then."""
+        """Whether it has left or failed, and does not come back. The world may end its process then."""
 
     @property
     def is_at_rest(self) -> bool:
@@ -123,13 +123,13 @@ class Actor(Protocol):
         """The partitions that it believes to own and fetches."""
 
     def slow_down(self, work_s: float, until_s: float) -> None:
-        """Let its application take `work_s` for each message that is begun before the virtual time `until_s`."""
+        """Let its application take `work_s` for each message that is started before the virtual time `until_s`."""
 
     def hold_up(self, until_s: float) -> None:
-        """Give the thread that coordinates it no turn before the virtual time `until_s`; its other threads go on."""
+        """Suspend its coordinator's thread until the virtual time `until_s`; its other threads go on."""
 
     def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
-        """The states of its machines, or of the one of a (topic, partition); a Java member has none."""
+        """The states of its state machines, or of that of one (topic, partition); a Java member has none."""
 
     def when_moved(self, call: Callable[[], None]) -> None:
         """Have `call` run whenever its states may have changed."""

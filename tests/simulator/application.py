@@ -1,4 +1,4 @@
-"""What an application does with a stream: takes a message, works on it, asks for the next one; slow or stuck at times.
+"""A simulated application: takes a message of a stream, works on it, asks for the next one; slow or stuck at times.
 
 The stream is the production code's, asked without waiting (`consumer.timeout.ms` is 0); when there is nothing the
 application looks again as soon as the stream wakes it, as a thread does that sleeps in `next()`.
@@ -27,7 +27,7 @@ _LEASE_POLL_S: Final = 0.05
 
 
 def place_of(message: Message) -> Place:
-    """The partition's name in a history; a message tells it in its value (`Brokers.produce`)."""
+    """The partition's name in a history; a message names it in its value (`Brokers.produce`)."""
     assert message.value is not None
     return bytes(message.value).decode().split("/", 1)[0], int(message.partition)
 
@@ -55,7 +55,7 @@ class SteppedStream(KafkaStream):
 
 
 class Pace:
-    """How long an application takes for a message: up to `work_s`, or what `slow_down` says for a while."""
+    """How long an application takes for a message: up to `work_s`, or for a while what `slow_down` sets."""
 
     def __init__(self, rng: random.Random, work_s: float) -> None:
         self._rng = rng
@@ -64,7 +64,7 @@ class Pace:
         self._slow_until = 0.0
 
     def slow_down(self, work_s: float, until_s: float) -> None:
-        """Take `work_s` for each message that is begun before a moment."""
+        """Take `work_s` for each message that is started before a moment."""
         self._slow_s, self._slow_until = work_s, until_s
 
     def draw_s(self, now: float) -> float:
@@ -80,7 +80,7 @@ class Application:
         reader: number of its thread: each stream has one of its own.
         stream: what it reads.
         pace: how fast it is.
-        record: hears of `deliver` and `done`. What a stream raises about a message counts as that message.
+        record: receives `deliver` and `done`. What a stream raises about a message counts as that message.
         damaged: messages that cannot be read (`Brokers.damaged`).
         commit: `commit_offsets()` on this thread, calls back when it has returned; None with auto-commit.
         commit_every: after so many messages.
@@ -130,7 +130,7 @@ class Application:
                 messages = [self._unread(error)]
         except ConsumerTimeout:
             if stream.ready and not self._is_looking:
-                # There is something, but no lease, and nobody tells of its renewal.
+                # There is something to deliver but no lease, and no callback reports its renewal.
                 self._is_looking = True
                 self._process.after(_LEASE_POLL_S, self._look)
             return
@@ -144,7 +144,7 @@ class Application:
         self._process.after(self._pace.draw_s(self._process.schedule.now), self._finish, messages)
 
     def _take(self, stream: SteppedStream) -> Sequence[Message]:
-        """What is worked on at a time: one message, here."""
+        """Take what the application works on at a time: here one message."""
         return [next(stream)]
 
     def _unread(self, error: MessageError) -> Message:

@@ -1,7 +1,7 @@
-"""Who should own what, as events: written down whenever the leader writes a node on which that depends.
+"""Records which member should own each partition, whenever the leader writes a node on which that depends.
 
-An event `due` names the member that should have a partition by the assignment rule from now on, or nobody. While a
-registration, or the list of them, may not be read, that is nobody.
+An event `due` names the member that should own a partition by the assignment rule from now on, or no member. While a
+registration, or the list of them, may not be read, that is no member.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class AssignmentWatch:
 
     Args:
         group: whose.
-        strategy: how the group deals partitions.
+        strategy: how the group assigns partitions.
         member_of: session id -> the name of the member, "" for none.
         place: (topic, partition) -> its name in the history.
-        write: takes an event: member, place.
+        write: records an event: member, place.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class AssignmentWatch:
         self._closed: set[str] = set()
 
     def observe(self, record: Record) -> None:
-        """Take note of an entry of ZooKeeper's log."""
+        """Process an entry of ZooKeeper's log."""
         is_other = False
         for change in record.changes:
             if change.kind in (ChangeKind.CLOSED, ChangeKind.OPENED):
@@ -71,7 +71,7 @@ class AssignmentWatch:
             self.report_changes()
 
     def wiped(self) -> None:
-        """Take note that all nodes are gone."""
+        """All nodes are gone."""
         self._registrations.clear()
         self._members.clear()
         self._topics.clear()
@@ -108,7 +108,7 @@ class AssignmentWatch:
             self._topics[topic] = ()
 
     def report_changes(self) -> None:
-        """Report what is other than it was told last, be it only the name of a topic's new life."""
+        """Report what differs from the last report, be it only the name of a topic's new incarnation."""
         due: dict[Place, tuple[Place, str]] = {}
         for place, thread_id in self._owners().items():
             due[place] = (self._place(*place), self._members.get(thread_id.rpartition("-")[0], ""))
@@ -121,7 +121,7 @@ class AssignmentWatch:
         self._due = due
 
     def _owners(self) -> dict[Place, str]:
-        """(topic, partition) -> thread id; nothing where the rule, or what we cannot read, forbids claims."""
+        """(topic, partition) -> thread id; nothing where the rule, or an unreadable node, forbids claims."""
         if self._closed:
             return {}
         try:

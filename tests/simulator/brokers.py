@@ -1,7 +1,7 @@
 """The brokers of the simulated cluster: topics, partitions, logs, leaders, and what goes wrong with them. Pure.
 
-Which brokers there are does not matter to a consumer, but whether a partition has a leader, and what that one knows.
-A topic that is deleted and created again is another one: each life has a `Place` of its own, `t` and then `t~1`, and
+To a consumer it does not matter which brokers exist, but whether a partition has a leader, and what that one stores.
+A topic that is deleted and created again is another one: each incarnation has its own `Place`, `t` and then `t~1`, and
 so have its messages in a history.
 
 Source: kafka.server.KafkaApis, kafka.log.Log (0.8.2.2).
@@ -69,7 +69,7 @@ class Ends(NamedTuple):
 
 
 class Recorder(Protocol):
-    """Writes down what happens to the logs."""
+    """Records what happens to the logs."""
 
     def __call__(self, kind: str, place: Place, offset: int, message_id: str = "") -> None: ...
 
@@ -84,7 +84,7 @@ class _Waiter:
 
 
 class _Log:
-    """One partition in one life of its topic; `messages` begin at offset `first`."""
+    """One partition in one incarnation of its topic; `messages` start at offset `first`."""
 
     __slots__ = ("first", "leader", "messages", "place", "waiters")
 
@@ -110,13 +110,13 @@ class Brokers:
     Args:
         schedule, rng: of the simulation.
         controller: writes the nodes.
-        record: hears of `acked` and `log_start`.
+        record: receives `acked` and `log_start`.
 
     Attributes:
-        reborn: topics that were created anew, by their names in the history.
-        created_s: when each partition came; of topics that were created anew: when their earlier life ended.
+        reborn: topics that were deleted and created again, by their names in the history.
+        created_s: when each partition was created; of topics created again: when the earlier incarnation ended.
         damaged: messages whose offset is damaged, by topic, partition and the offset that they had.
-        on_rebirth: told of such a topic and its number of partitions, before there is anything in it.
+        on_rebirth: called with such a topic and its number of partitions, before there is anything in it.
     """
 
     def __init__(self, schedule: Schedule, rng: random.Random, controller: Controller, record: Recorder) -> None:
@@ -146,7 +146,7 @@ class Brokers:
         return {topic: len(logs) for topic, logs in self._topics.items()}
 
     def place(self, topic: str, partition: int) -> Place:
-        """The partition's name in a history: the topic with the number of its life behind it."""
+        """The partition's name in a history: the topic with the number of its incarnation behind it."""
         life = self._lives.get(topic, 0)
         return (f"{topic}~{life}" if life else topic), partition
 
@@ -186,7 +186,7 @@ class Brokers:
     def delete_topic(self, topic: str) -> bool:
         """Whether a topic was there and is deleted, with all that is in it: first its logs, then its nodes.
 
-        Not while the controller cannot write: brokers delete what ZooKeeper tells them to.
+        Not while the controller cannot write: brokers delete what a node in ZooKeeper names.
         """
         if topic not in self._topics or not self._controller.is_idle:
             return False
@@ -212,7 +212,7 @@ class Brokers:
     # -- logs -------------------------------------------------------------------------------------------------------
 
     def produce(self, topic: str, partition: int) -> bool:
-        """Append a message and have it acknowledged; False if there is nobody to take it."""
+        """Append a message and have it acknowledged; False if there is no leader."""
         log = self._log(topic, partition)
         if log is None or log.leader is None:
             return False
@@ -233,9 +233,9 @@ class Brokers:
             self._record("log_start", log.place, first)
 
     def damage_offset(self, topic: str, partition: int, back: int, word: str) -> None:
-        """Have the message that stands so far before the log's end say that it has another offset.
+        """Change the offset field of the message that lies so far before the log's end.
 
-        Not beside another such: where several are damaged side by side, they cannot be told from the others.
+        Not next to another damaged one: where several lie side by side, a consumer cannot identify them.
         """
         log = self._log(topic, partition)
         if log is None or not 0 < back <= len(log.messages):

@@ -1,4 +1,4 @@
-"""Many seeds, in several processes, and what they come to."""
+"""Runs many seeds in several processes and sums up their outcomes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOGETHER = 8
 
 @dataclass(slots=True)
 class Outcome:
-    """What one seed came to: `findings` is empty when all went well."""
+    """The outcome of one seed: `findings` is empty when all went well."""
 
     seed: int
     findings: list[Finding]
@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Campaign:
-    """What many seeds came to.
+    """The outcomes of many seeds.
 
     Attributes:
         seeds: how many were run.
@@ -52,7 +52,7 @@ class Campaign:
     begun_s: float = field(default_factory=time.monotonic)
 
     def add(self, outcome: Outcome) -> None:
-        """Take one outcome in."""
+        """Add one outcome."""
         self.seeds += 1
         self.steps += outcome.steps
         self.coverage.add(outcome.coverage)
@@ -61,7 +61,7 @@ class Campaign:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start."""
         return time.monotonic() - self.begun_s
 
 
@@ -94,7 +94,7 @@ def run_seeds(seeds: range, members: str, profile: str, jobs: int) -> Iterator[O
     if jobs == 1:
         yield from map(_run, work)
         return
-    # Spawned, not forked: who asks may have threads, of a progress bar for instance.
+    # Spawned, not forked: the caller may have threads, of a progress bar for instance.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         yield from pool.imap_unordered(_run, work, chunksize=_TOGETHER)
 

@@ -1,4 +1,4 @@
-"""`python -m tests.simulator`: groups in a simulated world, by the thousand seeds, and the replay of one of them."""
+"""`python -m tests.simulator`: runs thousands of seeds of simulated groups, and replays one of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["main", "simulate_command"]
 _SHOWN_FINDINGS, _SHOWN_ROWS = 3, 5
 _REPORT_EVERY_S = 10.0
 _COMPLETE: Final[Mapping[str, int]] = {"ours": 10_000, "mixed": 20_000}
-"""From so many seeds of all profiles on, a row or a kind of fault that none has reached is a failure."""
+"""With at least so many seeds of all profiles, a row or a kind of fault that none has reached is a failure."""
 
 _EPILOG = """\
 \b
@@ -63,7 +63,7 @@ class _Steps(click.ParamType[tuple[int, ...]]):
 @click.option("--profile", type=click.Choice([ALL, *PROFILES]), default=ALL,
               help="Which faults happen; all: several profiles, each in its turn by the number of the seed. [all]")
 @click.option("--most-failures", metavar="N", type=click.IntRange(1), default=5, help="End after so many. [5]")
-@click.option("--seed", metavar="SEED", type=click.IntRange(0), help="Run this one alone, and show its plan.")
+@click.option("--seed", metavar="SEED", type=click.IntRange(0), help="Run this one alone, and print its plan.")
 @click.option("--plan", "plan_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Run this plan, JSON as --seed prints it; --seed then gives the dice. [0]")
 @click.option("--keep", metavar="STEPS", type=_Steps(), help="With --seed or --plan: only these steps, as 0,3,4.")
@@ -125,7 +125,7 @@ def _print_findings(findings: list[Finding]) -> None:
 
 
 def _print_end(campaign: Campaign) -> int:
-    """Print what it all came to; the exit status."""
+    """Print a summary; return the exit status."""
     took_s = max(campaign.elapsed_s, 0.001)
     click.echo(f"{campaign.seeds} seeds of {campaign.members}, {campaign.profile}: {len(campaign.failed)} failed; "
                f"{took_s:.0f} s, {campaign.seeds / took_s:.1f} seeds/s, {campaign.steps / took_s:,.0f} steps/s")
@@ -136,7 +136,7 @@ def _print_end(campaign: Campaign) -> int:
 
 
 def _is_complete(campaign: Campaign) -> bool:
-    """Whether all is reached that so many seeds have to reach; tells what is not."""
+    """Whether all is reached that so many seeds have to reach; prints what is not."""
     needed = _COMPLETE.get(campaign.members)
     if campaign.profile != ALL or needed is None:
         return True

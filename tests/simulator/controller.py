@@ -1,6 +1,6 @@
 """The broker side of the simulated ZooKeeper: what Kafka's controller and brokers write, in a session of their own.
 
-Keeps a list of nodes that should stand and writes what differs, one request after the other, as long as it takes:
+Keeps a list of nodes that should exist and writes what differs, one request after the other, as long as it takes:
 through outages, under a new session (ephemeral nodes again), and after a loss of all data (everything again).
 """
 
@@ -48,11 +48,11 @@ class Controller:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that should stand was written, and more could be."""
+        """Whether all nodes that should exist were written, and more could be."""
         return not self._writes and self._session_id != 0 and self._port.is_connected
 
     def want(self, path: str, data: bytes = b"", ephemeral: bool = False) -> None:
-        """Have a node stand with this data; its parents were wanted before."""
+        """Create a node with this data, or set it; its parents were wanted before."""
         before = self._wanted.get(path)
         wanted = self._wanted[path] = _Wanted(data, ephemeral)
         if wanted == before:
@@ -60,7 +60,7 @@ class Controller:
         self._do(Create(path, data, ephemeral) if before is None else SetData(path, data))
 
     def drop(self, path: str) -> None:
-        """Have a node and all below it be gone."""
+        """Delete a node and all below it."""
         below = [each for each in self._wanted if each == path or each.startswith(f"{path}/")]
         for each in reversed(below):
             del self._wanted[each]
@@ -70,9 +70,9 @@ class Controller:
     def when_written(self, call: Callable[[], None]) -> None:
         """Run `call` when all that is wanted by now, or later before that, was written."""
         self._waiting.append(call)
-        self._tell_written()
+        self._report_written()
 
-    def _tell_written(self) -> None:
+    def _report_written(self) -> None:
         while self._waiting and self.is_idle:
             self._waiting.popleft()()
 
@@ -112,10 +112,10 @@ class Controller:
             elif reply.fault is None and not isinstance(write, Delete):
                 self._stored[write.path] = write.data
         self._next()
-        self._tell_written()
+        self._report_written()
 
     def _settle_existing(self, write: Create) -> None:
-        """The node stands already, from an earlier session of mine or a write whose answer was lost."""
+        """The node exists already, from an earlier session of this controller or a write whose answer was lost."""
         if write.ephemeral:
             self._process.after(_AGAIN_S, self._again, write)
         elif self._stored.get(write.path) != write.data:

@@ -1,4 +1,4 @@
-"""What runs have reached: rows of the two transition tables, and kinds of faults.
+"""Counts what runs have reached: rows of the two transition tables, and kinds of faults.
 
 While `counting()` is open, every row that a machine of this process looks up is counted.
 """
@@ -43,7 +43,7 @@ class Coverage:
         self.kinds: Counter[str] = Counter()
 
     def add(self, other: Coverage) -> None:
-        """Take another's counts in."""
+        """Add the counts of another one."""
         self.rows.update(other.rows)
         self.kinds.update(other.kinds)
 

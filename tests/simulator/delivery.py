@@ -1,4 +1,4 @@
-"""The delivery of a simulated member: the production code but for the threads that find leaders and fetch.
+"""The delivery of a simulated member: the production code without the threads that find leaders and fetch.
 
 Queues, drains, positions and what is in hand are `zkconsumer.member.delivery`'s. Here stands in their stead
 what the leader finder and the fetchers do between them: look for the leader, ask it for the ends of its log where that
@@ -38,7 +38,7 @@ _BROKERS: Final = tuple(Broker(number, f"b{number}", 9092) for number in range(2
 
 
 class _Finder:
-    """Stands where the leader finder does."""
+    """Takes the place of the leader finder."""
 
     def __init__(self, process: Process, rng: random.Random, find: Callable[[TopicPartition], None]) -> None:
         self._process = process

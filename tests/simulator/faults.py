@@ -1,7 +1,7 @@
-"""What can happen to a simulated group, by the word that a plan uses for it.
+"""The faults that can happen to a simulated group, by the word that a plan uses for each.
 
-Each fault does something now and, if it lasts, leaves behind how it is undone; what is healed at the end is whatever
-is not undone by then. One that finds nothing to act on (a member that is not there, a ZooKeeper that takes no writes)
+Each fault does something now and, if it lasts, registers how it is undone; healing at the end undoes whatever
+is not undone by then. A fault without anything to act on (a member that is not there, a ZooKeeper that takes no writes)
 does nothing.
 """
 
@@ -27,7 +27,7 @@ _OWNERS: Final = f"{znodes.group_path(GROUP)}/owners/"
 _OFFSETS: Final = f"{znodes.group_path(GROUP)}/offsets/"
 _ANSWERED_S: Final = 0.1
 _CONNECTED_S: Final = 1.5
-"""So long after a cut a client has a connection again."""
+"""How long after a cut a client has a connection again."""
 
 _BROKEN_S: Final = 0.2
 
@@ -56,7 +56,7 @@ def _leave(stage: Stage, step: Step) -> None:
 
 
 def _fault(stage: Stage, step: Step) -> None:
-    """The coordinator of a member of ours fails in one of the next calls of its loop, `before` or `behind` its work."""
+    """The coordinator of a member of ours fails in one of its loop's next calls, `before` or `behind` its work."""
     member = stage.living(step.target)
     if member is None or not isinstance(member.actor, OurMember) or not member.is_well:
         return
@@ -75,7 +75,7 @@ def _crash(stage: Stage, step: Step) -> None:
 
 
 def _pause(stage: Stage, step: Step) -> None:
-    """At once, or (`asking`, `proving`) as soon as any question, or the one about its registration, is on its way."""
+    """At once, or (`asking`, `proving`) as soon as any request, or the one about its registration, is on its way."""
     member = stage.living(step.target)
     if member is None:
         return
@@ -104,17 +104,17 @@ def _slow(stage: Stage, step: Step) -> None:
 
 
 def _stuck(stage: Stage, step: Step) -> None:
-    """The application does not come back from its next message for long, but before everything is healed."""
+    """The application works on its next message for long, but ends before everything is healed."""
     member = stage.living(step.target)
     if member is not None and member.is_well:
         member.actor.slow_down(min(step.for_s, stage.faults_left_s), stage.schedule.now + 0.5)
 
 
 def _hold_up(stage: Stage, step: Step) -> None:
-    """Its coordinator gets no turn for a while (a log handler blocks, say), and all other threads go on.
+    """Its coordinator does not run for a while (a log handler blocks, say), and all other threads go on.
 
-    At once, or (`moving`) as soon as it asks about an owner node; then its session ends meanwhile, too, so that what it
-    does about the answer is meant for the old session and sent under a new one.
+    At once, or (`moving`) as soon as it asks about an owner node; then its session ends meanwhile, too, so that the
+    requests that follow from the answer are meant for the old session and sent under a new one.
     """
     member = stage.living(step.target)
     if member is None:
@@ -171,10 +171,10 @@ def _cut(stage: Stage, step: Step) -> None:
 
 
 def _old_requests(stage: Stage, step: Step) -> None:
-    """The session ends while there is no connection, and the next one begins behind it.
+    """The session ends while there is no connection, and the next one starts right after it.
 
-    What is asked between the two waits for the next connection; above all (`late`) if the coordinator gets its next
-    turn only when there is one: then it goes out under another session than it was meant for.
+    What is asked between the two waits for the next connection; above all (`late`) if the coordinator runs again
+    only when there is one: then it is sent under another session than it was meant for.
     """
     member = stage.living(step.target)
     if member is not None:
@@ -238,7 +238,7 @@ def _is_commit(request: Request) -> bool:
 
 
 def _moved(stage: Stage, step: Step) -> None:
-    """Another server counts as the one that has its session, and it is slow to come anew."""
+    """Another server owns its session, and the member is slow to reconnect."""
     member = stage.living(step.target)
     if member is not None:
         stage.zookeeper.move_session(member.port, step.for_s)
@@ -246,7 +246,7 @@ def _moved(stage: Stage, step: Step) -> None:
 
 
 def _late_answers(stage: Stage, step: Step) -> None:
-    """Answers and watch events are handed on late; what becomes of the session (with the word `cut`: lost) is not."""
+    """Answers and watch events are passed on late; session changes (with the word `cut`: a loss) are not."""
     member = stage.living(step.target)
     if member is not None:
         stage.zookeeper.delay_answers(member.port, step.for_s)
@@ -261,7 +261,7 @@ def _break(stage: Stage, member: Participant) -> None:
 
 
 def _refused(stage: Stage, step: Step) -> None:
-    """ZooKeeper takes the credentials of a member of ours no longer: it is out for good."""
+    """ZooKeeper no longer accepts the credentials of a member of ours: it has failed for good."""
     member = stage.living(step.target)
     if member is not None and member.spec.kind == "ours" and member.is_well:
         stage.zookeeper.refuse(member.port)
@@ -299,7 +299,7 @@ def _freeze(stage: Stage, step: Step) -> None:
 
 
 def _isolate(stage: Stage, step: Step) -> None:
-    """A server hears nothing of the others; its clients go on asking it."""
+    """A server receives nothing from the others; its clients go on asking it."""
     if stage.plan.servers > 1:
         server = _server(stage, step)
         stage.zookeeper.isolate(server)
@@ -309,7 +309,7 @@ def _isolate(stage: Stage, step: Step) -> None:
 
 
 def _lag(stage: Stage, step: Step) -> None:
-    """A server hears late of what is written."""
+    """A server receives writes late."""
     server = _server(stage, step)
     stage.zookeeper.lag(server, Latency(0.0, step.amount / 1000))
     stage.trouble(step.for_s)
@@ -333,7 +333,7 @@ def _create_topic(stage: Stage, step: Step) -> None:
 
 
 def _delete_topic(stage: Stage, step: Step) -> None:
-    """With a duration it is created again after it; with the word `offsets` the group's offsets go, too."""
+    """With a duration it is created again afterwards; with the word `offsets` the group's offsets are deleted, too."""
     topic = step.target
     partitions = stage.brokers.topics.get(topic)
     if partitions is None or not stage.brokers.delete_topic(topic):
@@ -362,7 +362,7 @@ def _retention(stage: Stage, step: Step) -> None:
 
 
 def _damaged_offset(stage: Stage, step: Step) -> None:
-    """A message near the end of a log says that it has another offset, from now on."""
+    """The offset field of a message near the end of a log is changed."""
     stage.brokers.damage_offset(step.target, step.number, step.amount, step.word)
 
 

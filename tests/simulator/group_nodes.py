@@ -1,4 +1,4 @@
-"""The nodes of a simulated group as of the last write: who is registered, who owns what, and who should. Pure."""
+"""Reads the nodes of a simulated group as of the last write: registrations, owners, and the rightful owners. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """ZookeeperConsumerConnector: what the Java consumer does with ZooKeeper outside of a rebalance. Pure.
 
 Registers, commits, listens to its session, to members and to topics, and shuts down; the same methods in the same
-order of requests. Nothing is fenced: offsets are written whoever owns the partition by then, and whatever stands there.
+order of requests. Nothing is fenced: offsets are written whatever member owns the partition by then, and whatever
+is stored.
 
 Source: kafka.consumer.ZookeeperConsumerConnector, kafka.consumer.ZookeeperTopicEventWatcher, kafka.utils.ZkUtils
 (0.8.2.2).
@@ -35,12 +36,12 @@ class JavaConnector:
         zookeeper: its client, not connected.
 
     Attributes:
-        registry: topic -> partition -> what it fetches: the partitions that it takes for its own.
+        registry: topic -> partition -> what it fetches: the partitions that it believes to own.
         streams: what the application reads.
         rebalancer: with the counts.
         waits_for_own_registration: whether its event thread waits for a registration to vanish that belongs to its very
-            session. That is for ever, and no watch is heard of meanwhile: what a second expired session does that comes
-            before the first one was dealt with (KAFKA-1387).
+            session. That lasts for ever, and no watch is processed meanwhile: it happens when a second session expires
+            before the first expiry was handled (KAFKA-1387).
     """
 
     def __init__(

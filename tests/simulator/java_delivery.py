@@ -1,9 +1,9 @@
-"""From an owned partition to a message in the application's hands, as the Java consumer does it. Pure.
+"""The path from an owned partition to a message that the application works on, as in the Java consumer. Pure.
 
 What matters to a group:
 
-- A message counts as consumed as soon as the application has it in its hands: that is what is committed.
-- Nobody asks whether the partition is still owned. Fetchers go on, and streams deliver what is in their queues and the
+- A message counts as consumed as soon as the application gets it: that is what is committed.
+- It is not checked that the partition is still owned. Fetchers go on, and streams deliver what is queued and the
   chunk that they are at, until a rebalance stops the ones and empties the others.
 - Without a stored offset a partition starts where `auto.offset.reset` says, as it does when its offset is out of range.
 - A partition without a leader is looked for every 0.2 s, by a thread that reads all broker nodes each time.
@@ -69,7 +69,7 @@ Queue: TypeAlias = BoundedQueue[Chunk | None]
 
 
 class Delivered(NamedTuple):
-    """A message in the application's hands."""
+    """A message that the application works on."""
 
     place: Place
     message: StoredMessage
@@ -175,7 +175,7 @@ class Fetchers:
             self._fetching.append(self._threads.start("fetcher", self._fetch(info)))
 
     def _reset_offset(self, info: PartitionInfo) -> Body[bool]:
-        """Ask the leader where to begin; False without an answer."""
+        """Ask the leader for the start offset; False without an answer."""
 
         def ask(go_on: Callable[[Ends], None]) -> None:
             self._brokers.ask_ends(self._threads.process, info.topic, info.partition, go_on)

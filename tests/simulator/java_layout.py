@@ -1,4 +1,4 @@
-"""What the Java consumer writes and reads in ZooKeeper: paths, payloads, and the order in which it deals. Pure.
+"""What the Java consumer writes and reads in ZooKeeper: paths, payloads, and the order in which it assigns. Pure.
 
 All that is different in another version of Kafka stands behind one object, `Layout`. Reading is as strict as Java's:
 one registration or offset that Scala's parsers refuse is an exception, and with it the end of a rebalance attempt.

@@ -31,7 +31,7 @@ _LAYOUT: Final = Kafka082()
 class JavaMember:
     """A Java consumer, see `tests.simulator.actor.Actor`.
 
-    Its port should be one of `java_zkclient.java_port`, whose client keeps what it is told in order.
+    Its port should be one of `java_zkclient.java_port`, whose client keeps what it receives in order.
 
     Args:
         pace: how long its threads take between two steps.

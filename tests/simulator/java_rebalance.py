@@ -72,9 +72,9 @@ class Rebalancer:
     """The rebalances of one connector.
 
     Attributes:
-        attempts, failures, conflicts: how many attempts began and failed, how many claims met another's node.
+        attempts, failures, conflicts: how many attempts were started and failed, how many claims met another's node.
         given_up: the rebalances whose attempts were used up.
-        is_triggered: a rebalance is wanted, and not begun yet.
+        is_triggered: a rebalance is wanted, and not started yet.
     """
 
     def __init__(self, connector: RebalancedConnector) -> None:
@@ -190,7 +190,7 @@ class Rebalancer:
             yield from connector.commit_offsets()
 
     def _release(self) -> Body[None]:
-        """Delete the owner nodes of what is in the registry, whoever they belong to by now."""
+        """Delete the owner nodes of what is in the registry, whichever member they belong to by now."""
         connector = self._connector
         registry = connector.registry
         for topic, partitions in list(registry.items()):

@@ -115,14 +115,14 @@ class Monitor:
         self._waiting.append(go_on)
 
     def notify_all(self) -> None:
-        """Let everybody go on who waits now."""
+        """Let all threads go on that wait now."""
         waiting, self._waiting = self._waiting, []
         for go_on in waiting:
             go_on(None)
 
 
 class Lock:
-    """A lock that goes to who waits longest. It is not reentrant."""
+    """A lock that goes to the thread that has waited longest. It is not reentrant."""
 
     def __init__(self) -> None:
         self.is_held = False
@@ -137,7 +137,7 @@ class Lock:
     def release(self) -> None:
         """Give it up."""
         if self._waiting:
-            self._waiting.popleft()(None)  # it stays held: nobody can come between
+            self._waiting.popleft()(None)  # it stays held: no other thread can come between
         else:
             self.is_held = False
 

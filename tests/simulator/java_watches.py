@@ -21,8 +21,8 @@ class Watches:
     """All watches of one client: by path, with the zxid of the last change that it has seen.
 
     Args:
-        fired: told of each that is set off: path, and "created", "data changed" (or deleted, which the port does not
-            tell apart) or "children changed".
+        fired: called for each that is set off: path, and "created", "data changed" (or deleted, which the port does not
+            distinguish) or "children changed".
     """
 
     def __init__(self, port: ZooKeeperPort, fired: Callable[[str, str], None]) -> None:

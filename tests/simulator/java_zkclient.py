@@ -4,14 +4,14 @@ What it does that matters to a group:
 
 - Every call blocks, and is made again after a lost connection or session until it has an answer: whether it was
   applied or not, and under whatever session there is by then.
-- Watches are one-shot, armed by any read of a path that somebody listens to. A watch that fires is answered by
+- Watches are one-shot, armed by any read of a path that has listeners. A watch that fires is answered by
   `exists` and a read of the same path, which arm it anew, on the one event thread; then the listeners are called there.
-- After an expired session every state listener is told of the new one, and then every listener of every path is called
-  once, whether anything changed or not. A connection that is lost and comes back is told to nobody.
+- After an expired session every state listener is called for the new one, and then every listener of every path
+  once, whether anything changed or not. A connection that is lost and comes back is not reported.
 
-Kept apart from the real one: a node that listeners of its children watch, and whose data somebody sets, counts as
-deleted here; nobody sets the data of such nodes. Who waits for a connection asks then, instead of handing over a
-request that waits.
+Differences from the real one: a node whose children have listeners, and whose data is set, counts as deleted here;
+the data of such nodes is never set. A thread that waits for a connection asks then, instead of passing on a request
+that waits.
 
 Source: org.I0Itec.zkclient.ZkClient 0.3, org.apache.zookeeper.ClientCnxn 3.4.6.
 """
@@ -90,7 +90,7 @@ class ZkClient:
     Attributes:
         is_connected: whether it believes to be.
         session_id: of the session that it knows of, 0 for none.
-        heard: told of what passes, with the name of the thread; None for nobody.
+        heard: called with what passes, and the name of the thread; None for no listener.
     """
 
     def __init__(self, port: ZooKeeperPort, threads: Threads, rng: random.Random) -> None:
@@ -128,10 +128,10 @@ class ZkClient:
             yield self._connection_changed.wait
 
     def close(self, timeout_s: float) -> Body[None]:
-        """End the session; whoever still waits for an answer goes on waiting."""
+        """End the session; threads that still wait for an answer go on waiting."""
         if self._event_thread is not None:
             self._event_thread.stop()
-        self._hear(Exchange("close", is_answered=True))
+        self._record(Exchange("close", is_answered=True))
         self._port.close(timeout_s)
         yield self._threads.sleep(_CLOSING.draw(self._rng))
 
@@ -143,7 +143,7 @@ class ZkClient:
     # -- calls ------------------------------------------------------------------------------------------------------
 
     def exists(self, path: str, watch: bool | None = None) -> Body[bool]:
-        """Whether there is such a node; watched, if not said otherwise, when somebody listens to the path."""
+        """Whether there is such a node; watched, if not said otherwise, when a listener is subscribed to the path."""
         watched = self._has_listeners(path) if watch is None else watch
         request = Exists(path, self._watches.data_fired if watched else None)
         return (yield from self._ask(request)) is not None
@@ -165,7 +165,7 @@ class ZkClient:
         yield from self._ask(SetData(path, data))
 
     def delete(self, path: str) -> Body[bool]:
-        """Delete a node, whoever it belongs to; False without it."""
+        """Delete a node, whatever its owner; False without it."""
         try:
             yield from self._ask(Delete(path))
         except NoNode:
@@ -241,15 +241,15 @@ class ZkClient:
             if fault not in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED):
                 raise JavaFailure(f"{request.path}: {fault.value}")
             if self.is_connected:
-                yield self._threads.sleep(_LEAST_PAUSE_S)  # what has happened is told in a moment
+                yield self._threads.sleep(_LEAST_PAUSE_S)  # the change is reported in a moment
 
     def _step(self, request: _Request, is_null: bool) -> Callable[[Callable[[Any], None]], None]:
-        """Send, and note a watch that was armed before anybody else hears of the answer."""
+        """Send, and note a watch that was armed before any other code sees the answer."""
         exchange = _exchange(request, is_null)
 
-        def begin(go_on: Callable[[Any], None]) -> None:
+        def start(go_on: Callable[[Any], None]) -> None:
             losses = self._losses
-            self._hear(exchange)
+            self._record(exchange)
 
             def answered(reply: Reply) -> None:
                 _fill(exchange, reply)
@@ -260,9 +260,9 @@ class ZkClient:
 
             self._port.send(request, answered)
 
-        return begin
+        return start
 
-    def _hear(self, entry: Entry) -> None:
+    def _record(self, entry: Entry) -> None:
         if self.heard is not None:
             current = self._threads.current
             self.heard("client" if current is None else current.name, entry)
@@ -270,7 +270,7 @@ class ZkClient:
     # -- the session ------------------------------------------------------------------------------------------------
 
     def _session_changed(self, change: SessionChange) -> None:
-        """What the port tells; the Java client waits up to a second before it connects anew."""
+        """A change that the port reports; the Java client waits up to a second before it connects anew."""
         now = self._process.schedule.now
         if change.what == "suspended" and not self._changes:
             self._held_until_s = now + _RECONNECT_PAUSE.draw(self._rng)
@@ -294,7 +294,7 @@ class ZkClient:
             self._lose()
         elif change.what == "expired":
             self._lose()
-            self._hear(Connected(0, self.session_id, 0))
+            self._record(Connected(0, self.session_id, 0))
             self.session_id = 0
             self._expired()
 
@@ -303,11 +303,11 @@ class ZkClient:
         self.is_connected = False
 
     def _connected(self, change: SessionChange) -> None:
-        self._hear(Connected(change.session_id, self.session_id, int(change.timeout_s * 1000)))
+        self._record(Connected(change.session_id, self.session_id, int(change.timeout_s * 1000)))
         self.session_id = change.session_id
         self.is_connected = True
         if self._watches.paths:
-            self._hear(Exchange("set_watches", paths=self._watches.paths, is_answered=True))
+            self._record(Exchange("set_watches", paths=self._watches.paths, is_answered=True))
             self._watches.look_again()
         self._connection_changed.notify_all()
 
@@ -330,7 +330,7 @@ class ZkClient:
         """A watch was set off; a deletion, which sets off both watches of a node, is one event."""
         if happened == "data changed" and path in self._child_listeners:
             happened = "deleted"
-        self._hear(Fired(happened, path))
+        self._record(Fired(happened, path))
         if happened != "data changed" and self._fired_at.get(path) != self._process.schedule.now:
             self._fired_at[path] = self._process.schedule.now
             self._fire_children(path)
@@ -339,11 +339,11 @@ class ZkClient:
 
     def _fire_children(self, path: str) -> None:
         for listener in self._child_listeners.get(path, ()):
-            self._add_event(partial(self._tell_children, path, listener))
+            self._add_event(partial(self._call_children_listener, path, listener))
 
     def _fire_data(self, path: str) -> None:
         for listener in self._data_listeners.get(path, ()):
-            self._add_event(partial(self._tell_data, path, listener))
+            self._add_event(partial(self._call_data_listener, path, listener))
 
     def _run_events(self) -> Body[None]:
         while True:
@@ -355,7 +355,7 @@ class ZkClient:
                 self._threads.failures.append(f"event: {failure!r}")
             self._events.popleft()
 
-    def _tell_children(self, path: str, listener: Listener) -> Body[None]:
+    def _call_children_listener(self, path: str, listener: Listener) -> Body[None]:
         try:
             yield from self.exists(path)
             names = yield from self.children(path)
@@ -364,7 +364,7 @@ class ZkClient:
         else:
             yield from listener(names)
 
-    def _tell_data(self, path: str, listener: Listener) -> Body[None]:
+    def _call_data_listener(self, path: str, listener: Listener) -> Body[None]:
         yield from self.exists(path, watch=True)
         try:
             data = yield from self.read(path, watch=True)
@@ -375,7 +375,7 @@ class ZkClient:
 
 
 def _exchange(request: _Request, is_null: bool) -> Exchange:
-    """The request as a recorder writes it down."""
+    """The request as a recorder records it."""
     flags = ("ephemeral",) if getattr(request, "ephemeral", False) else ()
     if getattr(request, "watch", None) is not None:
         flags = ("watch",)

@@ -1,12 +1,12 @@
-"""Our member in the simulated world: the production code, but for its threads and its sockets.
+"""A member of ours in the simulated world: the production code without its threads and its sockets.
 
 Shared: `Coordinator` with both machines, session, registration, lease, claims, snapshot, handover and audit; `Loop`
 (stepped); `ZooKeeperOffsets`; `Commits`; `Delivery` with its queues, and `KafkaStream`; the pairing of calls in
 `ListenerThread`; and the settings by way of `ConsumerConfig`.
 
-Not shared, because it is threads, sockets or waiting, and played here or in the files beside:
+Not shared, because it is threads, sockets or waiting, and simulated here or in the files named:
 
-| in earnest | here |
+| in production | here |
 |---|---|
 | `rebalance.zookeeper` on kazoo | `port` |
 | `Fetcher`, `LeaderFinder`, `BrokerDirectory`, `ClusterReader`, `SimpleConsumer` | `delivery`, `brokers` |
@@ -70,8 +70,8 @@ class OurMember:
     """One connector, its streams and its application; see `tests.simulator.actor.Actor`.
 
     Attributes:
-        failure: what its coordinator has ended by, None while it lives.
-        unstored: what its `shutdown()` has named as not stored.
+        failure: the exception that ended its coordinator, None while that runs.
+        unstored: what its `shutdown()` has reported as not stored.
         when_failed: called behind what is done when its coordinator has ended.
     """
 
@@ -160,7 +160,7 @@ class OurMember:
             self._record("lost", self.delivery.place(*partition))
         returned()
 
-    # -- commits by hand: `Membership.commit`, step by step -----------------------------------------------------------
+    # -- commits by the application: `Membership.commit`, step by step ----------------------------------------------
 
     def _commit_as(self, reader: int) -> Callable[[Callable[[], None]], None]:
         return lambda returned: self._commit(reader, returned)
@@ -208,7 +208,7 @@ class OurMember:
         self._port.start(self.coordinator.session_changed)
 
     def leave(self, wait_s: float | None = None) -> None:
-        """Begin to leave in order: `shutdown(wait_s)`."""
+        """Start to leave in order: `shutdown(wait_s)`."""
         if self._is_leaving:
             return
         self._is_leaving = True
@@ -227,7 +227,7 @@ class OurMember:
         return max(0.0, until - self._process.clock())
 
     def _step(self, call: Callable[..., None], *arguments: Any, until: float, then: Callable[[], None]) -> None:
-        """Have the coordinator make a call, and go on when that is told, or at a moment."""
+        """Have the coordinator make a call, and go on when its result is reported, or at a moment."""
         once = self._once(then)
         if self._is_dead:
             once()
@@ -279,7 +279,7 @@ class OurMember:
         self._record("left", message_id=PAUSED if self._process.resumed_at_s > self._leaving_since_s else "")
 
     def _once(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Whoever comes first, an answer or a time-out, calls it."""
+        """The first of an answer and a time-out calls it."""
         is_done = False
 
         def first() -> None:
@@ -294,7 +294,7 @@ class OurMember:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has left, or is out for good."""
+        """Whether it has left or failed, and does not come back."""
         return self.has_left or (self.coordinator.error is not None and not self._is_leaving)
 
     @property
@@ -311,11 +311,11 @@ class OurMember:
         }
 
     def slow_down(self, work_s: float, until_s: float) -> None:
-        """Let the application take `work_s` for each message that is begun before `until_s`."""
+        """Let the application take `work_s` for each message that is started before `until_s`."""
         self._pace.slow_down(work_s, until_s)
 
     def hold_up(self, until_s: float) -> None:
-        """Give the coordinator no turn before `until_s`."""
+        """Suspend the coordinator's thread until `until_s`."""
         self.loop.hold_up(until_s)
 
     def plan_fault(self, after: int, where: str) -> None:

@@ -1,4 +1,4 @@
-"""What hands do in the nodes of a simulated group; see `tests.simulator.faults`."""
+"""Manual edits of a simulated group's nodes; see `tests.simulator.faults`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ POISONS: Final[Mapping[str, bytes]] = {
     "foreign filter": b'{"version":1,"subscription":{"t[[a-z]&&[def]]":1},"pattern":"white_list","timestamp":"1"}',
     "ghost": b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}',
 }
-"""Registrations that nobody stands behind."""
+"""Registrations of no member."""
 
 CLOSED: Final = ("stranger", "stranger opened", "member", "members", "topic", "topics", "owner", "offset")
-"""What may not be read for a while; what it is called in a step."""
+"""The words of a step for what may not be read for a while."""
 
 _ELSEWHERE: Final = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static","timestamp":"1"}'
 _GARBAGE: Final = b"not an offset"
@@ -39,26 +39,26 @@ def owner_deleted(stage: Stage, step: Step) -> None:
 
 
 def owner_replaced(stage: Stage, step: Step) -> None:
-    """Somebody else's node stands where the owner's was: for good, or (`ephemeral`) as long as its session."""
+    """The owner's node is replaced by another session's: for good, or (`ephemeral`) as long as that session lasts."""
     _replace(stage, step, znodes.owner_path(GROUP, step.target, step.number), b"g_stranger-0")
 
 
 def _replace(stage: Stage, step: Step, path: str, data: bytes) -> bool:
-    """Put somebody else's node in the place of one, for a while; whether that could be done."""
-    stranger = stage.controller_port.session_id
-    owner = stranger if step.word == "ephemeral" and stranger in stage.zookeeper.sessions else 0
-    born = 0
+    """Replace a node by one of another session, for a while; return whether that could be done."""
+    other = stage.controller_port.session_id
+    owner = other if step.word == "ephemeral" and other in stage.zookeeper.sessions else 0
+    created_zxid = 0
 
     def replace() -> None:
-        nonlocal born
+        nonlocal created_zxid
         stage.zookeeper.delete(path)
         stage.zookeeper.create(path, data, owner=owner, parents=True)
         found = stage.zookeeper.read(path)
-        born = 0 if found is None else found[1].czxid
+        created_zxid = 0 if found is None else found[1].czxid
 
     def remove() -> None:
         found = stage.zookeeper.read(path)
-        if found is not None and found[1].czxid == born:
+        if found is not None and found[1].czxid == created_zxid:
             stage.zookeeper.delete(path)
 
     if not stage.operator_writes(replace):
@@ -68,22 +68,22 @@ def _replace(stage: Stage, step: Step, path: str, data: bytes) -> bool:
 
 
 def offset_set(stage: Stage, step: Step) -> None:
-    """A stored offset is moved by so many, or (`garbage`, `deleted`) spoilt."""
+    """A stored offset is moved by so many, or (`garbage`, `deleted`) made unreadable."""
     path = znodes.offset_path(GROUP, step.target, step.number)
     found = stage.zookeeper.read(path)
     if found is None:
         return
 
     def remove_garbage() -> None:
-        spoilt = stage.zookeeper.read(path)
-        if spoilt is not None and spoilt[0] == _GARBAGE:
+        stored = stage.zookeeper.read(path)
+        if stored is not None and stored[0] == _GARBAGE:
             stage.zookeeper.delete(path)
 
     if step.word == "deleted":
         stage.operator_writes(lambda: stage.zookeeper.delete(path))
     elif step.word == "garbage":
         stage.operator_writes(lambda: stage.zookeeper.set_data(path, _GARBAGE))
-        # A Java member never gets over it; whoever healed the rest would see it.
+        # A Java member never recovers from it; an operator who repaired the rest would repair this, too.
         stage.undo_later(stage.faults_left_s, lambda: stage.operator_retries(remove_garbage))
     elif found[0].isdigit():
         moved = b"%d" % max(0, int(found[0]) + step.amount)
@@ -104,9 +104,9 @@ def poison(stage: Stage, step: Step) -> None:
 
 
 def closed(stage: Stage, step: Step) -> None:
-    """A node that nobody but its owner may read; after a while it can be read again, or it vanishes.
+    """A node that only its owner may read; after a while it can be read again, or it vanishes.
 
-    Words: a registration that comes closed, and vanishes (`stranger`) or is opened (`stranger opened`); that of a
+    Words: a registration that is created closed, and vanishes (`stranger`) or is opened (`stranger opened`); that of a
     member (`member`), their list (`members`), a topic's node (`topic`), the list of topics (`topics`), the owner node
     of a partition (`owner`) or its offset (`offset`).
     """
@@ -123,7 +123,7 @@ def closed(stage: Stage, step: Step) -> None:
     }[step.word]
     if stage.zookeeper.read(path) is None or not stage.operator_writes(lambda: stage.zookeeper.set_access(path, True)):
         return
-    # Who has read it before goes on with what he knows, who has not does not.
+    # A member that has read it before goes on with what it knows; one that has not cannot.
     stage.hidden(step.for_s)
     stage.undo_later(step.for_s, lambda: stage.operator_retries(lambda: stage.zookeeper.set_access(path, False)))
 
@@ -148,9 +148,10 @@ def _closed_stranger(stage: Stage, step: Step) -> None:
 
 
 def name_taken(stage: Stage, step: Step) -> None:
-    """Somebody else's registration stands under a member's name, in the place of its own: see `owner_replaced`.
+    """A member's registration is replaced by one of another session: see `owner_replaced`.
 
-    At a version that no registration of ours has: the fence knows its member by that alone (docs/REBALANCE.md, Limits).
+    It gets a version that no registration of ours has: the fence identifies its member by that alone
+    (docs/REBALANCE.md, Limits).
     """
     path = znodes.registration_path(GROUP, f"{GROUP}_{step.target}")
     found = stage.zookeeper.read(path)

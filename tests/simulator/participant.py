@@ -18,7 +18,7 @@ _WALL_CLOCK_MS: Final = 1_400_000_000_000
 
 @dataclass(slots=True)
 class WallClock:
-    """The wall clock of one machine, which hands may set."""
+    """The wall clock of one machine, which operators may set."""
 
     schedule: Schedule
     jump_s: float = 0.0

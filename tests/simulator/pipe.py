@@ -13,7 +13,7 @@ __all__ = ["INSTANT", "Latency", "Pipe"]
 
 
 class Latency(NamedTuple):
-    """Between `low_s` and `high_s` seconds, all alike likely.
+    """A uniformly distributed time between `low_s` and `high_s` seconds.
 
     Several draws are independent; a pipe adds that nothing overtakes what was sent before it.
     """
@@ -51,7 +51,7 @@ class Pipe:
         self._owed = 0
 
     def send(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Have `call(*arguments)` run on the other side."""
+        """Run `call(*arguments)` on the other side."""
         self._waiting.append((call, arguments))
         self._expect()
 

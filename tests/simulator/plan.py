@@ -1,6 +1,6 @@
-"""A plan: who is in the group, what there is to read, and what happens to them when. Pure values, JSON in and out.
+"""A plan: the members, the topics, and the steps that happen to them. Pure values, JSON in and out.
 
-Steps are independent of each other: each tells by itself how long it lasts, and one whose target is not there does
+Steps are independent of each other: each says how long it lasts, and one whose target is not there does
 nothing. So any of them can be taken away, and what is left is a plan again.
 """
 
@@ -24,7 +24,7 @@ class Step:
     """One thing that happens.
 
     Attributes:
-        at_s: when, from the beginning of the run.
+        at_s: when, in seconds from the start of the run.
         kind: what, see `tests.simulator.faults.KINDS`.
         target: to whom: a member's name or a topic.
         number: of a partition, or of a server.
@@ -56,9 +56,9 @@ class Plan:
     """All of one run but the dice.
 
     Attributes:
-        members: everybody that ever takes part; a step `join` brings each into the group. One that stands there twice
+        members: all that ever take part; a step `join` brings each into the group. One that is listed twice
             comes back as the other.
-        topics: (topic, partitions) as they are at the beginning.
+        topics: (topic, partitions) as they are at the start.
         steps: in any order.
         servers: how many ZooKeeper servers there are.
         tick_s: their tick.

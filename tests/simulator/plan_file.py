@@ -1,4 +1,4 @@
-"""Plans written by hand: JSON as `format_plan` writes it, with every mistake told by its place. Pure."""
+"""Reads plans that people have written, as JSON, and names the place of every mistake. Pure."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class _State(enum.Enum):
 
 
 _Asked: TypeAlias = tuple[Request | CloseSession | None, Callable[[Reply], None] | None, float]
-"""A request (None: drop the connection here), who is told, and when it was handed over."""
+"""A request (None: drop the connection here), its callback, and when it was passed in."""
 
 _Watches: TypeAlias = dict[str, dict[Watch, None]]
 
@@ -69,9 +69,9 @@ class SimulatedPort:
         settings: see there.
 
     Attributes:
-        session_id: of the present session, 0 without one: what the client library knows, ahead of what was told.
+        session_id: of the present session, 0 without one: as the client library knows it, ahead of its callbacks.
         mishaps: what is to go wrong once.
-        lost_goodbye: whether the connection was lost before the goodbye was heard: the client does not say it again.
+        lost_goodbye: whether the connection was lost before the server read the end of the session, which is sent once.
     """
 
     def __init__(self, process: Process, links: Sequence[Link], rng: random.Random, settings: PortSettings) -> None:
@@ -107,7 +107,7 @@ class SimulatedPort:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection with a session, told or not."""
+        """Whether there is a connection with a session, whether reported or not."""
         return self._state is _State.CONNECTED
 
     @property
@@ -118,7 +118,7 @@ class SimulatedPort:
     # -- what the coordination calls --------------------------------------------------------------------------------
 
     def start(self, on_session: Callable[[SessionChange], None]) -> None:
-        """Begin to connect; `on_session` hears of every change from now on."""
+        """Start to connect; `on_session` receives every change from now on."""
         self._on_session = on_session
         if self._state is _State.CLOSED and not self._is_closing:
             self._state = _State.CONNECTING
@@ -153,9 +153,9 @@ class SimulatedPort:
             self._queue.append((None, None, 0.0))
 
     def close(self, timeout_s: float) -> None:
-        """End the session; of it and of watches nothing is told any more, what was asked is answered still.
+        """End the session; session changes and watches are reported no more, pending requests are still answered.
 
-        It is only begun: virtual time does not pass in a call, so nothing can be waited for. Without a connection the
+        It is only started: virtual time does not pass in a call, so nothing can be waited for. Without a connection the
         next one is waited for, as long as the session may last.
         """
         if self._is_closing:
@@ -186,7 +186,7 @@ class SimulatedPort:
             link.down.hold()
 
     def resumed(self) -> None:
-        """What waited comes in its order; what it makes of the session may overtake it."""
+        """What waited comes in its order; a session change that follows from it may overtake it."""
         for link in self.links:
             link.down.release()
         if self._settings.overtaking and self._rng.random() < self._settings.overtaking:
@@ -205,14 +205,14 @@ class SimulatedPort:
         for link in self.links:
             link.up.send(link.server.forget_link, link)
 
-    # -- what is told of the session ----------------------------------------------------------------------------------
+    # -- session changes ----------------------------------------------------------------------------------------------
 
     def _notify(self, change: SessionChange) -> None:
         if not self._is_closing:
             self._on_session(change)
 
     def _tell_connected(self, changes: int, change: SessionChange) -> None:
-        # Not after a later change: "connected" would then be the last word about a lost connection.
+        # Not after a later change: "connected" would then be the last report of a lost connection.
         if self._changes == changes:
             self._notify(change)
 
@@ -304,7 +304,7 @@ class SimulatedPort:
             link.down.send(self.hung_up, connection, False)
 
     def _resumption_refused(self) -> None:
-        """Servers that lost their data refuse for ever whom they never knew: forget after a while what was seen."""
+        """Servers that lost their data refuse clients that have seen more: forget after a while what was seen."""
         now = self._process.clock()
         if self._refused_since_s is None:
             self._refused_since_s = now
@@ -344,7 +344,7 @@ class SimulatedPort:
         self._try_next()
 
     def fall_behind(self, for_s: float) -> None:
-        """Hand on answers and watch events later, but not what becomes of the session."""
+        """Pass on answers and watch events later, but session changes at once."""
         if self._settings.overtaking:
             self._callbacks.fall_behind(for_s)
 
@@ -400,7 +400,7 @@ class SimulatedPort:
             watches = self._child_watches if isinstance(request, GetChildren) else self._data_watches
             watches.setdefault(request.path, {})[watch] = None  # type: ignore[union-attr]
         if isinstance(request, Multi) and value and value[0] in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED):
-            # Not the multi is refused but the session, which is at another server by now, or over.
+            # The server refuses the session, not the multi: it is at another server by now, or over.
             value, fault = None, value[0]
             if fault is Fault.CONNECTION_LOSS:
                 self.drop_connection()

@@ -21,7 +21,7 @@ class Callbacks:
     Args:
         process: whose; once it is gone nothing is called.
         rng: of the simulation.
-        extra_turn: how much later than others the reply to a create or a sync is handed on.
+        extra_turn: how much later than others the reply to a create or a sync is passed on.
         behind: how long everything waits once the thread has fallen behind.
     """
 
@@ -45,7 +45,7 @@ class Callbacks:
             self._late.append((call, argument))
 
     def reply(self, request: Request | CloseSession | None, done: Callable[[Reply], None], reply: Reply) -> None:
-        """Hand on the reply to a request."""
+        """Pass on the reply to a request."""
         if isinstance(request, (Create, Sync)):
             self._turning.append((done, reply))
             self._process.after(self._extra_turn.draw(self._rng), self._turn)
@@ -56,7 +56,7 @@ class Callbacks:
         self.call(*self._turning.popleft())
 
     def fall_behind(self, for_s: float | None = None) -> None:
-        """Keep everything back for a while, drawn if it is not given; what is told past this queue overtakes it."""
+        """Keep everything back for a while, drawn if it is not given; what is reported past this queue overtakes it."""
         if self._late is None:
             self._late = deque()
             self._process.after(self._behind.draw(self._rng) if for_s is None else for_s, self._catch_up)

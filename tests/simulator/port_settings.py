@@ -18,8 +18,8 @@ class PortSettings(NamedTuple):
             on kazoo keeps them in order but for a late "connected" (below), so 0 is what it does, and more is what
             the contract of the port lets other clients do.
         behind: how far the callbacks are behind in that case.
-        extra_turn: how much later than others the reply to a create or a sync is handed on.
-        version_answer: how late "connected" is told of the first connection to a server: its version is asked first.
+        extra_turn: how much later than others the reply to a create or a sync is passed on.
+        version_answer: how late "connected" is reported for the first connection to a server, whose version is asked.
     """
 
     session_timeout_s: float = 6.0

@@ -16,7 +16,7 @@ _WAKE = Latency(0.0, 0.003)
 
 
 class ProcessPart(Protocol):
-    """What has to know when its process is paused, goes on, or is killed."""
+    """A part that is notified when its process is paused, goes on, or is killed."""
 
     def paused(self) -> None: ...
 
@@ -64,7 +64,7 @@ class Process:
         return self._offset_s + self._rate * self.schedule.now
 
     def attach(self, part: ProcessPart) -> None:
-        """Report `part` of pauses and of the end."""
+        """Notify `part` of pauses and of the end."""
         self._parts.append(part)
 
     def after(self, delay_s: float, call: Callable[..., object], *arguments: Any) -> Event:
@@ -90,7 +90,7 @@ class Process:
             call(*arguments)
 
     def pause(self) -> None:
-        """Stop every thread of it (SIGSTOP, garbage collection, swap): nothing is lost, nothing is noticed."""
+        """Stop all its threads (SIGSTOP, garbage collection, swap): it loses nothing and notices nothing."""
         if not self.is_paused and not self.is_gone:
             self.is_paused = True
             for part in self._parts:
@@ -109,7 +109,7 @@ class Process:
             part.resumed()
 
     def kill(self) -> None:
-        """End it without a word (SIGKILL); its sockets are closed by its machine."""
+        """End it abruptly (SIGKILL); its machine closes its sockets."""
         if not self.is_gone:
             self.is_gone = True
             self.is_paused = False

@@ -1,4 +1,4 @@
-"""What plans are drawn from: how likely each kind of step is, and what members and topics there are. Pure values.
+"""Profiles that plans are drawn from: how likely each kind of step is, and which members and topics exist. Pure values.
 
 `everything` has every kind of fault at any time. `moments`, `stuck`, `blocked`, `ends` and `scenes` wait for states
 that pass quickly; long runs take all six in turn. The others look at one side of the product, and find what is wrong
@@ -44,7 +44,7 @@ class Profile:
         states: those states, see `tests.simulator.waiting_steps`.
         streams: how many a member may have for a topic, all alike likely.
         partitions: fewest and most of a topic.
-        poisons: what hands register.
+        poisons: the invalid registrations that operators create.
         scenes: one of them is part of each plan.
         bunched: whether steps come close together, and not all over the time of faults.
     """

@@ -1,4 +1,4 @@
-"""One run of a plan, from the first member to the verdict."""
+"""Runs one plan, from the first member to the checks of its history."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from zkconsumer.testing.history.limits import was_troubled
 __all__ = ["Run", "simulate", "trace_run"]
 
 CONVERGE_S: Final = 6.0
-"""Longest time until everybody has what he should, once the sessions of the dead are over."""
+"""Longest time until every member owns what it should, once the sessions of dead members are over."""
 JAVA_S: Final = 30.0
-"""What a Java member may add: its tries, and that somebody starts it again if it gave up, or waits for its old self."""
+"""What a Java member may add: its tries, and its restart by an operator if it gave up or waits for its old session."""
 CONSUME_S: Final = 30.0
 CALM_S: Final = 4.0
 QUIET_S: Final = 1.5
-"""So long before the end of the calm the last commit was written."""
+"""The last commit was written so long before the end of the calm."""
 _LOOK_S: Final = 0.25
 _REQUESTS: Final = 30
 _REQUESTS_A_PARTITION: Final = 8
@@ -44,12 +44,12 @@ _READS_OF_AN_OWNER: Final = 3
 _BUSY_SECONDS: Final = 3
 """Of ten seconds, how many may be as busy as a second may be."""
 _FOLLOWER_LAG_S: Final = 0.05
-"""A server that is a little behind answers, and its client delivers, until it hears of the end of the session."""
+"""A server that lags a little answers, and its client delivers, until it learns that the session is over."""
 _LAG_S: Final = 2.0
-"""So far behind a server may be by a plan's word."""
+"""How far a server may lag when a plan says so."""
 _MOST_STEPS: Final = 2_000_000
 _UNCLAIMED_S: Final = 3.0
-"""Longer than a burst of changes can put claims off, shorter than the rounds that are made for what no watch tells."""
+"""Longer than a burst of changes can delay claims, shorter than the rounds for changes that no watch reports."""
 _SETTLE_S: Final = 0.049
 """The least that a member waits with `rebalance.quiet.ms` as it is, by a clock that may be a little slow."""
 
@@ -73,7 +73,7 @@ class Run:
 
 
 def simulate(plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> Run:
-    """Run a plan with the dice of a seed, and judge what happened."""
+    """Run a plan with the random numbers of a seed, and check its history."""
     with _quiet():
         return _Runner(World(plan, seed, java)).run()
 
@@ -100,7 +100,7 @@ class _Runner:
             self._play()
         except SimulationStuck as error:
             self._found("stuck", str(error))
-        self._judge()
+        self._check_history()
         return Run(world.plan, world.seed, self.findings, world.history, self.healed_s, self.converged_s,
                    world.schedule.steps)
 
@@ -111,7 +111,7 @@ class _Runner:
 
     def _play(self) -> None:
         world = self.world
-        world.begin()
+        world.start()
         self._run_until(world.schedule.now + world.plan.faults_s)
         world.heal()
         self.healed_s = world.schedule.now
@@ -139,7 +139,7 @@ class _Runner:
         return longest_s + 2 * session_s if "wipe" in self.world.done_kinds else longest_s
 
     def _is_quiet(self) -> bool:
-        """Whether waiting is of no use: nobody has written lately, or only who was not delayed by what went wrong."""
+        """Whether waiting is useless: no member has written lately, or only members that no fault delayed."""
         now_ns, since_ns = self.world.now_ns, self.world.now_ns - int(CALM_S * NS)
         return not any(was_troubled(each.name, since_ns, now_ns, self._limits()) for each, _ in self._late_writers())
 
@@ -149,7 +149,7 @@ class _Runner:
             self._found("not quiet", f"{each.name} had nothing to do, and wrote {late}")
 
     def _late_writers(self) -> Iterator[tuple[Participant, dict[int, int]]]:
-        """The members of ours that have written in the last seconds, with the number of writes in each of these."""
+        """The members of ours that have written in the last seconds, with their number of writes in each second."""
         from_second = int(self.world.schedule.now - QUIET_S)
         for each in self.world.all_living():
             # A registration alone counts nothing: the session may have ended late.
@@ -158,7 +158,7 @@ class _Runner:
                 yield each, late
 
     def _settle(self, deadline_s: float) -> bool:
-        """Whether everybody has what he should, and everything is delivered, in time."""
+        """Whether every member owns what it should, and everything is delivered, in time."""
         if not self._wait(self._is_converged, deadline_s):
             self._found("not converged", self._state())
             return False
@@ -188,7 +188,7 @@ class _Runner:
             self._run_until(self.world.schedule.now + _LOOK_S)
         return True
 
-    # -- how it stands ----------------------------------------------------------------------------------------------
+    # -- the state of the group ---------------------------------------------------------------------------------------
 
     def _is_converged(self) -> bool:
         world = self.world
@@ -224,7 +224,7 @@ class _Runner:
     def _wrong_owners(self) -> list[Finding]:
         world = self.world
         rightful = should_own(world.zookeeper, world.brokers, world.plan.members[0].strategy)
-        # Where the rule says nothing, everybody keeps what he has.
+        # Where the rule says nothing, every member keeps what it owns.
         return [] if rightful is None else find_wrong_owners(self._owners(), rightful)
 
     def _state(self) -> str:
@@ -232,9 +232,9 @@ class _Runner:
         lines += [f"{finding}" for finding in self._wrong_owners()]
         return "; ".join(lines)
 
-    # -- the verdict ------------------------------------------------------------------------------------------------
+    # -- the checks -------------------------------------------------------------------------------------------------
 
-    def _judge(self) -> None:
+    def _check_history(self) -> None:
         world = self.world
         for each in world.participants.values():
             failure = getattr(each.actor, "failure", None)
@@ -245,7 +245,7 @@ class _Runner:
             self._found("session not closed", f"the session of {name} outlived its coordinator")
         limits = self._limits()
         self.findings += check_history(world.history, limits)
-        # Who may not read what others have read claims nothing, and they do.
+        # A member that may not read what others have read claims nothing, and the others do.
         hidden = replace(limits, troubles=[*limits.troubles, *world.hidden_times])
         self.findings += check_group([*world.history, *self._requests()], hidden)
         self.findings += check_leaves(world.history)
@@ -262,18 +262,18 @@ class _Runner:
             for each in ours
             for what, counts in (("reads", each.watched.reads), ("writes", each.watched.writes))
             for second, count in counts.items()
-            # Who commits by hand writes as often as he likes.
+            # An application that commits itself writes as often as it likes.
             if what == "reads" or each.spec.auto_commit_s
         ]
 
-    def _begins(self) -> dict[Place, int]:
-        begins = find_start_positions(self.world.history, self.world.brokers.created_s)
+    def _start_positions(self) -> dict[Place, int]:
+        starts = find_start_positions(self.world.history, self.world.brokers.created_s)
         for place, offset in self._java_positions().items():
-            begins[place] = max(begins.get(place, 0), offset)
-        return begins
+            starts[place] = max(starts.get(place, 0), offset)
+        return starts
 
     def _java_positions(self) -> dict[Place, int]:
-        """Of topics that were created anew, where Java members went on, and committed, as they were in the old one."""
+        """For topics that were created again: where Java members went on and committed as if in the old incarnation."""
         world = self.world
         java = {name for name, each in world.participants.items() if each.spec.kind != "ours"}
         found: dict[Place, int] = {}
@@ -289,7 +289,7 @@ class _Runner:
         return found
 
     def _unread(self) -> dict[Place, int]:
-        """How far the partitions were read that nobody reads any more."""
+        """How far the partitions were read that no member reads any more."""
         world = self.world
         owned = {world.brokers.place(*place) for place in self._owners()}
         return {event.place: world.delivered_to(event.place)
@@ -306,7 +306,7 @@ class _Runner:
             repeat_before_end_s=max(each.auto_commit_s for each in members) + 1.0,
             zombie_slack_s=_FOLLOWER_LAG_S,
             orphan_s=self._longest_s() + CONSUME_S,
-            begin=self._begins(),
+            begin=self._start_positions(),
             end=self._unread(),
             drain_s=min(each.drain_s for each in members) - 0.001,
             reset_to_end=any(each.reset == "largest" for each in members),
@@ -323,7 +323,7 @@ class _Runner:
             requests_a_connection=_REQUESTS_A_CONNECTION + _READS_OF_AN_OWNER * partitions,
             calm_ns=int(self.healed_s * 1e9),
             settle_s=_SETTLE_S,
-            # Who steps out of the group is registered until all that it had is drained.
+            # A member that leaves the group is registered until all that it owned is drained.
             unclaimed_s=_UNCLAIMED_S + max((each.drain_s for each in members if each.max_processing_s), default=0.0),
         )
 

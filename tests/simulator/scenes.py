@@ -1,7 +1,7 @@
-"""A few steps each that together bring a member into what seldom comes about by chance. Pure values.
+"""Short sequences of steps that bring a member into situations that are rare by chance. Pure values.
 
 `SCENES` are written for two members, `a` and `b`, with two streams for the four partitions of `t`, and a limit of two
-seconds for the work on a message; times count from the moment at which the scene begins.
+seconds for the work on a message; times count from the start of the scene.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ __all__ = ["LATE_PROOFS", "SCENES"]
 _STUCK: Final = Step(0.0, "stuck", "a", for_s=9.0)
 
 SCENES: Final[tuple[tuple[Step, ...], ...]] = (
-    # Refused, over, or without an answer in the moment in which it unregisters.
+    # Its credentials are refused, its session ends, or it gets no reply, while it unregisters.
     (_STUCK, Step(0.0, "stall", "a", for_s=1.0, when="unregistering"), Step(0.0, "refused", "a", when="unregistering")),
     (_STUCK, Step(0.0, "old requests", "a", for_s=3.0, when="unregistering")),
     (_STUCK, Step(0.0, "lost reply", "a", word="delete", when="unregistering")),
-    # Out of the group for so long that it makes a round.
+    # Out of the group for so long that its periodic check runs.
     (Step(0.0, "stuck", "a", for_s=25.0),),
     # Stuck while the group is read, or settles, under a new session.
     (_STUCK, Step(1.6, "end session", "a")),
     (_STUCK, Step(1.2, "end session", "a"), Step(1.2, "stall", "a", for_s=2.5, when="reading")),
-    # Registered, and the connection is lost before it is told.
+    # Registered, and the connection is lost before the reply comes.
     tuple(
         step for at_s in (0.0, 3.0, 6.0, 9.0)
         for step in (Step(at_s, "end session", "a"),
                      Step(at_s, "late answers", "a", for_s=0.1, word="cut", when="registering"))
     ),
-    # Its name is another's while changes that do not end keep it from settling.
+    # Its name is taken while changes that do not end keep it from settling.
     (Step(0.0, "name taken", "a", for_s=4.0, when="settling"),
      *(Step(0.15 * number, "poison", number=number % 2, for_s=0.1, word="ghost") for number in range(14))),
     # Its node is deleted while the partition moves between two threads of it.

@@ -1,6 +1,6 @@
 """Virtual time: a heap of what is to happen, run one by one in the order of its moments.
 
-Knows no clock: time is what the next event says. What falls on one moment runs in the order in which it was put down,
+It reads no clock: the time is that of the next event. Events of one moment run in the order in which they were added,
 or, given an rng, in an order drawn from it.
 """
 
@@ -17,7 +17,7 @@ Event: TypeAlias = list[Any]
 """One entry of the heap, `[time, tie-break, call, arguments]`: a handle for `cancel`, nothing to look into."""
 
 BURST_LIMIT: Final = 1_000_000
-"""More events than this at one moment are taken for a loop that never lets time go on."""
+"""More events than this at one moment count as a loop that never lets time pass."""
 
 _FOREVER = float("inf")
 _CALL, _ARGUMENTS = 2, 3
@@ -31,7 +31,7 @@ class Schedule:
     """What is to happen, and the present moment.
 
     Args:
-        rng: draws the order of events at one moment; None keeps the order in which they were put down.
+        rng: draws the order of events at one moment; None keeps the order in which they were added.
         start_s: the first moment.
 
     Attributes:
@@ -54,7 +54,7 @@ class Schedule:
         self._rng = rng
 
     def at(self, time_s: float, call: Callable[..., object], *arguments: Any) -> Event:
-        """Put down `call(*arguments)` for a moment; one that is past counts as now.
+        """Schedule `call(*arguments)` for a moment; one that is past counts as now.
 
         Raises:
             ValueError: the moment is infinite or not a number.
@@ -69,7 +69,7 @@ class Schedule:
         return event
 
     def after(self, delay_s: float, call: Callable[..., object], *arguments: Any) -> Event:
-        """Put down `call(*arguments)` for `delay_s` seconds from now; as `at` otherwise."""
+        """Schedule `call(*arguments)` for `delay_s` seconds from now; as `at` otherwise."""
         return self.at(self.now + delay_s, call, *arguments)
 
     def cancel(self, event: Event | None) -> None:

@@ -1,4 +1,4 @@
-"""Takes away from a plan what it does not need to fail. Pure but for the runs it asks for."""
+"""Removes the steps that a plan does not need to fail. Pure except for the runs it asks for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ZooKeeper, brokers and members of a simulated world, what can be done to them, and what they have done so far.
+"""ZooKeeper, brokers and members of a simulated world, the operations on them, and the history of what they did.
 
-What happens is a history, on the virtual clock.
+The times of the history are those of the virtual clock.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from zkconsumer.testing.history.checks import NS, OPERATOR, Trouble
 __all__ = ["ActorBuilder", "Listener", "Stage"]
 
 _CLOSED_S: Final = 0.4
-"""So long after its coordinator has failed the session of a member is over, if its server can be reached."""
+"""How long after its coordinator has failed a member's session is over, if its server can be reached."""
 _SETTLE_S: Final = 2.0
 _RESTART_S: Final = 1.0
 _NOTICED_S: Final = 3.0
 _NOTICED_BUSY_S: Final = 12.0
-"""A Java member that is at its tries may still come to what it should have."""
+"""A Java member that still has tries left may yet own what it should."""
 _OPERATOR_RETRY_S: Final = 0.2
 _RECOVERY_S: Final = 3.0
 """After a fault, until commits go through again."""
@@ -49,7 +49,7 @@ ActorBuilder = Callable[[MemberSpec, Surroundings], Actor]
 
 
 class Listener(Protocol):
-    """Who is told of all that happens."""
+    """Receives all that happens."""
 
     def event(self, event: Event) -> None: ...
 
@@ -63,12 +63,12 @@ class Stage:
 
     Args:
         plan: who and what.
-        seed: the dice; together with the plan it decides everything.
+        seed: of the random numbers; together with the plan it determines the whole run.
         java: builds a Java member.
 
     Attributes:
         when_joined: called with each process before its member starts.
-        listener: told of all that happens.
+        listener: receives all that happens.
     """
 
     def __init__(self, plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> None:
@@ -101,7 +101,7 @@ class Stage:
         self._undos: dict[int, Callable[[], None]] = {}
         self._undo_serial = 0
         self.done_kinds: dict[str, int] = {}
-        self._began_s = 0.0
+        self._started_s = 0.0
         self._is_healed = False
         self._wrong_since: dict[str, float] = {}
         self._failing: set[str] = set()
@@ -112,14 +112,14 @@ class Stage:
         self.when_joined: Callable[[Participant], None] = lambda participant: None
 
     def rng(self, name: str) -> random.Random:
-        """Dice of their own for each part: what is taken away from one part changes no throw of another."""
+        """Random numbers of their own for each part: a change in one part changes no draw of another."""
         return random.Random(f"{self.seed}/{name}")
 
     # -- the history ------------------------------------------------------------------------------------------------
 
     @property
     def now_ns(self) -> int:
-        """The present moment, as events tell it."""
+        """The present moment, as in events."""
         return int(self.schedule.now * NS)
 
     def write(
@@ -129,7 +129,7 @@ class Stage:
         if kind in ("deliver", "done"):
             self._reach(kind, place, offset + 1)
         elif kind == "reset":
-            # What it passes over nobody will be done with: nothing more is due before it.
+            # No member will be done with what it passes over: nothing more is due before it.
             self._reach("done", place, offset)
         event = Event(self.now_ns, kind, member, place[0], place[1], offset, message_id)
         self.history.append(event)
@@ -143,7 +143,7 @@ class Stage:
         self.write(kind, "", place, offset, message_id)
 
     def _topic_recreated(self, topic: str, count: int) -> None:
-        """In the history the topic is another one from now on: tell who owns nothing of it, and may not know."""
+        """In the history the topic is another one from now on: record which members own nothing of it any more."""
         self.due.report_changes()
         for number in range(count):
             holder = self.tree.holder(topic, number)
@@ -213,19 +213,19 @@ class Stage:
         return None if found is None or found.process.is_gone else found
 
     def all_living(self) -> Iterator[Participant]:
-        """Everybody whose process is there."""
+        """All participants whose process is there."""
         return (each for each in self.participants.values() if not each.process.is_gone)
 
     def kill(self, participant: Participant) -> None:
-        """End a process without a word."""
+        """End a process abruptly."""
         if not participant.process.is_gone:
             self.write("killed", participant.name)
             participant.process.kill()
 
     def _watch_over(self) -> None:
-        """What a supervisor does: a process whose member has left ends; one whose member failed is started again.
+        """Supervise: a process whose member has left ends; one whose member failed is started again.
 
-        When everything is healed and nobody is left, one comes back.
+        When everything is healed and no member is left, one comes back.
         """
         for each in list(self.all_living()):
             if each.process.is_paused:
@@ -243,9 +243,9 @@ class Stage:
         self._watch = self.schedule.after(0.5, self._watch_over)
 
     def coordinator_failed(self, participant: Participant) -> None:
-        """Look in a while whether its session is over; its process does not end before.
+        """Check in a while whether its session is over; its process does not end before.
 
-        What it was about to commit is not committed, though its listener was told that it is given back.
+        What it was about to commit is not committed, though its listener was called for the revocation.
         """
         self.trouble(0.0, participant.name)
         self._failing.add(participant.name)
@@ -261,10 +261,10 @@ class Stage:
             self.outliving.append(participant.name)
 
     def _is_stuck(self, participant: Participant) -> bool:
-        """Whether nothing but a new start helps: a Java member that does not come to have what it should.
+        """Whether only a restart helps: a Java member that does not come to own what it should.
 
-        It gave up, or it was not told that its registration or an owner node is gone. When everything is healed,
-        people would notice and start it again.
+        It gave up, or it did not learn that its registration or an owner node is gone. When everything is healed,
+        an operator would notice and start it again.
         """
         actor = participant.actor
         if not self._is_healed or actor.spec.kind != "java":
@@ -289,8 +289,8 @@ class Stage:
 
     @property
     def faults_left_s(self) -> float:
-        """How long things go on happening."""
-        return max(0.0, self._began_s + self.plan.faults_s - self.schedule.now)
+        """How many seconds of faults are left."""
+        return max(0.0, self._started_s + self.plan.faults_s - self.schedule.now)
 
     def trouble(self, for_s: float, member: str = "") -> None:
         """Note that commits of a member, or of all, may fail for so long."""
@@ -302,7 +302,7 @@ class Stage:
         self.hidden_times.append(Trouble(self.now_ns, self.now_ns + int(until_s * NS)))
 
     def cut_off(self, for_s: float) -> None:
-        """Note that servers may answer for so long, and until the sync limit, what is no longer true."""
+        """Note that for so long, and until the sync limit, servers may answer what is no longer true."""
         settings = self.zookeeper.settings
         limit_s = for_s + settings.sync_limit * settings.tick_s
         self.blind_spots.append(Trouble(self.now_ns, self.now_ns + int((limit_s + _RECOVERY_S) * NS)))
@@ -320,7 +320,7 @@ class Stage:
             undo()
 
     def heal(self) -> None:
-        """Undo everything that is not undone yet, and let nothing more go wrong."""
+        """Undo all faults that are not undone yet; no more faults happen."""
         for serial in list(self._undos):
             self._undo(serial)
         for each in self.participants.values():
@@ -339,7 +339,7 @@ class Stage:
                 self.ended_from_outside.discard(session_id)
 
     def operator_writes(self, call: Callable[[], object]) -> bool:
-        """Whether a hand could write now."""
+        """Write as an operator; return whether that was possible now."""
         try:
             call()
         except RuntimeError:  # ZooKeeper takes no writes
@@ -347,7 +347,7 @@ class Stage:
         return True
 
     def operator_retries(self, call: Callable[[], object]) -> None:
-        """Write by hand, again and again until it is done."""
+        """Write as an operator, again and again until it is done."""
         if not self.operator_writes(call):
             self.schedule.after(_OPERATOR_RETRY_S, self.operator_retries, call)
 
@@ -382,15 +382,15 @@ class Stage:
                 self.brokers.produce(topic, number)
 
     def delivered_to(self, place: Place) -> int:
-        """The offset behind the last message that was delivered to anybody."""
+        """The offset behind the last message that was delivered to any member."""
         return self._reached.get(("deliver", place), 0)
 
     def done_to(self, place: Place) -> int:
-        """The offset behind the last message that anybody is done with, or where the last reset went on."""
+        """The offset behind the last message that any member is done with, or where the last reset went on."""
         return self._reached.get(("done", place), 0)
 
 
 def _is_hindered(participant: Participant) -> bool:
-    """Whether nothing of it can come to a server, or it does nothing."""
+    """Whether it cannot reach a server, or does nothing."""
     links = any(each.is_cut or each.stalled_up for each in participant.port.links)
     return links or participant.port.lost_goodbye or participant.process.is_gone or participant.process.is_paused

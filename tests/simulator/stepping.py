@@ -1,6 +1,6 @@
 """Threads of a simulated process, as steps: the coordinator's loop, and the listener's calls.
 
-What runs on one thread in earnest runs here in one step after the other, each a little after it could: threads of a
+A thread of the production code runs here as one step after the other, each a little later than it could: threads of a
 busy machine are late, sometimes very. The code that runs is the production code.
 """
 
@@ -26,7 +26,7 @@ _NEVER: Final = float("inf")
 
 
 def lateness_s(rng: random.Random) -> float:
-    """How late a thread does what it could do now: under a millisecond, and now and then up to thirty."""
+    """How late a thread runs: under a millisecond, and now and then up to thirty."""
     drawn = rng.random()
     if drawn < _HOW_OFTEN:
         return _LEAST_S + _SELDOM_S * drawn / _HOW_OFTEN
@@ -41,12 +41,12 @@ class PlannedFault(Exception):  # noqa: N818 - it says what happened
 
 
 class SteppedLoop(Loop):
-    """The coordinator's loop; each step of it is put down in the schedule.
+    """The coordinator's loop; each step of it is an event of the schedule.
 
     Args:
         process: on whose clock, and with whose pauses.
         rng: how late the thread is.
-        failed: told of an exception that came out of a step; the loop stands still from then on.
+        failed: called with an exception that came out of a step; the loop stops for good then.
 
     Attributes:
         stepped: called after each step.
@@ -67,7 +67,7 @@ class SteppedLoop(Loop):
         self.fault: Callable[[Callable[..., None]], str] | None = None
 
     def hold_up(self, until_s: float) -> None:
-        """Make no step before the virtual time `until_s`: the thread gets no turn, whatever its process does."""
+        """Make no step before the virtual time `until_s`: the thread does not run, whatever its process does."""
         self._held_until_s = until_s
         self._plan(0.0)
 

@@ -1,7 +1,7 @@
-"""A run as lines of text: when, who, what. For people.
+"""Prints a run as lines of text: time, member, event.
 
     12.345678 b         asks       create owners/t/3 'g_b-0', if ids/g_b is at 1
-    12.347011 b         is told    create owners/t/3: node exists
+    12.347011 b         receives   create owners/t/3: node exists
     12.347312 b         g_b t-3: claiming -> blocked after ClaimRefused
     12.350000 -         *** stall b for 4 s
 """
@@ -39,7 +39,7 @@ _LONGEST: Final = 400
 
 
 class Trace(logging.Handler):
-    """Collects lines while a world runs; as a log handler it hears what the production code logs, debug lines too."""
+    """Collects lines while a world runs; as a log handler it receives the production code's log, debug lines too."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -47,7 +47,7 @@ class Trace(logging.Handler):
         self._stage: Stage | None = None
 
     def listen(self, stage: Stage) -> None:
-        """Report of this stage from now on; of its members too, those that come later included."""
+        """Trace this stage from now on, and its members, also those that join later."""
         self._stage = stage
         stage.listener = self
 

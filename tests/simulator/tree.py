@@ -22,7 +22,7 @@ __all__ = ["Change", "ChangeKind", "Node", "Operation", "Outcome", "SetAccess", 
 
 @dataclass(frozen=True, slots=True)
 class SetAccess:
-    """Close a node, or open it again; only hands do. No watch tells of it."""
+    """Close a node, or open it again; only operators do. No watch reports it."""
 
     path: str
     is_closed: bool
@@ -56,7 +56,7 @@ class Change(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the client is told of a write, and what it changed: nothing if it failed."""
+    """The reply to a write, and what it changed: nothing if it failed."""
 
     value: Any
     fault: Fault | None
@@ -73,7 +73,7 @@ def parent_of(path: str) -> str:
 
 
 class Node:
-    """One znode. Children are kept in the order in which they were created; ZooKeeper promises none."""
+    """One znode. Children are kept in the order of their creation; ZooKeeper promises none."""
 
     __slots__ = (
         "children", "created_ms", "cversion", "czxid", "data", "is_closed", "mzxid", "owner", "pzxid", "version",
@@ -89,7 +89,7 @@ class Node:
         self.children: dict[str, None] = {}
 
     def stat(self) -> Stat:
-        """Its stat, as an answer tells it."""
+        """Its stat, as an answer has it."""
         return Stat(self.version, self.cversion, self.owner, self.czxid, self.pzxid, self.mzxid, self.created_ms)
 
     def hides_from(self, session_id: int) -> bool:
@@ -143,7 +143,7 @@ class Tree:
     # -- the leader's -----------------------------------------------------------------------------------------------
 
     def execute(self, request: Operation | Multi, session_id: int, zxid: int, now_ms: int = 0) -> Outcome:
-        """Check the request of a session and do it at `zxid`, or tell why not; a fault takes its zxid as well."""
+        """Check the request of a session and carry it out at `zxid`, or return why not; a fault uses up a zxid, too."""
         self.zxid = zxid
         if isinstance(request, Multi):
             return self._execute_all(request.operations, session_id, zxid, now_ms)

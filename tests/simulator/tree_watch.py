@@ -1,9 +1,9 @@
-"""What becomes of a group's nodes, as events: written down the moment the leader writes, before any client can see it.
+"""Records each change to a group's nodes as an event when the leader writes it, before any client can see it.
 
 | node | event |
 |---|---|
 | owner node created by a member | `claimed` |
-| owner node of somebody else created, deleted | `occupied`, `vacated` |
+| owner node of no member created, deleted | `occupied`, `vacated` |
 | owner node deleted, or written by another than its owner | `owner_gone`; who did it stands in `id` |
 | offset node written | `offset_node` with the writer; of a member `commit`, too; -1 for none that can be read |
 | registration created, deleted | `registered`, `unregistered`; who did it stands in `id` |
@@ -44,7 +44,7 @@ class TreeWatch:
         group: whose.
         member_of: session id -> the name of the member, "" for none.
         place: (topic, partition) -> its name in the history.
-        write: takes an event: kind, member, place, offset, id.
+        write: records an event: kind, member, place, offset, id.
         end_of: how a session that is closed ends: "expired", "closed" or "ended".
     """
 
@@ -67,7 +67,7 @@ class TreeWatch:
         self._holders: dict[str, _Holder] = {}
 
     def observe(self, record: Record) -> None:
-        """Take note of an entry of ZooKeeper's log."""
+        """Process an entry of ZooKeeper's log."""
         for change in record.changes:
             path = change.path
             if change.kind in (ChangeKind.CLOSED, ChangeKind.OPENED):
@@ -87,7 +87,7 @@ class TreeWatch:
                 self._gone(path, holder, OPERATOR)
 
     def holder(self, topic: str, partition: int) -> str:
-        """The member whose session owns the owner node, "" without one or for a hand's."""
+        """The member whose session owns the owner node, "" without one or for an operator's."""
         holder = self._holders.get(f"{self._owners}{topic}/{partition}")
         return "" if holder is None else holder.member
 

@@ -1,6 +1,6 @@
-"""Steps that wait for their moment: until a member is in a state in which it stays but shortly.
+"""Steps of a plan that wait until a member is in a given, short-lived state.
 
-What a coordinator does takes milliseconds, and a fault that comes at a random second seldom hits it. A step that names
+A coordinator's states last milliseconds, and a fault that comes at a random second seldom hits one. A step that names
 a state of one of the two machines (`Step.when`) is done as soon as a member of ours has come into that state, or up to
 some milliseconds later, so that what the member has asked for is on its way, done, or answered.
 """
@@ -21,7 +21,7 @@ __all__ = ["PASSING_STATES", "WaitingSteps"]
 _LASTING: Final = (GroupState.STABLE, GroupState.FAILED, PartitionState.OWNED)
 
 PASSING_STATES: Final = tuple(state.value for state in (*GroupState, *PartitionState) if state not in _LASTING)
-"""States that a step may wait for: those that pass."""
+"""States that a step may wait for: those that do not last."""
 
 _OF_A_PARTITION: Final = frozenset({"owner deleted", "owner replaced", "offset set"})
 _LATEST_S: Final = (0.0, 0.002, 0.01, 0.01)
@@ -32,7 +32,7 @@ class WaitingSteps:
 
     Args:
         living: the members whose processes are there.
-        do: does a step now.
+        do: carries out a step now.
         rng: dice by name.
         later: runs a call after so many seconds.
     """
@@ -51,7 +51,7 @@ class WaitingSteps:
         self._waiting: list[Step] = []
 
     def wait_for(self, step: Step) -> None:
-        """Do the step when its moment comes."""
+        """Do the step when a member is in its state."""
         self._waiting.append(step)
         for each in self._living():
             self.watch(each)
@@ -63,7 +63,7 @@ class WaitingSteps:
             participant.actor.when_moved(lambda: self._look(participant))
 
     def forget(self) -> None:
-        """What has not come by now does not come."""
+        """Drop the steps that have not been done by now."""
         self._waiting.clear()
 
     def _look(self, participant: Participant) -> None:
@@ -85,4 +85,4 @@ _ON_THE_GROUP: Final = frozenset({
     "join", "outage", "stop server", "freeze", "isolate", "lag", "wipe", "grow", "create topic", "delete topic",
     "leader", "retention", "damaged offset", "poison",
 })  # fmt: skip
-"""Kinds without a member as their target: any member's state is their moment."""
+"""Kinds without a member as their target: they wait for any member's state."""

@@ -1,4 +1,4 @@
-"""A port that counts what goes through it, and tells it to whoever listens."""
+"""A port that counts requests and reports each to a listener."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.simulator.schedule import Schedule
 __all__ = ["Report", "WatchedPort"]
 
 Report: TypeAlias = Callable[[str, str, object], None]
-"""Who, what ("asks", "is told", "sees", "session", ...), and about what."""
+"""Who, what ("asks", "receives", "sees", "session", ...), and about what."""
 
 
 class WatchedPort:
-    """Hands everything on.
+    """Passes everything on.
 
     Attributes:
-        tell: hears of everything; None for nobody.
-        when_asked: told once of the next request, just before it is sent.
+        report: receives everything; None for no listener.
+        when_asked: called once with the next request, just before it is sent.
         reads, writes: requests by the second of virtual time; each part of a multi counts.
         connections: how often it was connected, by the second.
     """
@@ -80,7 +80,7 @@ class WatchedPort:
 
         def told(reply: Reply) -> None:
             if self.report is not None:
-                self.report(self._name, "is told", (request, reply))
+                self.report(self._name, "receives", (request, reply))
             done(reply)
 
         watch = getattr(request, "watch", None)

@@ -1,8 +1,8 @@
 """A simulated world, built from a plan and a seed, in which the steps of the plan are done.
 
 It runs in three parts. While faults last, steps of the plan are done. Then everything is healed, and the group has a
-bounded time to converge: every partition owned by whom the rule says, all messages delivered. Last comes a calm, in
-which nothing may move any more.
+bounded time to converge: every partition is owned by the member that the rule names, all messages are delivered. Last
+comes a calm, in which nothing may change any more.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SETTLE_S: Final = 2.0
 
 
 class World(Stage):
-    """A stage on which a plan is played.
+    """A stage on which a plan is carried out.
 
     Args:
         plan: who and what.
-        seed: the dice; together with the plan it decides everything.
+        seed: of the random numbers; together with the plan it determines the whole run.
         java: builds a Java member.
     """
 
@@ -34,19 +34,19 @@ class World(Stage):
         self._waiting_steps = WaitingSteps(self.all_living, self._do_now, self.rng, self.schedule.after)
         self.when_joined = self._waiting_steps.watch
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Bring up the brokers, let messages come, and have the steps done in their time."""
         for topic, partitions in self.plan.topics:
             self.brokers.create_topic(topic, partitions)
         self.schedule.run_until(lambda: self.controller.is_idle, _SETTLE_S)
-        self._began_s = self.schedule.now
+        self._started_s = self.schedule.now
         for step in self.plan.steps:
             self.schedule.after(step.at_s, self.do, step)
         self._produce(self.rng("producer"))
         self._watch_over()
 
     def do(self, step: Step) -> None:
-        """Do a step of the plan, at once or when its moment comes."""
+        """Do a step of the plan, at once or when a member is in the state that it waits for."""
         if step.when:
             self._waiting_steps.wait_for(step)
         else:
@@ -61,6 +61,6 @@ class World(Stage):
         faults.do(self, step)
 
     def heal(self) -> None:
-        """Undo everything that is not undone yet, and let nothing more go wrong."""
+        """Undo all faults that are not undone yet; no more faults happen."""
         super().heal()
         self._waiting_steps.forget()

@@ -1,6 +1,6 @@
 """The servers of the simulated ZooKeeper together: one log, written by the leader, applied by each in its time.
 
-Agreement itself is not played: with a majority within reach the leader's word is final at once, without one nothing
+Agreement itself is not simulated: with a majority within reach the leader's write is final at once, without one nothing
 is written. Who leads, and who is within reach, is `zookeeper_peers`'.
 
 Source: PrepRequestProcessor, LearnerHandler and Leader of ZooKeeper 3.4.
@@ -31,7 +31,7 @@ class ZooKeeperSettings(NamedTuple):
 
     Attributes:
         tick_s: the unit of its times; sessions end at ticks.
-        sync_limit: ticks after which a leader and a follower that hear nothing of each other part.
+        sync_limit: ticks after which a leader and a follower that receive nothing from each other part.
         min_session_s, max_session_s: limits of the session time-out; None for 2 and 20 ticks.
         client_latency: one way between a client and a server.
         peer_latency: one way between the leader and a follower: how far followers lag behind.
@@ -60,7 +60,7 @@ class Ensemble:
         servers: by number.
         leader: the server whose copy of the tree is the newest; None while there is none.
         sessions: the living ones.
-        observers: told of each entry of the log as it is written, before anybody else.
+        observers: called with each entry of the log as it is written, before any client sees it.
     """
 
     def __init__(self, schedule: Schedule, rng: random.Random, size: int, settings: ZooKeeperSettings) -> None:
@@ -94,7 +94,7 @@ class Ensemble:
             server.to_leader.send(call, *arguments)
 
     def _answer(self, server: Server, call: Callable[..., None], *arguments: Any) -> None:
-        """Have `call(*arguments)` run at a server, behind all that the leader has told it so far."""
+        """Have `call(*arguments)` run at a server, behind all that the leader has sent it so far."""
         if server is self.leader:
             call(*arguments)
         elif server.is_following:
@@ -241,7 +241,7 @@ class Ensemble:
     def end_session(self, session_id: int) -> bool:
         """End a session from outside; False while nothing can be written, or when it is over.
 
-        As who knows its password would: take the session over at any server, then close it.
+        As a client with its password would: take the session over at any server, then close it.
         """
         if not self.can_write or self.sessions.get(session_id) is None:
             return False
@@ -249,7 +249,7 @@ class Ensemble:
         self._close_session(session_id)
         return True
 
-    # -- a leader comes, goes, and comes to itself ------------------------------------------------------------------
+    # -- a leader comes, goes, and resumes --------------------------------------------------------------------------
 
     def follow(self, leader: Server) -> None:
         """Go on under a leader that has the newest tree: every session gets its whole time-out anew."""
@@ -261,7 +261,7 @@ class Ensemble:
         self.sessions.restart()
 
     def abandon(self) -> None:
-        """There is no leader any more; what nobody wrote down is lost."""
+        """There is no leader any more; what is not in the log is lost."""
         self.leader = None
         self._backlog.clear()
 
@@ -275,11 +275,11 @@ class Ensemble:
             server.tree = Tree()
 
     def catch_up(self) -> None:
-        """Do what waited for a majority, or for the leader to come to itself."""
+        """Do what waited for a majority, or for the leader to resume."""
         backlog, self._backlog = self._backlog, []
         for call, arguments in backlog:
             call(*arguments)
         overdue, self._overdue = self._overdue, []
         for session in overdue:
-            # Who is heard of in this very moment may be faster, or not.
+            # A session that is refreshed in this very moment may be faster, or not.
             self.schedule.after(self.settings.client_latency.draw(self.rng), self.sessions.check, session)

@@ -1,6 +1,6 @@
-"""Which servers of the simulated ZooKeeper are within reach, and who leads them.
+"""Decides which servers of the simulated ZooKeeper reach each other, and which one leads.
 
-Servers stop, freeze, and are cut off from the others. A leader and a follower that hear nothing of each other part
+Servers stop, freeze, and are cut off from the others. A leader and a follower that receive nothing from each other part
 after the sync limit; a server that follows nobody takes no clients; a majority within reach finds a leader.
 
 Source: QuorumPeer, Leader and Learner of ZooKeeper 3.4.
@@ -50,7 +50,7 @@ class Peers:
             self._reach_changed(server)
 
     def thaw(self, server: Server) -> None:
-        """Let it go on: what waited comes in, and what its clock says is due."""
+        """Let it go on: what waited comes in, and its timers that are due run."""
         if not server.is_frozen:
             return
         server.is_frozen = False
@@ -76,7 +76,7 @@ class Peers:
             if not server.is_following:
                 self._come_back(server)
 
-    # -- who hears whom ---------------------------------------------------------------------------------------------
+    # -- which servers reach each other -------------------------------------------------------------------------------
 
     def _reach_changed(self, server: Server) -> None:
         if len(self._servers) > 1:
@@ -156,7 +156,7 @@ class Peers:
             self._election = self._schedule.after(wait_s, self._elect)
 
     def _elect(self) -> None:
-        """A majority within reach takes the one that is furthest for its leader; else it waits for who comes back."""
+        """A majority within reach elects the server that is furthest; without one, servers that come back elect."""
         self._election = None
         able = [server for server in self._servers if server.is_up and not _is_silent(server)]
         if self._ensemble.leader is not None or 2 * len(able) <= len(self._servers):
@@ -186,5 +186,5 @@ class Peers:
 
 
 def _is_silent(server: Server) -> bool:
-    """Whether the other servers hear nothing of it."""
+    """Whether the other servers receive nothing from it."""
     return server.is_frozen or server.is_isolated

@@ -33,7 +33,7 @@ _Watches: TypeAlias = dict[str, dict[Connection, None]]
 
 
 class Leadership(Protocol):
-    """What a server wants of its ensemble."""
+    """What a server needs of its ensemble."""
 
     def granted_s(self, asked_s: float) -> float: ...
 
@@ -86,7 +86,7 @@ class Server:
     def connect(self, connection: Connection, session_id: int, last_zxid: int, asked_s: float) -> None:
         """A client asks for a session, a new one (0) or its old one."""
         if not self.is_serving or last_zxid > self.tree.zxid:
-            # Who has seen more than this server would go back in time here.
+            # A client that has seen more than this server would go back in time here.
             connection.link.down.send(connection.client.hung_up, connection, self.is_up)
             return
         connection.open = True
@@ -140,7 +140,7 @@ class Server:
         self.applied(record)
 
     def applied(self, record: Record) -> None:
-        """Report clients of an entry that is in the tree: first who watches, then who asked for it."""
+        """Notify clients of an entry that is in the tree: first those that watch, then the one that asked for it."""
         if record.changes:
             self._fire(record.changes)
         pending = record.pending
@@ -153,7 +153,7 @@ class Server:
             self._accept(opened, record.session_id)
 
     def resumed(self, connection: Connection, session_id: int, is_alive: bool) -> None:
-        """The leader's word on the session that a client wants to go on with."""
+        """The leader's answer about the session that a client wants to resume."""
         if not connection.open:
             return
         if is_alive:
@@ -232,13 +232,13 @@ class Server:
                 self._fire_children(path, kind, data)
             self._fire_children(parent_of(path), None, None)
 
-    def _fire_children(self, path: str, kind: WatchKind, told: dict[Connection, None] | None) -> None:
+    def _fire_children(self, path: str, kind: WatchKind, notified: dict[Connection, None] | None) -> None:
         watchers = self._child_watches.pop(path, None)
         if watchers is not None:
             for connection in watchers:
                 connection.child_watches.discard(path)
             # A deletion is one event, whichever watches of a connection it fires.
-            self._notify([each for each in watchers if told is None or each not in told], kind, path)
+            self._notify([each for each in watchers if notified is None or each not in notified], kind, path)
 
     def _notify(self, watchers: dict[Connection, None] | list[Connection], kind: WatchKind, path: str) -> None:
         for connection in watchers:

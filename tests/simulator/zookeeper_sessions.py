@@ -1,4 +1,4 @@
-"""The sessions of the simulated ZooKeeper as its leader keeps them: who is alive, and until when.
+"""The sessions of the simulated ZooKeeper as its leader keeps them: which are alive, and until when.
 
 Source: SessionTrackerImpl of ZooKeeper 3.4: a session that was heard of at `t` ends at the first tick after
 `t + timeout`.
@@ -16,7 +16,7 @@ __all__ = ["Session", "SessionTable"]
 
 
 class Session:
-    """One session: its granted time-out, when it ends unless it is heard of, and the server its client is at."""
+    """One session: its granted time-out, when it ends unless it is refreshed, and the server its client is at."""
 
     __slots__ = ("expires_at", "owner", "session_id", "timeout_s")
 
@@ -33,7 +33,7 @@ class SessionTable:
     Args:
         schedule: virtual time.
         tick_s: how often the leader looks for sessions that are over.
-        expired: told of a session whose time is up; it stays in the table until `close`.
+        expired: called with a session whose time is up; it stays in the table until `close`.
     """
 
     def __init__(self, schedule: Schedule, tick_s: float, expired: Callable[[Session], None]) -> None:
@@ -65,7 +65,7 @@ class SessionTable:
         self._sessions.clear()
 
     def touch(self, session_id: int) -> None:
-        """Note that a session was heard of."""
+        """Refresh a session: its client has sent something."""
         session = self._sessions.get(session_id)
         if session is not None:
             self._touch(session)
@@ -77,7 +77,7 @@ class SessionTable:
             session.expires_at = expires_at
 
     def restart(self) -> None:
-        """Give every session its whole time-out anew and forget where its client is: a leader has just begun."""
+        """Give every session its whole time-out anew and forget where its client is: a leader has just started."""
         for session in self._sessions.values():
             session.owner = None
             self._touch(session)
