@@ -1,8 +1,9 @@
-"""Write the tables of docs/ARCHITECTURE.md, REBALANCE.md and SPARK_READING.md from the code: `python docs/tables.py`.
+"""Write the tables and pictures of ARCHITECTURE.md, REBALANCE.md, FAULTS.md, SPARK_READING.md: `python docs/tables.py`.
 
-They stand between markers: the pure modules (from `setup.cfg`), the file map (first sentence of each module), the two
-machines, and the options of the Spark source. Of a machine the events and states are read from its transition table,
-and what a step may do from the source of the step.
+They stand between markers: the way of a message, the pure modules (from `setup.cfg`), the file map (first sentence of
+each module), the two state machines, the catalogue of faults (from the markers of the tests), and the options of the
+Spark source. The events and states of a machine are read from its transition table, and what a step may do from the
+source of the step. Pictures are written in the language of Mermaid, which GitHub and the documentation site draw.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import ast
 import configparser
 import inspect
+import re
+import runpy
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +26,7 @@ from zkconsumer.spark.option_table import OPTIONS
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 REBALANCE = ROOT / "docs" / "REBALANCE.md"
+FAULTS = ROOT / "docs" / "FAULTS.md"
 SPARK = ROOT / "docs" / "SPARK_READING.md"
 PACKAGES = (
     "simpleconsumer",
@@ -50,6 +54,34 @@ PACKAGES = (
     "tests/simulator",
 )
 IGNORED = "·"
+MANY_STATES = 4
+"""An event that leads from so many states to one other is not drawn as arrows, but said below the picture."""
+
+MESSAGE_WAY = {
+    "coordinator": (
+        ("rebalance/assignment.py", "assigns the partition to a stream"),
+        ("rebalance/claims.py", "creates the owner node"),
+        ("zkconsumer/offsets/zookeeper_offsets.py", "reads the stored offset"),
+        ("zkconsumer/member/delivery.py", "gives the partition to a fetcher"),
+    ),
+    "leader finder": (("zkconsumer/cluster/leaders.py", "looks up the leader"),),
+    "fetcher": (
+        ("zkconsumer/fetching/fetcher.py", "asks the leader for messages, within the byte budget"),
+        ("simpleconsumer/connection.py", "sends the request and receives the answer"),
+        ("simpleconsumer/kafka08/requests.py", "splits the answer into partitions"),
+        ("zkconsumer/fetching/partition_queue.py", "keeps the chunk until the stream reads it"),
+    ),
+    "application": (
+        ("zkconsumer/streams/stream.py", "takes the chunk and checks the lease for each message"),
+        ("simpleconsumer/kafka08/message_set.py", "decodes the messages and compares checksums"),
+        ("the loop", "handles the message; asking for the next one makes it done"),
+    ),
+    "coordinator, later": (
+        ("zkconsumer/offsets/commits.py", "decides which positions are committed, and when"),
+        ("zkconsumer/offsets/zookeeper_offsets.py", "writes the offset behind the fence"),
+    ),
+}
+"""The way of a message from the broker to the loop of the application: files and what they do, by thread."""
 
 Table = Mapping[tuple[Any, type], Callable[..., Any]]
 
@@ -102,6 +134,107 @@ def machine_tables(module: ModuleType, owner: type, table: Table) -> str:
         reached, done = _outcome(owner, "_" + step.replace(" ", "_"), actions)
         lines.append(f"| {step} | {', '.join(reached) or '-'} | {', '.join(f'`{each}`' for each in done) or '-'} |")
     return "\n".join(lines)
+
+
+def message_way() -> str:
+    """Return a picture and a table: which file handles a message, in which thread, on its way to the application.
+
+    Raises:
+        FileNotFoundError: A file of the way is not there any more.
+    """
+    picture, rows, number = ["flowchart TB"], [], 0
+    for lane, (thread, stops) in enumerate(MESSAGE_WAY.items()):
+        picture.append(f'    subgraph lane{lane}["{thread}"]')
+        for path, does in stops:
+            if "/" in path and not (ROOT / path).exists():
+                raise FileNotFoundError(f"{path} of MESSAGE_WAY")
+            number += 1
+            picture.append(f'        s{number}["{number}. {does}<br>{path}"]')
+            rows.append(f"| {number} | {thread} | {does} | {f'`{path}`' if '/' in path else path} |")
+        picture.append("    end")
+    picture.append("    " + " --> ".join(f"s{each + 1}" for each in range(number)))
+    return _mermaid(picture) + "\n\n" + "\n".join(["| | thread | does | file |", "|---|---|---|---|", *rows])
+
+
+def _mermaid(lines: Iterable[str]) -> str:
+    return "\n".join(["```mermaid", *lines, "```"])
+
+
+def machine_picture(module: ModuleType, owner: type, table: Table) -> str:
+    """Return a state diagram of a machine: an arrow for each event that may lead from one state to another one.
+
+    An event that leads from most states to the same one is a sentence below the picture.
+    """
+    sources: dict[tuple[str, str], list[str]] = {}
+    for (state, event), step in table.items():
+        if _name(step) != IGNORED:
+            for target in _outcome(owner, step.__name__, ())[0]:
+                if target != state.value:
+                    sources.setdefault((event.__name__, target), []).append(state.value)
+    many = {key: states for key, states in sources.items() if len(states) >= MANY_STATES}
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (name, target), states in sources.items():
+        if (name, target) not in many:
+            for state in states:
+                arrows.setdefault((state, target), []).append(name)
+    first = next(iter(table))[0].value
+    lines = ["stateDiagram-v2", f"    [*] --> {first}"]
+    lines += [f"    {source} --> {target}: {', '.join(names)}" for (source, target), names in arrows.items()]
+    said = [f"- `{name}` leads to *{target}* from {', '.join(states)}." for (name, target), states in many.items()]
+    return _mermaid(lines) + ("\n\n" + "\n".join(said) if said else "")
+
+
+def _tests_by_fault() -> dict[str, list[str]]:
+    """Return the tests of each fault of the catalogue, from their markers `@pytest.mark.catalogue(...)`."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "mark.catalogue(" not in text:
+            continue
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                for fault in _marks(node):
+                    found.setdefault(fault, []).append(f"`{path.relative_to(ROOT).as_posix()}::{node.name}`")
+    return found
+
+
+def _marks(test: ast.FunctionDef) -> list[str]:
+    calls = [each for each in test.decorator_list if isinstance(each, ast.Call)]
+    marks = [call for call in calls if ast.unparse(call.func) == "pytest.mark.catalogue"]
+    return [str(ast.literal_eval(argument)) for mark in marks for argument in mark.args]
+
+
+def fault_tables() -> tuple[str, str]:
+    """Return two tables: the faults of the catalogue in short, and each of them with its tests.
+
+    Raises:
+        ValueError: A fault without tests and without a note, or a marker of a fault that the catalogue does not have.
+    """
+    written = runpy.run_path(str(ROOT / "tests" / "fault_catalogue.py"))
+    catalogue, groups, tests = written["CATALOGUE"], written["GROUPS"], _tests_by_fault()
+    unknown = sorted(set(tests) - set(catalogue))
+    bare = [fault for fault, entry in catalogue.items() if fault not in tests and not entry.note]
+    if unknown or bare:
+        raise ValueError(f"marked, but not in the catalogue: {unknown}; in the catalogue, but without a test: {bare}")
+    rows = ["| fault | what goes wrong | tests | also |", "|---|---|---|---|"]
+    for fault, entry in catalogue.items():
+        also = [f"{word}: {', '.join(each)}" for word, each in _shown_by(entry).items() if each]
+        also += [entry.note] if entry.note else []
+        rows.append(f"| {fault} | {entry.title} | {', '.join(tests.get(fault, [])) or '-'} | {'; '.join(also)} |")
+    short = ["| | faults | tests | scenarios of the suite | planted bugs |", "|---|---|---|---|---|"]
+    for letter, about in {**groups, "": "all"}.items():
+        of_group = {fault: entry for fault, entry in catalogue.items() if re.match(letter, fault)}
+        short.append(
+            f"| {f'{letter}: ' if letter else ''}{about} | {len(of_group)} "
+            f"| {len({test for fault in of_group for test in tests.get(fault, [])})} "
+            f"| {len({each for entry in of_group.values() for each in entry.suite})} "
+            f"| {len({each for entry in of_group.values() for each in entry.bugs})} |"
+        )
+    return "\n".join(short), "\n".join(rows)
+
+
+def _shown_by(entry: Any) -> dict[str, tuple[str, ...]]:
+    return {"suite": entry.suite, "simulation": entry.simulation, "bugs": entry.bugs}
 
 
 def _name(step: Callable[..., Any]) -> str:
@@ -160,7 +293,14 @@ def option_table() -> str:
 def sections() -> dict[Path, dict[str, str]]:
     """Return what stands between the markers of each section of each document."""
     return {
-        ARCHITECTURE: {"pure": pure_modules(), "files": file_map()},
+        ARCHITECTURE: {
+            "message": message_way(),
+            "group picture": machine_picture(machine, machine.RebalanceMachine, machine._TABLE),
+            "partition picture": machine_picture(partition, partition.PartitionMachine, partition._TABLE),
+            "pure": pure_modules(),
+            "files": file_map(),
+        },
+        FAULTS: dict(zip(("summary", "catalogue"), fault_tables(), strict=True)),
         REBALANCE: {
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
             "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 from pathlib import Path
 from types import ModuleType
 
@@ -51,6 +52,38 @@ def test_the_tables_name_every_state_event_and_module(tables: ModuleType) -> Non
         for path in (ROOT / package).glob("*.py"):
             assert not path.stat().st_size or f"| `{path.name}` | " in sections["files"]
     assert "| |\n" not in sections["files"].replace("| file | |\n", ""), "a module has no docstring"
+
+
+def test_the_pictures_have_the_way_of_a_message_and_the_states(tables: ModuleType) -> None:
+    sections = tables.sections()[ROOT / "docs" / "ARCHITECTURE.md"]
+    assert "flowchart TB\n    subgraph lane0[" in sections["message"]
+    assert "    s1 --> s2 --> " in sections["message"]
+    arrows = {"group": "reading --> settling: SnapshotRead", "partition": "draining --> releasing: Drained"}
+    for name, arrow in arrows.items():
+        picture = sections[f"{name} picture"]
+        assert picture.startswith("```mermaid\nstateDiagram-v2\n    [*] --> ")
+        assert f"\n    {arrow}\n" in picture
+    assert "- `SessionOver` leads to *free* from claiming, blocked, owned," in sections["partition picture"]
+
+
+def test_a_marker_of_an_unknown_fault_and_a_fault_without_a_test_are_refused(
+    tables: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_tests_by_fault", lambda: {"Z9": ["`a::b`"]})
+    with pytest.raises(ValueError, match=r"not in the catalogue: \['Z9'\]; .* without a test: \['A1', "):
+        tables.fault_tables()
+
+
+def test_what_the_catalogue_of_faults_names_exists() -> None:
+    catalogue = runpy.run_path(str(ROOT / "tests" / "fault_catalogue.py"))["CATALOGUE"]
+    processes, simulator = ROOT / "tests" / "processes", ROOT / "tests" / "simulator"
+    scenarios = "\n".join(path.read_text(encoding="utf-8") for path in processes.glob("fault_scenarios_*.py"))
+    kinds = "\n".join((simulator / name).read_text(encoding="utf-8") for name in ("faults.py", "profiles.py"))
+    bugs = (ROOT / "tests" / "simulation" / "seeded_bugs.py").read_text(encoding="utf-8")
+    for fault, entry in catalogue.items():
+        assert [each for each in entry.suite if f'Scenario("{each}' not in scenarios] == [], fault
+        assert [each for each in entry.bugs if f'    "{each}": ' not in bugs] == [], fault
+        assert [each for each in entry.simulation if not re.search(rf'"{each}": (_|\w+\.|Profile)', kinds)] == [], fault
 
 
 def test_a_document_without_markers_is_refused(tables: ModuleType) -> None:

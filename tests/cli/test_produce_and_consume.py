@@ -330,6 +330,7 @@ def test_a_leader_that_moves_is_found_again(kafka_0822: KafkaCluster, zk: tuple[
     assert run(*arguments, "2").stdout == b"before\nafter\n"
 
 
+@pytest.mark.catalogue("I9")
 def test_without_zookeeper_ctrl_c_ends_it_in_time_and_says_what_is_not_committed(
     kafka_0822: KafkaCluster, topic: Topic, fresh_group: str
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_group_of_ours_is_fine_and_a_nudge_would_be_for_nobody(
         assert client.exists(f"/consumers/{fresh_group}/ids").cversion == before
 
 
+@pytest.mark.catalogue("D5")
 def test_what_is_wrong_is_named_with_where_and_what_would_mend_it(
     kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], fresh_group: str
 ) -> None:

@@ -65,6 +65,7 @@ def only(found: Verdict) -> Finding:
 # ---- sound groups
 
 
+@pytest.mark.catalogue("D5")
 def test_a_sound_group_is_fine() -> None:
     found = verdict()
     assert found == Verdict("g", 2, 4, "range", ())
@@ -259,6 +260,7 @@ def test_without_a_strategy_a_member_that_owns_nothing_of_its_topics_can_be_woke
     assert found.wakeable == ("g_ann", "g_bob")
 
 
+@pytest.mark.catalogue("B6")
 def test_members_of_different_strategies_are_named() -> None:
     # Ann deals by range, and wants 0 to 3; Bob deals around, and wants 1, 3, 5, 7: one was faster at 1, the other at 3.
     eight = b'{"version":1,"partitions":{%s}}' % b",".join(b'"%d":[0]' % number for number in range(8))

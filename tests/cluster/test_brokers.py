@@ -70,6 +70,7 @@ def test_only_a_dead_replica_leaves_the_leader_usable(code: int, is_found: bool)
         assert (P0 in Registry(broker.broker).directory().leaders({P0: None})) is is_found
 
 
+@pytest.mark.catalogue("D2")
 def test_one_partition_without_a_leader_hides_no_other() -> None:
     with telling((5, -1), (0, 0)) as broker:
         assert Registry(broker.broker).directory().leaders({P0: None, P1: None}) == {P1: broker.broker}
@@ -82,6 +83,7 @@ def test_the_state_node_is_read_where_the_metadata_name_no_leader() -> None:
         assert registry.directory().leaders({P0: None}) == {P0: broker.broker}
 
 
+@pytest.mark.catalogue("F14")
 def test_a_leader_that_denied_it_is_believed_only_if_zookeeper_names_it_too() -> None:
     with telling((0, 0)) as broker:
         other = Broker(1, "127.0.0.1", 1)
@@ -115,6 +117,7 @@ def test_a_topic_that_is_not_in_zookeeper_is_never_asked_about() -> None:
         assert broker.metadata_topics == [["t"]]
 
 
+@pytest.mark.catalogue("F5")
 def test_brokers_that_are_down_are_passed_over_and_asked_last_from_then_on() -> None:
     with telling((0, 0)) as broker:
         dead = [refusing()._replace(id=number) for number in (5, 6, 7, 8)]
@@ -123,6 +126,7 @@ def test_brokers_that_are_down_are_passed_over_and_asked_last_from_then_on() -> 
             assert directory.leaders({P0: None}) == {P0: broker.broker}
 
 
+@pytest.mark.catalogue("F5")
 def test_a_broker_that_is_silent_costs_a_short_wait() -> None:
     # It accepts connections (the kernel does) and never answers.
     with telling((0, 0)) as broker, socket.create_server(("127.0.0.1", 0)) as silent:

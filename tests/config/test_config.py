@@ -225,6 +225,7 @@ def test_contradictions_are_refused(settings: dict[str, object], refused_key: st
 # What is logged
 
 
+@pytest.mark.catalogue("L5")
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

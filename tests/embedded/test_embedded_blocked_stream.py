@@ -48,6 +48,7 @@ def await_rest(connector: ConsumerConnector) -> None:
     wait_until(rests, DEADLINE_S, "fetching to come to rest")
 
 
+@pytest.mark.catalogue("J5")
 @pytest.mark.parametrize("size", [100, 900_000])
 @pytest.mark.embedded_cluster(brokers=3)
 def test_nobody_waits_for_a_stream_that_stands_still(embedded_cluster: EmbeddedCluster, size: int) -> None:

@@ -60,6 +60,7 @@ def read_batches(stream: KafkaStream, count: int) -> tuple[list[int], list[Messa
     return offsets, errors
 
 
+@pytest.mark.catalogue("G2a")
 @pytest.mark.parametrize("read", [read_messages, read_batches])
 @pytest.mark.parametrize("fetch_bytes", [1024 * 1024, 3000], ids=["one fetch", "many fetches"])
 @pytest.mark.parametrize("found", FOUND)
@@ -110,6 +111,7 @@ def test_a_commit_beside_a_damaged_offset_stores_where_to_go_on(
         assert next(stream).offset == BAD + 2  # the block had ended with its message done
 
 
+@pytest.mark.catalogue("G2a")
 @pytest.mark.parametrize("read", [read_messages, read_batches])
 @pytest.mark.parametrize("bit", [2, 5, 12, 20, 40])
 @pytest.mark.parametrize("fetch_bytes", [100, 120, 300, 1024 * 1024])

@@ -29,6 +29,7 @@ def topic(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> 
     return name
 
 
+@pytest.mark.catalogue("G2")
 def test_a_spoilt_message_is_named_once_and_the_others_come(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:
@@ -41,6 +42,7 @@ def test_a_spoilt_message_is_named_once_and_the_others_come(
         assert values(stream, 6) == [b"0:%d" % n for n in range(4, 10)]
 
 
+@pytest.mark.catalogue("G7")
 def test_a_gap_is_no_loss(embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str) -> None:
     log = embedded_cluster.log(topic, 0)
     log.remove({0, 3, 4, 5, 7})
@@ -57,6 +59,7 @@ def test_what_retention_took_is_passed_over(embedded_cluster: EmbeddedCluster, t
         assert values(stream, 5) == [b"0:%d" % n for n in range(5, 10)]
 
 
+@pytest.mark.catalogue("F10")
 def test_a_log_that_lost_its_end_is_read_from_where_the_policy_says(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:

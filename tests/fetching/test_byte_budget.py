@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -305,6 +306,7 @@ class World:
 MESSAGES = st.lists(st.one_of(st.integers(50, 1500), st.integers(20_000, 200_000)), max_size=12)
 
 
+@pytest.mark.catalogue("J2")
 @settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from([40_000, 200_000, 1_000_000]),

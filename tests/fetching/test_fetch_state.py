@@ -70,6 +70,7 @@ def test_a_new_leader_is_asked_at_once() -> None:
     assert (one.leader, one.retry_at) == (Broker(1, "a", 1), 0.0)
 
 
+@pytest.mark.catalogue("I8")
 def test_only_the_first_of_equal_failures_is_news() -> None:
     one, backoff = state(), Backoff(1.0, 10.0)
     assert [one.failed(reason, 0.0, backoff) for reason in ("a", "a", "b", "b")] == [True, False, True, False]

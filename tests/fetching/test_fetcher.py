@@ -81,6 +81,7 @@ def test_an_error_code_holds_up_its_partition_and_no_other(code: int) -> None:
         assert offsets(take(rig.streams[0], 50)) == list(range(50))
 
 
+@pytest.mark.catalogue("F7")
 def test_an_error_that_lasts_is_named_by_the_status_and_asked_about_ever_less_often() -> None:
     with rigged(ScriptedLog(0), fetch_wait_max_ms=10) as rig:
         rig.broker.on_fetch = lambda _, partition, *__: (29, -1, b"") if partition == 0 else (0, 0, b"")
@@ -92,6 +93,7 @@ def test_an_error_that_lasts_is_named_by_the_status_and_asked_about_ever_less_of
         assert rig.delivery.partition_status()[P1].last_error is None
 
 
+@pytest.mark.catalogue("F8")
 @pytest.mark.parametrize(
     ("policy", "position", "expected"), [("smallest", 5, 100), ("largest", 5, 200), ("smallest", 950, 100)]
 )
@@ -110,6 +112,7 @@ def test_a_position_outside_of_the_log_is_reset_and_said(
     assert said in caplog.text
 
 
+@pytest.mark.catalogue("E12")
 def test_out_of_range_about_a_position_inside_the_log_resets_nothing() -> None:
     with rigged(ScriptedLog(1000, start=100), auto_offset_reset="smallest") as rig:
         first_answers(rig, (1, -1, b""), (1, -1, b""), (1, -1, b""))
@@ -137,6 +140,7 @@ def test_a_negative_end_of_a_log_is_no_position(caplog: pytest.LogCaptureFixture
 # -- odd messages ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("G1")
 def test_a_message_larger_than_the_fetch_size_is_fetched_all_the_same() -> None:
     with rigged(ScriptedLog(20, value_bytes=150_000)) as rig:
         rig.delivery.start(P0, "thread-0", 0)
@@ -194,6 +198,7 @@ def test_broken_framing_that_lasts_stops_that_partition_behind_its_last_good_mes
 # -- connections -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("F1")
 def test_a_connection_that_breaks_is_made_again() -> None:
     with rigged(ScriptedLog(10_000)) as rig:
         number = count()
@@ -202,6 +207,7 @@ def test_a_connection_that_breaks_is_made_again() -> None:
         assert offsets(take(rig.streams[0], 500)) == list(range(500))
 
 
+@pytest.mark.catalogue("F1")
 def test_an_answer_that_makes_no_sense_costs_the_connection_and_nothing_else() -> None:
     with rigged(ScriptedLog(10_000)) as rig:
         broken = iter([struct.pack(">i", 2_000_000_000), struct.pack(">i", 0), struct.pack(">ii", 8, 12345) + b"abcd"])
@@ -220,6 +226,7 @@ def test_a_broker_that_is_down_is_tried_again_after_pauses() -> None:
         assert rig.broker.requests[FETCH] <= 2 * rig.broker.requests[METADATA]
 
 
+@pytest.mark.catalogue("F10")
 def test_after_a_change_of_leader_the_log_end_is_asked_for_first(caplog: pytest.LogCaptureFixture) -> None:
     log = ScriptedLog(40)  # so much that its queue never fills: it goes on asking
     with rigged(log) as rig, caplog.at_level(logging.WARNING):
@@ -305,6 +312,7 @@ def test_an_idle_partition_is_polled_with_the_longest_wait() -> None:
         assert set(rig.broker.fetches) == {(1, 30)}
 
 
+@pytest.mark.catalogue("F9")
 def test_a_partition_with_a_full_queue_is_not_asked_for() -> None:
     with rigged(ScriptedLog(1000), streams=2, fetch_wait_max_ms=10) as rig:
         rig.delivery.start(P0, "thread-0", 0)  # nobody reads it
@@ -317,6 +325,7 @@ def test_a_partition_with_a_full_queue_is_not_asked_for() -> None:
         assert offsets(take(rig.streams[0], 200)) == list(range(200))
 
 
+@pytest.mark.catalogue("F7")
 def test_with_every_queue_full_no_request_is_sent_until_somebody_reads() -> None:
     with rigged(ScriptedLog(100_000)) as rig:
         rig.delivery.start(P0, "thread-0", 0)
@@ -336,6 +345,7 @@ def test_the_long_poll_gets_long_again_beside_a_queue_that_stays_full() -> None:
         wait_until(lambda: rig.broker.fetches[-1] == (1, 100), DEADLINE_S, "a long poll again")
 
 
+@pytest.mark.catalogue("F13")
 def test_two_thousand_partitions_share_the_budget_and_all_get_on() -> None:
     partitions = 2000
     budget = 2 * 1024 * 1024
@@ -490,6 +500,7 @@ def test_several_fetchers_share_the_partitions_of_a_broker() -> None:
         assert names == {"fetcher-group-0-0", "fetcher-group-0-1"}
 
 
+@pytest.mark.catalogue("F6")
 def test_a_started_partition_costs_one_metadata_request_and_names_its_topic() -> None:
     with rigged(ScriptedLog(1000)) as rig:
         rig.delivery.start(P0, "thread-0", 0)

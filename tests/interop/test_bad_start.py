@@ -74,6 +74,7 @@ def test_nobody_listens_at_the_address_of_zookeeper() -> None:
     refused_by(hosts, ZooKeeperUnavailable, f"no ZooKeeper server answered at {hosts} within 1.5 s")
 
 
+@pytest.mark.catalogue("A6")
 def test_the_name_of_zookeeper_does_not_resolve() -> None:
     refused_by("no-such-host.invalid:2181", ZooKeeperUnavailable, "no-such-host.invalid:2181 within 1.5 s")
 
@@ -84,6 +85,7 @@ def test_whoever_listens_never_answers() -> None:
         refused_by(hosts, ZooKeeperUnavailable, hosts)
 
 
+@pytest.mark.catalogue("A6")
 def test_one_dead_server_of_two_is_no_obstacle(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -96,6 +98,7 @@ def test_one_dead_server_of_two_is_no_obstacle(
             wait_owned(consumer, [(topic, 0)])
 
 
+@pytest.mark.catalogue("M1")
 def test_a_chroot_that_is_missing_is_named_and_not_created(kafka_0822: KafkaCluster) -> None:
     hosts = f"{kafka_0822.zookeeper_hosts}/no/such/place"
     refused_by(hosts, NamespaceMissing, "/no/such/place")
@@ -158,6 +161,7 @@ def test_an_unknown_topic_is_waited_for_and_named_in_the_status(
 # -- the group ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("A9")
 def test_a_consumer_id_in_use_is_refused_and_its_holder_undisturbed(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -175,6 +179,7 @@ def test_a_consumer_id_in_use_is_refused_and_its_holder_undisturbed(
         assert texts(read(streams, 1)) == sent
 
 
+@pytest.mark.catalogue("A1")
 def test_a_consumer_id_whose_holder_is_dead_is_free_when_its_session_is_over(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -229,6 +234,7 @@ def test_a_setting_that_cannot_be_is_refused_by_name(settings: dict[str, object]
         ConsumerConfig(**({"zookeeper_connect": "localhost:2181", "group_id": "group"} | settings))  # type: ignore[arg-type]
 
 
+@pytest.mark.catalogue("E13")
 @pytest.mark.parametrize(
     "settings", [{"offsets_storage": "kafka"}, {"dual_commit_enabled": True}, {"kafka_generation": "0.7"}]
 )
@@ -237,6 +243,7 @@ def test_what_is_not_served_is_refused_before_anything_is_connected(settings: di
         ConsumerConnector(ConsumerConfig("localhost:1", "group", **settings))
 
 
+@pytest.mark.catalogue("N1")
 def test_a_filter_that_is_no_regular_expression_is_refused_at_once() -> None:
     with pytest.raises(UnsupportedFilter):
         Whitelist("clicks(")
@@ -281,6 +288,7 @@ def test_a_failed_start_leaves_no_thread_and_no_session(kafka_0822: KafkaCluster
                state=threading.enumerate)
 
 
+@pytest.mark.catalogue("A11")
 def test_the_first_member_of_the_first_group_makes_the_tree_it_needs(
     zookeeper: ZooKeeperServer, fresh_topic: Callable[[], str]
 ) -> None:

@@ -123,6 +123,7 @@ def move_leader(site: Site, topic: str) -> None:
     site.cluster.move_leader(topic, 0, 1)
 
 
+@pytest.mark.catalogue("F3")
 @pytest.mark.parametrize("change", [kill_leader, move_leader])
 def test_another_leader_costs_no_message_no_order_and_no_rebalance(
     site: Site, fresh_group: str, fresh_topic: Callable[[], str], change: Callable[[Site, str], None]
@@ -164,6 +165,7 @@ def error_of(consumer: ConsumerConnector, topic: str, partition: int) -> str | N
     return found.error
 
 
+@pytest.mark.catalogue("F4")
 def test_a_broker_that_comes_back_on_another_port_is_found_there(
     site: Site, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_broker_that_comes_back_on_another_port_is_found_there(
         assert owner_births(site.cluster, fresh_group, topic) == births
 
 
+@pytest.mark.catalogue("F2")
 def test_all_brokers_gone_for_a_while_is_only_a_pause(
     site: Site, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -228,6 +231,7 @@ def test_a_broker_that_keeps_silent_about_leaders_delays_but_does_not_stop_the_o
     wait_until(read_it, PATIENCE_S, "the silent broker to be asked")
 
 
+@pytest.mark.catalogue("F2")
 def test_a_connection_that_is_reset_again_and_again_loses_and_repeats_nothing(
     site: Site, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -326,6 +330,7 @@ def test_a_message_larger_than_the_fetch_size_is_fetched_by_itself(
         assert [len(message.value) for message in read(stream, 5)] == sizes
 
 
+@pytest.mark.catalogue("G1")
 def test_a_message_larger_than_the_budget_is_told_once_and_passed_over(
     site: Site, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:

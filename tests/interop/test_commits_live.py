@@ -133,6 +133,7 @@ def test_a_clean_end_of_the_block_counts_the_message_in_hand(
     assert stored(kafka_0822, fresh_group, ten, 0) == b"3"
 
 
+@pytest.mark.catalogue("E9")
 def test_the_message_in_the_hands_of_a_process_that_dies_comes_again(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str, tmp_path: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_the_message_in_the_hands_of_a_process_that_dies_comes_again(
         assert offsets_of(read(consumer.create_message_streams({ten: 1})[ten], 7), 0) == [3, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.catalogue("E2")
 @pytest.mark.parametrize("codec", ["gzip", "snappy"])
 def test_a_commit_inside_a_compressed_set_is_exact(
     kafka_0822: KafkaCluster, fresh_group: str, topic: str, codec: str
@@ -252,6 +254,7 @@ def test_a_listener_may_commit_when_partitions_come_when_they_go_and_at_shutdown
     assert sorted(listener.revoked) == [(ten, 0), (ten, 1)]
 
 
+@pytest.mark.catalogue("E8")
 def test_without_auto_commit_nothing_is_written_at_a_rebalance_or_at_shutdown(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str
 ) -> None:
@@ -270,6 +273,7 @@ def test_without_auto_commit_nothing_is_written_at_a_rebalance_or_at_shutdown(
     assert stored(kafka_0822, fresh_group, ten, 1) == b"4"
 
 
+@pytest.mark.catalogue("E7")
 def test_the_first_position_is_written_at_once_so_that_nothing_is_skipped_after_a_death(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str
 ) -> None:
@@ -284,6 +288,7 @@ def test_the_first_position_is_written_at_once_so_that_nothing_is_skipped_after_
         assert texts(read(second.create_message_streams({ten: 1})[ten], 1)) == sent
 
 
+@pytest.mark.catalogue("K6")
 def test_a_commit_without_zookeeper_fails_within_the_session_and_names_the_partition(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str
 ) -> None:
@@ -332,6 +337,7 @@ def test_an_unreadable_offset_node_counts_as_absent_and_the_other_partition_goes
         assert stored(kafka_0822, fresh_group, ten, 0) == b"10"
 
 
+@pytest.mark.catalogue("E6")
 @pytest.mark.parametrize("offset", [0, 1])
 def test_zero_is_an_offset_like_any_other(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str, offset: int
@@ -341,6 +347,7 @@ def test_zero_is_an_offset_like_any_other(
         assert read(consumer.create_message_streams({ten: 1})[ten], 1)[0].offset == offset
 
 
+@pytest.mark.catalogue("E4")
 def test_an_offset_lowered_by_hand_under_a_living_owner_is_put_right(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str
 ) -> None:
@@ -354,6 +361,7 @@ def test_an_offset_lowered_by_hand_under_a_living_owner_is_put_right(
         assert stored(kafka_0822, fresh_group, ten, 0) == b"6"
 
 
+@pytest.mark.catalogue("E4")
 def test_an_offset_raised_by_hand_is_left_alone_until_it_is_passed(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str
 ) -> None:
@@ -393,6 +401,7 @@ def test_brokers_read_and_write_the_same_offsets(kafka_0822: KafkaCluster, fresh
         assert read(consumer.create_message_streams({ten: 1})[ten], 1)[0].offset == 8
 
 
+@pytest.mark.catalogue("E11")
 def test_an_offset_node_that_cannot_be_written_fails_alone(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str
 ) -> None:
@@ -411,6 +420,7 @@ def test_an_offset_node_that_cannot_be_written_fails_alone(
 # -- decoders ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("G4")
 def test_a_decoder_that_throws_is_told_once_and_the_next_message_follows(
     kafka_0822: KafkaCluster, fresh_group: str, topic: str
 ) -> None:
@@ -426,6 +436,7 @@ def test_a_decoder_that_throws_is_told_once_and_the_next_message_follows(
         assert stored(kafka_0822, fresh_group, topic, 0) == b"3"
 
 
+@pytest.mark.catalogue("G5")
 def test_keys_and_values_are_decoded_each_by_its_own_and_null_by_none(
     kafka_0822: KafkaCluster, fresh_group: str, topic: str
 ) -> None:

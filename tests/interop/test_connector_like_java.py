@@ -137,6 +137,7 @@ def test_the_spellings_of_the_jvm_give_two_streams_that_share_everything(
 # -- AutoOffsetResetTest -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("F8")
 @pytest.mark.parametrize("stored", [b"10000", b"-1"])
 def test_smallest_brings_all_ten_messages_whatever_unusable_offset_is_stored(
     kafka_0822: KafkaCluster, fresh_group: str, topic: str, stored: bytes
@@ -299,6 +300,7 @@ def test_a_blacklist_owns_everything_else(
     assert names == [f"{prefix}-white2"]
 
 
+@pytest.mark.catalogue("N4")
 def test_the_offsets_topic_is_matched_only_when_internal_topics_are_not_excluded(
     kafka_0822: KafkaCluster, broker: SimpleConsumer, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:

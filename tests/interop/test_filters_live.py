@@ -59,6 +59,7 @@ def multiset_of(sent: list[str]) -> dict[str, int]:
     return dict.fromkeys(sent, 1)
 
 
+@pytest.mark.catalogue("H5")
 def test_several_streams_and_topics_share_the_work_and_every_stream_gets_some(
     kafka_0822: KafkaCluster, fresh_group: str, prefix: str
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_blacklist_follows_new_topics_too(kafka_0822: KafkaCluster, fresh_grou
         wait_owned(consumer, [(f"{prefix}-open-1", 0)])
 
 
+@pytest.mark.catalogue("H5")
 def test_a_new_topic_pauses_nobody(kafka_0822: KafkaCluster, fresh_group: str, prefix: str) -> None:
     """While the new topic is dealt out, the old one's owner nodes stay the same nodes and its messages keep coming."""
     old = f"{prefix}-old"
@@ -117,6 +119,7 @@ def _join(connector: ConsumerConnector, prefix: str) -> list[KafkaStream]:
     return connector.create_message_streams_by_filter(Whitelist(f"{prefix}.*"))
 
 
+@pytest.mark.catalogue("H1")
 @pytest.mark.parametrize("policy", ["smallest", "largest"])
 def test_partitions_added_while_consuming_are_read_from_their_beginning(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], policy: str
@@ -134,6 +137,7 @@ def test_partitions_added_while_consuming_are_read_from_their_beginning(
         wait_owners(kafka_0822, fresh_group, topic, dict.fromkeys(range(4), f"{consumer.consumer_id}-0"))
 
 
+@pytest.mark.catalogue("H2")
 @pytest.mark.parametrize("policy", ["smallest", "largest"])
 def test_a_topic_named_before_it_exists_is_read_from_its_beginning_when_it_appears(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], policy: str
@@ -165,6 +169,7 @@ def test_every_stream_of_several_topics_belongs_to_its_topic(
         assert {message.topic for message in read(streams[two][0], 4)} == {two}
 
 
+@pytest.mark.catalogue("H3")
 def test_a_deleted_topic_is_let_go_and_never_created_again_by_us(
     kafka_0822: KafkaCluster, fresh_group: str, prefix: str
 ) -> None:
@@ -183,6 +188,7 @@ def test_a_deleted_topic_is_let_go_and_never_created_again_by_us(
         assert kafka_0822.client.exists(f"/brokers/topics/{gone}") is None
 
 
+@pytest.mark.catalogue("H4")
 @pytest.mark.parametrize("length", [5, 10, 25], ids=["shorter", "as long", "longer"])
 def test_a_topic_created_again_is_read_from_its_new_beginning(
     kafka_0822: KafkaCluster, fresh_group: str, prefix: str, length: int

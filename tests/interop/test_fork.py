@@ -65,6 +65,7 @@ PROGRAM = textwrap.dedent("""
 """)
 
 
+@pytest.mark.catalogue("A12")
 def test_a_forked_child_is_refused_and_the_parent_goes_on(
     kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], tmp_path: Path
 ) -> None:

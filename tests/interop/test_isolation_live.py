@@ -111,6 +111,7 @@ def error_of(consumer: ConsumerConnector, topic: str, partition: int) -> str | N
 # -- one bad message ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("G2")
 def test_a_corrupt_message_is_raised_once_and_everything_else_comes(site: Site, fresh_group: str, topic: str) -> None:
     site.faults.in_pieces(fresh_group, with_flipped_byte(0, 3))
     with member(site.cluster, fresh_group) as consumer:
@@ -146,6 +147,7 @@ def test_a_corrupt_message_stops_its_partition_on_demand(site: Site, fresh_group
     assert stored(site.cluster, fresh_group, topic, 0) == b"3"
 
 
+@pytest.mark.catalogue("G2a")
 @pytest.mark.parametrize(
     "found", [3 - 2**63, 2**63 - 1, 2**40 + 3, 11, 10, 7, 4, 2, 0], ids=lambda found: f"says-{found}"
 )
@@ -306,6 +308,7 @@ def test_an_answer_that_makes_no_sense_costs_the_connection_and_no_message(
         assert errors == []
 
 
+@pytest.mark.catalogue("F11")
 def test_an_answer_that_comes_too_late_is_never_taken_for_the_next_one(
     site: Site, fresh_group: str, topic: str
 ) -> None:
@@ -326,6 +329,7 @@ def test_an_answer_that_comes_too_late_is_never_taken_for_the_next_one(
 # -- one slow stream, one hot partition --------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("F9")
 def test_a_stream_that_nobody_reads_does_not_stop_the_other(
     site: Site, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -357,6 +361,7 @@ def test_a_message_in_hand_for_long_does_not_stop_the_other_stream(
         reader.wait(10)
 
 
+@pytest.mark.catalogue("J5")
 def test_a_hot_partition_does_not_starve_another_of_its_stream(
     site: Site, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -379,6 +384,7 @@ def test_a_hot_partition_does_not_starve_another_of_its_stream(
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("F13")
 def test_many_full_partitions_take_no_more_memory_than_the_budget(
     site: Site, fresh_group: str, fresh_topic: Callable[[], str], tmp_path: Path
 ) -> None:

@@ -173,6 +173,7 @@ def others_take_over(victim: Victim) -> None:
     wait_owners(victim.cluster, victim.group, victim.topic, dict.fromkeys((0, 1), f"{victim.group}_b-0"))
 
 
+@pytest.mark.catalogue("B18")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_others_take_over_at_once_when_the_coordinator_fails(
     victim: Victim, fault: Callable[[Victim], None]
@@ -228,6 +229,7 @@ def test_a_start_whose_coordinator_fails_raises_the_cause(
         connector.create_message_streams({topic: 1})
 
 
+@pytest.mark.catalogue("B18")
 def test_the_end_of_the_zookeeper_clients_own_thread_is_noticed(victim: Victim) -> None:
     """It cannot close the session any more; but nothing is delivered without a lease, and the application hears."""
     victim.kazoo._client._connection._read_socket = boom
@@ -254,6 +256,7 @@ def the_leader_finder(victim: Victim) -> None:
     finder._wakeup.wake()
 
 
+@pytest.mark.catalogue("F15")
 @pytest.mark.parametrize("end", [the_fetcher, the_leader_finder], ids=lambda end: end.__name__)
 def test_a_member_whose_thread_has_died_leaves_in_order(victim: Victim, end: Callable[[Victim], None]) -> None:
     end(victim)
@@ -269,6 +272,7 @@ def test_a_member_whose_thread_has_died_leaves_in_order(victim: Victim, end: Cal
     assert victim.connector.shutdown() == {}
 
 
+@pytest.mark.catalogue("F15")
 def test_a_fetcher_that_cannot_be_started_is_tried_again(
     embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,6 +243,7 @@ def test_members_with_the_same_credentials_share_and_have_nothing_to_complain_of
             assert one.status().warnings == two.status().warnings == ()
 
 
+@pytest.mark.catalogue("A13")
 def test_java_members_own_nothing_while_a_registration_may_not_be_read_and_ours_keep_what_they_have(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:

@@ -83,6 +83,7 @@ FAULTS: dict[str, Callable[[TcpProxy], object]] = {
 }
 
 
+@pytest.mark.catalogue("I1", "I9")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("timeout_s", [0, 1])
 def test_without_zookeeper_a_shutdown_keeps_its_time_and_tells_what_was_not_stored(
@@ -266,6 +267,7 @@ class Hanging(RebalanceListener):
             self.let_go.wait(PATIENCE_S)
 
 
+@pytest.mark.catalogue("I1")
 @pytest.mark.parametrize("where", ["assigned", "revoked"])
 def test_a_callback_that_hangs_costs_the_time_out_and_no_position(
     embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str, where: str
@@ -288,6 +290,7 @@ def test_a_callback_that_hangs_costs_the_time_out_and_no_position(
         listener.let_go.set()
 
 
+@pytest.mark.catalogue("I4")
 def test_shutdown_in_on_partitions_revoked_while_another_thread_shuts_down_does_not_wait(
     embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str
 ) -> None:
@@ -351,6 +354,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.catalogue("I4")
 def test_a_handler_that_shuts_down_and_exits_does_not_wait_for_the_message_that_it_interrupted(
     embedded_cluster: EmbeddedCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:

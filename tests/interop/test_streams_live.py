@@ -58,6 +58,7 @@ def ten(kafka_0822: KafkaCluster, topic: str) -> str:
 # -- consumer.timeout.ms -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("L3")
 @pytest.mark.parametrize("timeout_ms", [0, 50])
 def test_a_stream_goes_on_after_every_time_out(
     kafka_0822: KafkaCluster, fresh_group: str, topic: str, timeout_ms: int
@@ -159,6 +160,7 @@ def on_user_signal() -> Iterator[Callable[[Callable[[], None]], None]]:
     signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.catalogue("I4")
 def test_shutdown_in_a_signal_handler_ends_a_next_that_waits(
     kafka_0822: KafkaCluster,
     fresh_group: str,
@@ -343,6 +345,7 @@ def test_shutdown_from_another_thread_waits_for_the_message_in_hand_but_not_for_
     assert reader.errors == []
 
 
+@pytest.mark.catalogue("I4")
 def test_shutdown_twice_and_from_many_threads_is_one_shutdown(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str
 ) -> None:
@@ -390,6 +393,7 @@ class ClosingListener(RebalanceListener):
             self.returned.set()
 
 
+@pytest.mark.catalogue("I4")
 @pytest.mark.parametrize("where", ["assigned", "revoked"])
 def test_shutdown_from_a_listener_ends_the_streams(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str, where: str
@@ -424,6 +428,7 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
 
 
+@pytest.mark.catalogue("I5", "I6", "O")
 def test_nothing_is_left_of_fifty_connectors_in_a_row(kafka_0822: KafkaCluster, fresh_group: str, ten: str) -> None:
     def consume_one() -> None:
         with member(kafka_0822, fresh_group, auto_commit_enable=False) as consumer:
@@ -441,6 +446,7 @@ def test_nothing_is_left_of_fifty_connectors_in_a_row(kafka_0822: KafkaCluster, 
     assert owners(kafka_0822, fresh_group, ten) == {}
 
 
+@pytest.mark.catalogue("I1")
 @pytest.mark.parametrize("fault", ["stall", "cut"])
 def test_shutdown_returns_although_zookeeper_does_not_answer(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str, fault: str
@@ -463,6 +469,7 @@ def test_shutdown_returns_although_zookeeper_does_not_answer(
                    state=threading.enumerate)
 
 
+@pytest.mark.catalogue("I1")
 def test_shutdown_returns_although_a_broker_does_not_answer(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str
 ) -> None:

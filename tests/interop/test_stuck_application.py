@@ -16,6 +16,7 @@ def _members(cluster: KafkaCluster, group: str) -> list[str]:
     return sorted(cluster.client.get_children(f"/consumers/{group}/ids"))
 
 
+@pytest.mark.catalogue("J3")
 def test_others_take_over_from_a_stuck_application_and_it_comes_back_when_it_goes_on(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_drain_ends_with_the_message_in_hand_and_the_next_owner_goes_on_there(
         assert offsets(take(rig.streams[1], 3)) == [25, 26, 27]
 
 
+@pytest.mark.catalogue("B11")
 def test_a_drain_beside_an_idle_reader_is_over_at_once() -> None:
     with rigged(ScriptedLog(0)) as rig:
         rig.delivery.start(P0, "thread-0", 0)
@@ -135,6 +136,7 @@ def test_a_drain_beside_an_idle_reader_is_over_at_once() -> None:
         assert done.positions == [0]
 
 
+@pytest.mark.catalogue("J4")
 def test_an_expired_drain_leaves_out_the_message_in_hand() -> None:
     with rigged(ScriptedLog(1000), consumer_timeout_ms=100) as rig:
         rig.delivery.start(P0, "thread-0", 0)
@@ -170,6 +172,7 @@ def test_abandoning_ends_at_once_and_tells_what_is_done() -> None:
         assert rig.delivery.queued_bytes() == 0
 
 
+@pytest.mark.catalogue("A3")
 def test_an_answer_that_was_under_way_during_a_revocation_reaches_nobody() -> None:
     log = ScriptedLog(1000)
     with rigged(log, consumer_timeout_ms=100) as rig:

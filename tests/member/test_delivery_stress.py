@@ -212,6 +212,7 @@ def run_hectic(seed: int, seconds: float) -> tuple[Commander, list[Event]]:
     return commander, events
 
 
+@pytest.mark.catalogue("B17")
 @pytest.mark.usefixtures("hectic")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_message_is_lost_repeated_or_late_whatever_the_coordinator_does(seed: int) -> None:

@@ -136,6 +136,7 @@ def subsets() -> Iterator[frozenset[str]]:
         yield from (frozenset(chosen) for chosen in itertools.combinations(HANGS, count))
 
 
+@pytest.mark.catalogue("I1")
 @pytest.mark.parametrize("wait_s", [0.0, 0.5, 3.0, 60.0])
 @pytest.mark.parametrize("dead", [False, True])
 def test_whatever_hangs_a_leave_is_over_in_time_and_has_tried_everything(wait_s: float, dead: bool) -> None:

@@ -179,6 +179,7 @@ def test_a_first_commit_creates_the_node_and_its_parents(client: KazooClient, st
     assert client.exists(node(store, 0)).ephemeralOwner == 0
 
 
+@pytest.mark.catalogue("E10")
 def test_a_later_commit_moves_it_on_and_the_same_value_writes_nothing(client: KazooClient, store: Store) -> None:
     store.commit({(TOPIC, 0): 5})
     store.commit({(TOPIC, 0): 6})
@@ -189,6 +190,7 @@ def test_a_later_commit_moves_it_on_and_the_same_value_writes_nothing(client: Ka
     assert store.offsets.committed() == {(TOPIC, 0): 6}
 
 
+@pytest.mark.catalogue("E10")
 def test_every_write_begins_with_the_check_and_is_at_most_two_hundred_operations(
     client: KazooClient, store: Store
 ) -> None:

@@ -58,6 +58,7 @@ def reading(stream: KafkaStream, handle: Callable[[], object]) -> threading.Thre
     return thread
 
 
+@pytest.mark.catalogue("A5")
 def test_a5_a_listener_that_sleeps_costs_no_session(
     embedded_cluster: EmbeddedCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -90,6 +91,7 @@ def test_a5_a_listener_that_sleeps_costs_no_session(
             seen.add(next(stream).value)
 
 
+@pytest.mark.catalogue("B11")
 def test_b11_blocked_readers_keep_no_idle_partition(
     embedded_cluster: EmbeddedCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -120,6 +122,7 @@ def test_b11_blocked_readers_keep_no_idle_partition(
         assert not reader.is_alive()
 
 
+@pytest.mark.catalogue("B12")
 def test_b12_offsets_are_stored_before_the_owner_node_goes_and_before_the_session_ends(stage: Scene) -> None:
     with TcpProxy(stage.cluster.zookeeper.connect, count_zookeeper=True) as link:
         a = stage.group.join("a", topics=stage.topics, connect=link.address, auto_commit_interval_ms=60_000)
@@ -148,6 +151,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
+@pytest.mark.catalogue("B13")
 def test_b13_a_spare_member_costs_nothing_and_takes_over(stage: Scene) -> None:
     names = ["a", "b", "c", "d", "spare"]
     members = [stage.group.launch(name, topics=stage.topics) for name in names]
@@ -162,6 +166,7 @@ def test_b13_a_spare_member_costs_nothing_and_takes_over(stage: Scene) -> None:
     stage.wait_shares(b=1, c=1, d=1, spare=1)
 
 
+@pytest.mark.catalogue("B16")
 def test_b16_a_join_is_one_rebalance_for_each_member(stage: Scene) -> None:
     a = stage.group.join("a", topics=stage.topics)
     stage.wait_shares(a=4)
@@ -173,6 +178,7 @@ def test_b16_a_join_is_one_rebalance_for_each_member(stage: Scene) -> None:
     assert (len(b.events("assigned")), len(b.events("revoked", "lost"))) == (2, 0)
 
 
+@pytest.mark.catalogue("B17", "I3")
 @pytest.mark.embedded_cluster(brokers=2)
 def test_b17_joins_growth_leaders_and_shutdowns_at_once_lock_nobody_up(
     embedded_cluster: EmbeddedCluster, fresh_group: str, fresh_topic: Callable[[], str]
@@ -218,6 +224,7 @@ def test_b17_joins_growth_leaders_and_shutdowns_at_once_lock_nobody_up(
     assert sorted(finished) == ["a", "b", "c"]
 
 
+@pytest.mark.catalogue("D2", "F1")
 def test_d2_a_fetch_thread_that_fails_goes_on(
     embedded_cluster: EmbeddedCluster, fresh_group: str, fresh_topic: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +247,7 @@ def test_d2_a_fetch_thread_that_fails_goes_on(
         assert [next(stream).value for _ in range(5)] == [b"0:%d" % n for n in range(5, 10)]
 
 
+@pytest.mark.catalogue("E5")
 def test_e5_nothing_is_read_before_the_stored_offset_is_known(stage: Scene) -> None:
     a = stage.group.join("a", topics=stage.topics)
     stage.load.grow(100)
@@ -277,6 +285,7 @@ def watches_of(stage: Scene, session_id: int) -> list[str]:
     return sorted(paths)
 
 
+@pytest.mark.catalogue("F12", "O")
 def test_o_and_f12_rebalances_leave_neither_watches_nor_threads_nor_sockets(stage: Scene) -> None:
     a = stage.group.join("a", topics=stage.topics)
     stage.load.grow(50)

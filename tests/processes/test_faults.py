@@ -90,6 +90,7 @@ def test_a_listener_that_commits_hands_over_in_order_without_auto_commit(stage: 
     assert assert_clean(stage.history()) == 0
 
 
+@pytest.mark.catalogue("B8")
 def test_a_member_of_another_topic_disturbs_nobody(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -142,6 +143,7 @@ def test_the_message_in_the_hands_of_a_killed_member_comes_again(stage: Scene) -
     assert assert_clean(stage.history(), UNGRACEFUL) <= 2, "the message in hand, and one done since the last commit"
 
 
+@pytest.mark.catalogue("A8")
 def test_many_killed_at_once_leave_ghosts_for_one_session_only(stage: Scene) -> None:
     ghosts = [stage.group.launch(f"ghost{number}", topics=stage.topics) for number in range(4)]
     for ghost in ghosts:
@@ -159,6 +161,7 @@ def test_many_killed_at_once_leave_ghosts_for_one_session_only(stage: Scene) -> 
     assert_clean(stage.history(), UNGRACEFUL)
 
 
+@pytest.mark.catalogue("A4", "C2", "E4")
 def test_a_member_stopped_past_its_session_delivers_and_commits_nothing_stale(stage: Scene) -> None:
     a = stage.group.join("a", topics=stage.topics, work_ms=2)
     b = stage.group.join("b", topics=stage.topics)
@@ -204,6 +207,7 @@ def test_a_session_ended_from_outside_is_survived(stage: Scene) -> None:
     print(f"session ended: back after {seconds(back[-1].time_ns, ended_ns):.2f} s, {repeats} repeats")
 
 
+@pytest.mark.catalogue("E14")
 def test_a_lonely_member_goes_on_behind_what_it_has_done_when_its_session_ends(stage: Scene) -> None:
     a = stage.group.join("a", topics=stage.topics, auto_commit_interval_ms=60_000)
     stage.wait_shares(a=8)
@@ -220,6 +224,7 @@ def test_a_lonely_member_goes_on_behind_what_it_has_done_when_its_session_ends(s
 # -- ZooKeeper gone, frozen, cut off -----------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("K2")
 def test_a_restart_of_zookeeper_moves_and_repeats_nothing(fresh_group: str, fresh_topic: Callable[[], str]) -> None:
     with (
         ZooKeeperServer() as server,
@@ -249,6 +254,7 @@ def server_of(ensemble: ZooKeeperEnsemble, session_id: int) -> ZooKeeperServer |
     return next((member for member in ensemble if sid in member.four_letter("cons")), None)
 
 
+@pytest.mark.catalogue("K7")
 @pytest.mark.parametrize("role", ["follower", pytest.param("leader", marks=pytest.mark.slow)])
 def test_one_of_three_zookeepers_frozen_costs_its_members_nothing(
     fresh_group: str, fresh_topic: Callable[[], str], role: str
@@ -292,6 +298,7 @@ def _join_through(stage: Scene, ensemble: ZooKeeperEnsemble, wanted: ZooKeeperSe
     raise AssertionError(f"no member connected to {wanted.connect} in 20 tries")
 
 
+@pytest.mark.catalogue("K2")
 def test_a_frozen_zookeeper_stops_delivery_at_the_lease(fresh_group: str, fresh_topic: Callable[[], str]) -> None:
     with (
         ZooKeeperServer() as server,
@@ -325,6 +332,7 @@ def test_a_frozen_zookeeper_stops_delivery_at_the_lease(fresh_group: str, fresh_
         server.resume()
 
 
+@pytest.mark.catalogue("A4")
 def test_a_stalled_link_to_zookeeper_ends_delivery_before_anybody_takes_over(stage: Scene) -> None:
     with TcpProxy(stage.cluster.zookeeper.connect) as link:
         a = stage.group.join("a", topics=stage.topics, connect=link.address)

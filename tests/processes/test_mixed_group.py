@@ -212,6 +212,7 @@ def test_a_java_session_ended_from_outside_costs_neither_side_its_share(stage: S
     print(f"Java session ended: back after {(back_ns - ended_ns) / NS:.2f} s, failed tries {tries(stage.java)}")
 
 
+@pytest.mark.catalogue("B10")
 @pytest.mark.parametrize("work_ms", [2500, 6000])
 def test_a_slow_application_of_ours_does_not_make_java_give_up(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], work_ms: int

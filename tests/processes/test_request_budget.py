@@ -58,6 +58,7 @@ def compare(before: dict[Place, Owner], after: dict[Place, Owner]) -> int:
     return len(before) - len(stayed)
 
 
+@pytest.mark.catalogue("B7")
 def test_a_leave_and_a_join_cost_a_few_requests_a_member_and_a_few_a_moved_partition(
     kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
 ) -> None:

@@ -35,6 +35,7 @@ def of_topic(owners: Owners, topic: str) -> list[str]:
 # Range
 
 
+@pytest.mark.catalogue("B6")
 @pytest.mark.parametrize(
     ("partitions", "members", "expected"),
     [
@@ -68,6 +69,7 @@ def test_range_deals_each_topic_for_itself() -> None:
     assert owners == {("t", 0): "A-0", ("t", 1): "A-0", ("t", 2): "B-0", ("u", 0): "B-0", ("u", 1): "B-0"}
 
 
+@pytest.mark.catalogue("B6")
 def test_the_seven_versions_agree_on_two_static_members() -> None:
     members = {"t.1": threads(gs_A=2, gs_B=2), "t2": threads(gs_A=1, gs_B=1)}
     assert assign_range({"t.1": (0, 1), "t2": (0, 1)}, members) == {

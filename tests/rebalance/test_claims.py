@@ -92,6 +92,7 @@ def test_a_release_deletes_what_is_mine(client: KazooClient, mine: Claimer) -> N
     assert mine.release() == p.Released(), "what is gone is released"
 
 
+@pytest.mark.catalogue("B3")
 @pytest.mark.parametrize("ephemeral", [True, False])
 def test_what_another_owns_survives_a_release_and_a_change_of_thread(
     client: KazooClient, mine: Claimer, ephemeral: bool
@@ -198,6 +199,7 @@ def test_the_claims_of_a_step_share_a_few_multis_and_the_making_of_their_parents
     assert multis(mine) == [10]
 
 
+@pytest.mark.catalogue("B2")
 def test_nodes_that_are_there_refuse_their_claims_and_no_other(client: KazooClient, mine: Claimer) -> None:
     taken = {3, 4, 17}
     for number in taken:

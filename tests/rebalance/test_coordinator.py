@@ -82,6 +82,7 @@ def test_what_stays_is_not_touched_by_a_join(client: KazooClient, group: Group) 
     assert len(group.history.of(a.name, (group.topic, 0))) == 1
 
 
+@pytest.mark.catalogue("E3")
 def test_positions_are_handed_over_without_a_gap_or_a_repetition(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 2)
     a = group.member("a")
@@ -106,6 +107,7 @@ def test_a_partition_that_moves_between_my_threads_keeps_its_node(client: KazooC
     assert group.history.overlaps() == []
 
 
+@pytest.mark.catalogue("B8")
 def test_a_change_of_somebody_elses_topic_touches_nothing(
     client: KazooClient, group: Group, fresh_topic: Callable[[], str]
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_spare_member_takes_over(client: KazooClient, group: Group) -> None:
     wait_for_share([b], group.topic, 1)
 
 
+@pytest.mark.catalogue("A11", "B9")
 def test_ten_first_members_at_once_of_a_group_that_does_not_exist(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 20)
     members = [group.member(f"m{number}", settle_s=None) for number in range(10)]
@@ -138,6 +141,7 @@ def test_ten_first_members_at_once_of_a_group_that_does_not_exist(client: KazooC
     assert group.history.overlaps() == []
 
 
+@pytest.mark.catalogue("B10", "J4")
 def test_a_message_in_hand_is_waited_for_and_then_no_longer(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 2)
     a = group.member("a", drain_timeout_s=0.6)
@@ -171,6 +175,7 @@ def test_a_partition_wanted_back_while_it_is_drained_stays(client: KazooClient, 
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("A2")
 def test_twenty_session_ends_in_a_row(zookeeper: ZooKeeperServer, client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 4)
     a, b = group.member("a"), group.member("b")
@@ -200,6 +205,7 @@ def test_after_a_lost_session_a_member_goes_on_from_what_it_has_done(
     assert ("lost", [partition]) in a.listener.calls
 
 
+@pytest.mark.catalogue("K1")
 def test_a_short_disconnection_changes_no_claim_and_no_flow(
     zookeeper: ZooKeeperServer, client: KazooClient, group: Group
 ) -> None:
@@ -318,6 +324,7 @@ def test_zookeeper_is_killed_and_comes_back_nothing_moves(fresh_group: str) -> N
         client.close()
 
 
+@pytest.mark.catalogue("K3")
 def test_a_frozen_zookeeper_ends_delivery_in_time_and_all_go_on_from_what_they_did(fresh_group: str) -> None:
     with ZooKeeperServer() as server:
         client = KazooClient(server.connect)
@@ -340,6 +347,7 @@ def test_a_frozen_zookeeper_ends_delivery_in_time_and_all_go_on_from_what_they_d
         client.close()
 
 
+@pytest.mark.catalogue("A6", "K4")
 @pytest.mark.slow
 def test_zookeeper_loses_its_data_and_the_members_begin_anew(fresh_group: str) -> None:
     with ZooKeeperServer() as server:
@@ -365,6 +373,7 @@ def test_zookeeper_loses_its_data_and_the_members_begin_anew(fresh_group: str) -
 # -- hands in ZooKeeper ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("B1", "D4")
 def test_a_foreign_owner_node_blocks_one_partition_only_and_is_named(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 4)
     path = znodes.owner_path(group.group, group.topic, 2)
@@ -379,6 +388,7 @@ def test_a_foreign_owner_node_blocks_one_partition_only_and_is_named(client: Kaz
     wait_for_share([a], group.topic, 4)
 
 
+@pytest.mark.catalogue("B3")
 def test_a_foreign_node_in_the_place_of_mine_survives_and_ends_my_delivery(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 2)
     a = group.member("a")
@@ -395,6 +405,7 @@ def test_a_foreign_node_in_the_place_of_mine_survives_and_ends_my_delivery(clien
     wait_for_share([a, b], group.topic, 2)
 
 
+@pytest.mark.catalogue("D3")
 def test_a_deleted_owner_node_is_claimed_again(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 3)
     a = group.member("a")
@@ -408,6 +419,7 @@ def test_a_deleted_owner_node_is_claimed_again(client: KazooClient, group: Group
     assert len(group.history.of(a.name, (group.topic, 0))) == 1, "the others flow on"
 
 
+@pytest.mark.catalogue("D1")
 def test_the_audit_finds_a_deleted_owner_node_whose_watch_was_lost(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 1)
     a = group.member("a", audit_s=0.5)
@@ -474,6 +486,7 @@ def _deleted_as_a_whole(client: KazooClient, root: str) -> bool:
     return not [result for result in deletion.commit() if isinstance(result, Exception)]
 
 
+@pytest.mark.catalogue("I7")
 def test_the_group_is_deleted_as_a_whole_and_comes_back(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 4)
     a, b = group.member("a"), group.member("b")
@@ -483,6 +496,7 @@ def test_the_group_is_deleted_as_a_whole_and_comes_back(client: KazooClient, gro
     wait_for_share([a, b], group.topic, 4)
 
 
+@pytest.mark.catalogue("A7")
 @pytest.mark.parametrize(
     "data",
     [b"", b"null", b"topic1", b"{}", b'{"subscription":{"t":"2"}}', b"\xff\xfe", b"x" * 900_000],
@@ -529,6 +543,7 @@ def test_two_processes_with_one_id_the_second_is_refused_and_the_first_not_distu
     wait_for_share([a], group.topic, 2)
 
 
+@pytest.mark.catalogue("E11")
 def test_a_member_that_is_out_for_good_gives_back_what_it_holds(client: KazooClient, group: Group) -> None:
     create_topic(client, group.topic, 2)
     a = group.member("a", session_s=2.0)

@@ -30,11 +30,13 @@ def matched(filter_text: str) -> str:
     return " ".join(str(index) for index, name in enumerate(NAMES) if pattern.fullmatch(name))
 
 
+@pytest.mark.catalogue("N3")
 @pytest.mark.parametrize("filter_text", TRANSLATED)
 def test_the_documented_subset_matches_the_names_that_java_matches(filter_text: str) -> None:
     assert matched(filter_text) == JAVA[filter_text]
 
 
+@pytest.mark.catalogue("N3")
 @pytest.mark.parametrize("filter_text", [text for text in JAVA if text not in TRANSLATED])
 def test_other_filters_are_refused_or_match_the_names_that_java_matches(filter_text: str) -> None:
     assert refusal(filter_text) is not None or matched(filter_text) == JAVA[filter_text]

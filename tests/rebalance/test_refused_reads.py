@@ -265,6 +265,7 @@ def test_what_a_fault_of_a_read_comes_to(
 # -- members -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("A13")
 @pytest.mark.parametrize("end", ["open", "delete"])
 def test_a_registration_that_may_not_be_read_keeps_what_is_held_and_claims_nothing_until_it_can_be_or_is_gone(
     client: KazooClient, closed: ClosedNodes, group: Group, end: str, caplog: pytest.LogCaptureFixture

@@ -105,6 +105,7 @@ def test_a_foreign_session_that_lives_is_waited_for_and_then_named(
     assert client.get(path(fresh_group))[0] == b"theirs"
 
 
+@pytest.mark.catalogue("A1")
 def test_a_foreign_session_that_ends_in_time_makes_room(
     zookeeper: ZooKeeperServer, asker: Asker, client: KazooClient, fresh_group: str
 ) -> None:

@@ -192,6 +192,7 @@ def test_who_is_registered_as_far_as_can_be_told() -> None:
     assert not hidden.lacks("g_a")
 
 
+@pytest.mark.catalogue("B15")
 def test_roundrobin_with_unequal_members_freezes_with_the_reason() -> None:
     snapshot = GroupSnapshot(
         {"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"t": 1, "u": 1})}, topics(t=2)
@@ -255,6 +256,7 @@ def test_roundrobin_deals_by_the_hash_of_java() -> None:
     assert mine.keys().isdisjoint(other)
 
 
+@pytest.mark.catalogue("B15")
 def test_roundrobin_without_any_topic_is_an_empty_assignment() -> None:
     snapshot = GroupSnapshot({"g_a": Subscription.white_list("nothing.*", 1)}, {}, frozenset({"t"}))
     result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy("roundrobin"))

@@ -22,6 +22,7 @@ from rebalance.subscription import (
 from rebalance.znodes import MAX_STREAMS, Registration, format_registration, parse_registration
 
 
+@pytest.mark.catalogue("N1")
 @pytest.mark.parametrize(
     ("text", "cleaned"),
     [
@@ -41,6 +42,7 @@ def test_cleaning_as_kafka_does(text: str, cleaned: str) -> None:
     assert clean_filter_text(text) == cleaned
 
 
+@pytest.mark.catalogue("N5")
 @pytest.mark.parametrize(
     ("text", "topic", "with_internal", "without_internal"),
     [
@@ -179,6 +181,7 @@ def test_an_illegal_name_is_refused_with_what_it_is_the_name_of_and_why(
     assert (refused.value.kind, refused.value.name, refused.value.reason) == (kind, name, reason)
 
 
+@pytest.mark.catalogue("M3")
 @pytest.mark.parametrize("check", [check_group, check_topic, check_client_id])
 @pytest.mark.parametrize("name", [".", "..", "a/b", "x" * 256, "a b", "é", "a\n", b"g", None, 7])
 def test_illegal_names(check, name: object) -> None:  # type: ignore[no-untyped-def]

@@ -84,6 +84,7 @@ def test_a_fixed_id_that_registers_anew_with_another_subscription_is_noticed(
     assert reading.read().members["fixed"].streams_of(topic) == 5
 
 
+@pytest.mark.catalogue("B4")
 def test_a_burst_of_changes_is_told_once_until_it_was_read(
     client: KazooClient, reading: Reading, topic: str
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_registration_that_is_created_empty_and_filled_then_is_read_again(
     assert reading.asked == Counter({GetChildren: 1}), "read once it is readable, and not again"
 
 
+@pytest.mark.catalogue("B5")
 def test_members_that_vanish_between_the_list_and_the_read_are_no_failure(
     client: KazooClient, reading: Reading, topic: str
 ) -> None:
@@ -256,6 +258,7 @@ def test_what_an_audit_doubts_is_read_again_ten_topics_at_a_time_and_all_in_thei
 # -- the connection -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("K5")
 def test_after_a_lost_connection_everything_is_read_again_with_new_watches(
     zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str, topic: str
 ) -> None:

@@ -33,6 +33,7 @@ def assert_told(error: UnreadableNode, path: str, data: bytes | None) -> None:
 # Paths
 
 
+@pytest.mark.catalogue("A10")
 def test_the_tree_of_a_healthy_group() -> None:
     subscribed = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":'
     members = {
@@ -66,6 +67,7 @@ def test_the_other_paths() -> None:
     assert znodes.owner_path("g", "t", "10-0") == "/consumers/g/owners/t/10-0"
 
 
+@pytest.mark.catalogue("A10")
 def test_a_name_in_bytes_makes_no_path_of_its_own() -> None:
     with pytest.raises(TypeError, match="b'g'"):
         znodes.ids_path(b"g")  # type: ignore[arg-type]
@@ -146,6 +148,7 @@ def test_only_a_doubly_escaped_filter_is_called_so() -> None:
     assert not Registration("static", ((r"a\\b", 1),)).doubly_escaped
 
 
+@pytest.mark.catalogue("C3", "N6")
 @pytest.mark.parametrize(
     "data",
     [b'{ "t.1": 2,"t2": 1 }', b'{ "t": 1 }', b'{"t":2}', rb'*2*t\.1|"x"/y', b"!1!t2|__.*", b"*1*test", b"*2*a*b"],
@@ -295,6 +298,7 @@ def test_control_characters_that_stand_raw_in_a_text_are_read_as_they_are() -> N
 # Registrations, as we write them
 
 
+@pytest.mark.catalogue("N2")
 @pytest.mark.parametrize(
     ("text", "escaped"),
     [
@@ -352,6 +356,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=20)
 subscriptions = st.dictionaries(texts, st.integers(1, znodes.MAX_STREAMS), max_size=5)
 
 
+@pytest.mark.catalogue("A7")
 @given(subscriptions, st.integers(0, 2**63 - 1))
 def test_a_java_member_reads_what_we_write(subscription: dict[str, int], timestamp_ms: int) -> None:
     registration = Registration("static", tuple(subscription.items()), timestamp_ms)
@@ -435,6 +440,7 @@ def test_a_registration_cut_or_changed_anywhere_is_read_or_unreadable(flip: int 
 # Offsets and owners
 
 
+@pytest.mark.catalogue("E6")
 @pytest.mark.parametrize("offset", [0, 1, 2**31, 2**63 - 1])
 def test_offsets_at_the_edges(offset: int) -> None:
     data = znodes.format_offset(offset)
@@ -442,6 +448,7 @@ def test_offsets_at_the_edges(offset: int) -> None:
     assert znodes.parse_offset("/o", data) == offset
 
 
+@pytest.mark.catalogue("E6")
 @pytest.mark.parametrize(
     "data",
     [None, b"", b"-1", b"-5", b"abc", b"12\n", b" 12", b"+5", b"1.0", b"1e3", b"0x10", b"1" * 20,

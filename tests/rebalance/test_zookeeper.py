@@ -176,6 +176,7 @@ def test_an_answer_says_when_its_question_was_sent(zookeeper: ZooKeeperServer) -
         assert before <= reply.sent_at <= lease_clock() - 0.3
 
 
+@pytest.mark.catalogue("M1")
 def test_a_chroot_is_put_before_every_path_and_taken_off_every_answer(
     zookeeper: ZooKeeperServer, opened: Opened, root: str
 ) -> None:
@@ -267,6 +268,7 @@ def test_a_watch_fires_once_and_a_lost_connection_is_no_event(zookeeper: ZooKeep
 # -- sessions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("L2")
 def test_the_granted_time_out_is_told_not_the_asked_one() -> None:
     with ZooKeeperServer(min_session_timeout_ms=3000, max_session_timeout_ms=5000) as server:
         with Opened(server.connect, session_s=60.0) as opened:
@@ -417,6 +419,7 @@ def test_a_silent_connection_is_dropped_and_another_server_is_taken() -> None:
         silent.resume()
 
 
+@pytest.mark.catalogue("K7")
 def test_a_session_that_its_leader_takes_for_moved_is_fetched_back() -> None:
     """ZooKeeper 3.4 refuses each multi of such a session, for good, and leaves the connection as it is."""
     with ZooKeeperEnsemble(3, version="zk-3.4.14") as ensemble:

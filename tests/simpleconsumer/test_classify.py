@@ -26,6 +26,7 @@ def answered(message_set: bytes = b"", code: int = 0) -> FetchedPartition:
 # -- fetch results -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("G6")
 def test_whole_entries_make_a_chunk_and_a_cut_off_tail_is_left_out() -> None:
     whole = message_set(5, 8)
     result = classify(answered(whole + message_set(8, 9)[:-1]), 5, SIZE, LIMIT)

@@ -30,6 +30,7 @@ def test_calls_go_over_one_connection() -> None:
     assert broker.connections == 1
 
 
+@pytest.mark.catalogue("M3")
 @pytest.mark.parametrize("host", ["::1", "[::1]", "localhost"])
 def test_hosts_may_be_ipv6_addresses_and_names(host: str) -> None:
     try:
@@ -174,6 +175,7 @@ def test_a_broker_that_does_not_read_does_not_stretch_the_deadline() -> None:
         connection.close()
 
 
+@pytest.mark.catalogue("F11")
 def test_a_late_answer_is_never_the_answer_to_a_later_request() -> None:
     timed_out = threading.Event()
 

@@ -94,6 +94,7 @@ def test_two_calls_at_a_time_are_refused_and_the_first_goes_on() -> None:
         connection.close()
 
 
+@pytest.mark.catalogue("F12")
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
 def test_no_descriptor_is_left_behind_by_a_hundred_faults() -> None:
     def negative(peer: Peer) -> None:

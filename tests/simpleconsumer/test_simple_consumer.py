@@ -282,6 +282,7 @@ def test_metadata_of_named_topics() -> None:
     assert requests[0][12:] == b"\0\0\0\1\0\6g-none"
 
 
+@pytest.mark.catalogue("F6")
 def test_no_topics_are_never_all_topics() -> None:
     with SimpleConsumer("127.0.0.1", 1, DEADLINE_S) as consumer:
         refused: tuple[Sequence[str], ...] = ([], (), "", "clicks")

@@ -56,6 +56,7 @@ def test_magic_1_offsets_inside_are_relative_to_the_last() -> None:
     assert offsets_of(encode_wrapper(inside, "gzip", 1, 12)) == [10, 11, 12]
 
 
+@pytest.mark.catalogue("G7")
 def test_holes_that_compaction_left_stay_holes() -> None:
     inside = b"".join(encode_message(offset, None, b"v", 1) for offset in (0, 2))
     assert offsets_of(encode_wrapper(inside, "gzip", 1, 12)) == [10, 12]
@@ -114,6 +115,7 @@ def test_append_time_of_the_outer_wrapper_holds_for_wrappers_inside() -> None:
 # Nesting
 
 
+@pytest.mark.catalogue("G8")
 @EACH_CODEC
 def test_wrappers_in_wrappers_are_read_two_deep(codec: str) -> None:
     deep = encode_message_set([b"deep1", b"deep2"], "gzip", first_offset=6)
@@ -278,6 +280,7 @@ def test_a_head_of_twelve_bytes_is_enough_to_see_an_impossible_size(behind: byte
 # Messages that contradict themselves
 
 
+@pytest.mark.catalogue("G9")
 @BOTH
 @pytest.mark.parametrize("codec", [4, 5, 6, 7])
 def test_codecs_that_nobody_defined_are_named(magic: int, codec: int) -> None:
@@ -285,6 +288,7 @@ def test_codecs_that_nobody_defined_are_named(magic: int, codec: int) -> None:
     assert (type(error), str(error)) == (UnknownCodec, f"t/0 at 5: codec {codec} is not known")
 
 
+@pytest.mark.catalogue("G9")
 @pytest.mark.parametrize("magic", [2, 3, 255])
 def test_magic_that_nobody_defined_is_named(magic: int) -> None:
     entry = bytearray(encode_message(5, None, b"x"))
@@ -326,6 +330,7 @@ def test_lengths_that_contradict_each_other_under_a_right_checksum(body: str, re
 # Bombs
 
 
+@pytest.mark.catalogue("J2")
 @EACH_CODEC
 @BOTH
 def test_a_wrapper_that_inflates_beyond_the_limit_is_one_error(codec: str, magic: int) -> None:

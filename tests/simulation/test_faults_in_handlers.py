@@ -96,6 +96,7 @@ def test_the_scene_is_sound_and_has_most_of_what_a_coordinator_does(handlers: Ha
     assert len(handlers.seen) > 40, handlers.seen
 
 
+@pytest.mark.catalogue("B18")
 @pytest.mark.parametrize("where", ["before", "behind"])
 def test_others_take_over_whichever_call_fails(handlers: Handlers, where: str) -> None:
     simulate(SCENE, SEED)

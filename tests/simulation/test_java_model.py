@@ -221,6 +221,7 @@ def threads_of(group: dict[str, dict[str, int]]) -> dict[str, list[str]]:
     return {topic: sorted(ids) for topic, ids in threads.items()}
 
 
+@pytest.mark.catalogue("B6")
 @given(members, partitions)
 def test_members_and_product_deal_by_range_alike(group: dict[str, dict[str, int]], counts: dict[str, range]) -> None:
     everybody = threads_of(group)
@@ -230,6 +231,7 @@ def test_members_and_product_deal_by_range_alike(group: dict[str, dict[str, int]
     assert dealt == assign_range({topic: counts[topic] for topic in everybody}, everybody)
 
 
+@pytest.mark.catalogue("B6")
 @given(members, partitions)
 def test_members_and_product_deal_round_robin_alike(
     group: dict[str, dict[str, int]], counts: dict[str, range]

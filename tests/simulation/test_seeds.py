@@ -16,6 +16,7 @@ SEEDS = {"everything": 200} | {name: 30 for name in PROFILES if name != "everyth
 JOBS = min(2, os.cpu_count() or 1)
 
 
+@pytest.mark.catalogue("C1", "L1")
 @pytest.mark.parametrize("profile", SEEDS)
 def test_a_group_comes_through(profile: str) -> None:
     outcomes = list(run_seeds(range(SEEDS[profile]), "ours", profile, JOBS))

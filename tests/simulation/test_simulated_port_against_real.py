@@ -226,6 +226,7 @@ SCENES: list[Scene] = [
 ]
 
 
+@pytest.mark.catalogue("I10")
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_the_same_scene_is_told_in_the_same_words(
     own_zookeeper: ZooKeeperServer, fresh_topic: Callable[[], str], scene: Scene

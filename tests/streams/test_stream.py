@@ -150,6 +150,7 @@ def test_a_waiting_reader_wakes_for_a_message() -> None:
     assert reader.result.offset == 4
 
 
+@pytest.mark.catalogue("I2")
 def test_a_waiting_reader_wakes_for_the_end_and_the_end_lasts() -> None:
     feed = Feed(consumer_timeout_ms=-1)
     with Reading(lambda: list(feed.stream)) as reader:
@@ -257,6 +258,7 @@ def test_a_reader_that_waits_for_the_lease_goes_on_when_it_is_renewed() -> None:
     assert reader.result.offset == 0
 
 
+@pytest.mark.catalogue("L3")
 def test_no_lease_while_waiting_for_data_still_times_out() -> None:
     feed = Feed(consumer_timeout_ms=30)
     feed.lease.until = 0.0
@@ -315,6 +317,7 @@ def test_other_partitions_go_on_after_a_revocation_in_the_middle_of_a_chunk() ->
     assert [(message.partition, message.offset) for message in take(feed.stream, 2)] == [(1, 70), (1, 71)]
 
 
+@pytest.mark.catalogue("E1")
 def test_a_partition_that_comes_back_starts_where_its_drain_ended() -> None:
     feed = Feed()
     old, done = feed.queue(), Drained()
@@ -327,6 +330,7 @@ def test_a_partition_that_comes_back_starts_where_its_drain_ended() -> None:
     assert done.positions == [4]
 
 
+@pytest.mark.catalogue("E1")
 def test_a_chunk_that_arrives_for_a_revoked_partition_is_dropped() -> None:
     feed = Feed()
     queue = feed.queue()
@@ -403,6 +407,7 @@ def damaged() -> Chunk:
     return Chunk(with_bad_crc(message_set(0, 5), 2), 5, KAFKA08)
 
 
+@pytest.mark.catalogue("G3")
 def test_a_bad_message_is_raised_once_and_the_next_call_goes_on_behind_it() -> None:
     feed = Feed()
     queue = feed.queue()
@@ -691,6 +696,7 @@ def test_what_was_told_of_a_chunk_is_not_told_again_when_its_end_is_short_of_wha
     assert not feed.stream.ready
 
 
+@pytest.mark.catalogue("G2a")
 @pytest.mark.parametrize("policy", ["raise", "skip"])
 @pytest.mark.parametrize("by", ["messages", "batches"])
 def test_a_chunk_whose_offsets_go_back_again_and_again_is_read_to_its_end_once(by: str, policy: str) -> None:

@@ -108,6 +108,7 @@ def test_a_port_that_was_taken_meanwhile_is_exchanged() -> None:
         assert cluster.create_topic("t") == {0: 0}
 
 
+@pytest.mark.catalogue("M2")
 @real
 def test_two_clusters_share_a_zookeeper_by_chroot(kafka_0822: KafkaCluster) -> None:
     with KafkaCluster("0.8.2.2", zookeeper=kafka_0822.zookeeper, chroot="/second") as second:
