@@ -39,6 +39,7 @@ PACKAGES = (
     "zkconsumer/streams",
     "zkconsumer/offsets",
     "zkconsumer/member",
+    "zkconsumer/admin",
     "zkconsumer/cli",
     "zkconsumer/cli/demo",
     "zkconsumer/spark",

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from rebalance.zookeeper import KazooPort
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
+from zkconsumer.admin.offset_changes import plan_changes, write_changes
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.offset_changes import plan_changes, write_changes
 from zkconsumer.cli.program import program
 from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.testing.java import find_java, maven

@@ -10,12 +10,12 @@ from kazoo.client import KazooClient
 
 from tests.cli.command_line import run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
+from zkconsumer.admin.rebalance_trigger import wake_group
+from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.nudge import wake_group
 from zkconsumer.cli.release import delete_claim, read_claim
 from zkconsumer.cli.release import release as release_command
 from zkconsumer.cli.zookeeper_access import open_zookeeper
-from zkconsumer.cli.zookeeper_sessions import client_of, leader_knows
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

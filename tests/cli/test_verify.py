@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from tests.cli.command_line import Running, run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
-from zkconsumer.cli.nudge import wake_group
+from zkconsumer.admin.rebalance_trigger import wake_group
 from zkconsumer.cli.verify import verify as verify_command
 from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions

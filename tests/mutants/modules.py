@@ -46,9 +46,9 @@ TESTS: Final[dict[str, list[str]]] = {
     ],
     "simpleconsumer/kafka08/shallow.py": _SETS[:2],
     "zkconsumer/fetching/byte_shares.py": [f"{_FETCHING}byte_shares.py"],
-    "zkconsumer/cli/offset_findings.py": ["tests/cli/test_verify_findings.py"],
-    "zkconsumer/cli/offset_lines.py": ["tests/cli/test_offset_lines.py"],
-    "zkconsumer/cli/offset_target.py": ["tests/cli/test_offset_target.py"],
+    "zkconsumer/admin/offset_findings.py": ["tests/admin/test_verify_findings.py"],
+    "zkconsumer/admin/offset_lines.py": ["tests/admin/test_offset_lines.py"],
+    "zkconsumer/admin/offset_target.py": ["tests/admin/test_offset_target.py"],
     "zkconsumer/member/delivery.py": [
         f"{_MEMBER}delivery{name}.py" for name in ("", "_pauses", "_threads", "_in_hand")
     ],

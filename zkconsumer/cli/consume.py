@@ -17,10 +17,10 @@ import click
 from rebalance import znodes
 from rebalance.errors import RebalanceError
 from rebalance.subscription import Subscription, check_topic
+from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.cli.consumer_config import read_config
 from zkconsumer.cli.consumption import Consumption, Outcome
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.group_nodes import delete_offsets, remove_group, stored_offsets
 from zkconsumer.cli.line_output import LineOutput
 from zkconsumer.cli.message_lines import LineShape, line_formatter
 from zkconsumer.cli.signals import Interrupted, LeaveSignals

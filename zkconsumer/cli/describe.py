@@ -10,8 +10,8 @@ import json
 import click
 
 from rebalance.subscription import check_group
-from zkconsumer.cli.group_reading import read_group, read_log_ends
-from zkconsumer.cli.group_report import GroupReport, MemberRow, PartitionRow, report
+from zkconsumer.admin.group_reader import read_group, read_log_ends
+from zkconsumer.admin.group_report import GroupReport, MemberRow, PartitionRow, report
 from zkconsumer.cli.tables import count_of, print_problem, print_table
 from zkconsumer.cli.zookeeper_access import open_zookeeper, zookeeper_option
 

@@ -18,10 +18,10 @@ import click
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from rebalance.requests import ZooKeeperPort
+from zkconsumer.admin.group_reader import read_offsets
+from zkconsumer.admin.offset_changes import OffsetChange, plan_changes, refuse_live_groups, write_changes
+from zkconsumer.admin.offset_lines import OffsetLine, format_line, parse_lines
 from zkconsumer.cli.failures import CliError, nearest
-from zkconsumer.cli.group_reading import read_offsets
-from zkconsumer.cli.offset_changes import OffsetChange, plan_changes, refuse_live_groups, write_changes
-from zkconsumer.cli.offset_lines import OffsetLine, format_line, parse_lines
 from zkconsumer.cli.tables import count_of
 from zkconsumer.cli.zookeeper_access import children, open_zookeeper, zookeeper_option
 

@@ -15,12 +15,12 @@ from rebalance import znodes
 from rebalance.requests import GetData, ZooKeeperPort
 from rebalance.subscription import check_group, check_topic
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.group_reader import read_group, read_log_ends
+from zkconsumer.admin.group_report import GroupNodes, PartitionRow, report
+from zkconsumer.admin.offset_changes import OffsetChange, plan_changes, refuse_live_groups, write_changes
+from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.cli.failures import CliError, nearest
-from zkconsumer.cli.group_reading import read_group, read_log_ends
-from zkconsumer.cli.group_report import GroupNodes, PartitionRow, report
-from zkconsumer.cli.offset_changes import OffsetChange, plan_changes, refuse_live_groups, write_changes
 from zkconsumer.cli.offset_files import export_offsets, import_offsets, print_changes
-from zkconsumer.cli.offset_target import OffsetTarget, parse_target
 from zkconsumer.cli.tables import print_problem, print_table
 from zkconsumer.cli.zookeeper_access import BROKER_TIMEOUT_S, ask_all, children, open_zookeeper, zookeeper_option
 from zkconsumer.cluster.cluster import Cluster

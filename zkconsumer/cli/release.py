@@ -17,11 +17,11 @@ from rebalance.errors import refusal_of
 from rebalance.requests import Create, Delete, Fault, GetData, Multi, Reply, SessionChange, Sync, ZooKeeperPort
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import call
+from zkconsumer.admin.rebalance_trigger import passing_registration
+from zkconsumer.admin.release_rules import Claim, Evidence, consumers_of, proof
+from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
 from zkconsumer.cli.failures import CliError, nearest
-from zkconsumer.cli.nudge import passing_registration
-from zkconsumer.cli.release_rules import Claim, Evidence, consumers_of, proof
 from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all, children, open_zookeeper, zookeeper_option
-from zkconsumer.cli.zookeeper_sessions import client_of, leader_knows
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
 __all__ = ["delete_claim", "read_claim", "release"]

@@ -14,9 +14,9 @@ import click
 from rebalance import znodes
 from rebalance.requests import GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
+from zkconsumer.admin.topic_report import TopicNodes, TopicPartitionRow, TopicReport, topic_report
 from zkconsumer.cli.failures import CliError, nearest
 from zkconsumer.cli.tables import count_of, print_problem, print_table
-from zkconsumer.cli.topic_report import TopicNodes, TopicPartitionRow, TopicReport, topic_report
 from zkconsumer.cli.zookeeper_access import BROKER_TIMEOUT_S, ask_all, children, open_zookeeper, zookeeper_option
 from zkconsumer.cluster.cluster import Cluster
 

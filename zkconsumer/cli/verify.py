@@ -19,16 +19,16 @@ from rebalance.subscription import check_group
 from rebalance.zookeeper import call
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cli.dealing import STRATEGIES
+from zkconsumer.admin.assignment_preview import STRATEGIES
+from zkconsumer.admin.findings import Finding, Verdict
+from zkconsumer.admin.group_reader import read_group
+from zkconsumer.admin.group_report import GroupNodes, Name
+from zkconsumer.admin.offset_findings import LogRange, offset_findings
+from zkconsumer.admin.rebalance_trigger import wake_group
+from zkconsumer.admin.repeated_checks import look_until_settled
+from zkconsumer.admin.verification import partition_number, partitions_of, verify_group
 from zkconsumer.cli.failures import sentence_of
-from zkconsumer.cli.findings import Finding, Verdict
-from zkconsumer.cli.group_reading import read_group
-from zkconsumer.cli.group_report import GroupNodes, Name
-from zkconsumer.cli.looking import look_until_settled
-from zkconsumer.cli.nudge import wake_group
-from zkconsumer.cli.offset_findings import LogRange, offset_findings
 from zkconsumer.cli.tables import count_of, print_problem
-from zkconsumer.cli.verification import partition_number, partitions_of, verify_group
 from zkconsumer.cli.zookeeper_access import BROKER_TIMEOUT_S, READ_TIMEOUT_S, open_zookeeper, zookeeper_option
 from zkconsumer.cluster.cluster import Cluster
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from zkconsumer.admin.findings import Finding, Verdict
+from zkconsumer.admin.repeated_checks import look_until_settled
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.findings import Finding, Verdict
-from zkconsumer.cli.looking import look_until_settled
 
 FINE = Verdict("g", 1, 1, "range", ())
 PASSING = Verdict("g", 1, 1, "range", (Finding("unowned", "/p", "s", "r", passing=True),), ("g_ann",))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from zkconsumer.cli.group_report import GroupNodes, GroupReport, report
+from zkconsumer.admin.group_report import GroupNodes, GroupReport, report
 
 SESSION = 0x100
 STATIC = b'{"version":1,"subscription":{"clicks":%d},"pattern":"static","timestamp":"1"}'

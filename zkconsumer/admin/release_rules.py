@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rebalance.subscription import consumer_id_of
+from zkconsumer.admin.findings import session_text
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.findings import session_text
 
 __all__ = ["Claim", "Evidence", "consumers_of", "proof"]
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from rebalance.errors import RebalanceError
+from zkconsumer.admin.findings import Verdict
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.findings import Verdict
 
 __all__ = ["look_until_settled"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from zkconsumer.cli.findings import Finding
-from zkconsumer.cli.group_report import GroupNodes, Name
-from zkconsumer.cli.verification import partition_number, partitions_of
+from zkconsumer.admin.findings import Finding
+from zkconsumer.admin.group_report import GroupNodes, Name
+from zkconsumer.admin.verification import partition_number, partitions_of
 
 __all__ = ["LogRange", "offset_findings"]
 

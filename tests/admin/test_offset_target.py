@@ -7,7 +7,7 @@ import time
 import pytest
 
 from simpleconsumer.consumer import EARLIEST, LATEST
-from zkconsumer.cli.offset_target import parse_target
+from zkconsumer.admin.offset_target import parse_target
 
 
 @pytest.mark.parametrize(

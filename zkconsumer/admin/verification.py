@@ -17,9 +17,9 @@ from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from rebalance.lenient_json import java_refusal
 from rebalance.subscription import consumer_id_of
-from zkconsumer.cli.dealing import STRATEGIES, Place, Table, disagreement, most_followed, tables
-from zkconsumer.cli.findings import Finding, Verdict, session_text
-from zkconsumer.cli.group_report import GroupNodes, Members, members_of
+from zkconsumer.admin.assignment_preview import STRATEGIES, Place, Table, disagreement, most_followed, tables
+from zkconsumer.admin.findings import Finding, Verdict, session_text
+from zkconsumer.admin.group_report import GroupNodes, Members, members_of
 
 __all__ = ["partition_number", "partitions_of", "verify_group"]
 

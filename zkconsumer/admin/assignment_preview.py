@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rebalance.assignment import assign_range, assign_roundrobin, hash_collisions
 from rebalance.errors import UnequalSubscriptions
 from rebalance.subscription import INTERNAL_TOPICS, consumer_id_of
-from zkconsumer.cli.group_report import Members
+from zkconsumer.admin.group_report import Members
 
 __all__ = ["STRATEGIES", "Place", "Table", "disagreement", "most_followed", "tables"]
 

@@ -11,8 +11,8 @@ from rebalance.errors import RefusedNode, UnreadableNode
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.group_report import GroupNodes, Name, concerned_topics
 from zkconsumer.cli.failures import CliError, nearest
-from zkconsumer.cli.group_report import GroupNodes, Name, concerned_topics
 from zkconsumer.cli.zookeeper_access import BROKER_TIMEOUT_S, READ_TIMEOUT_S, ask_all, children
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_reads import read_each

@@ -16,8 +16,8 @@ from rebalance import znodes
 from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
 from rebalance.requests import Create, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
+from zkconsumer.admin.group_removal import members
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.group_nodes import members
 from zkconsumer.cli.tables import count_of
 from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all
 

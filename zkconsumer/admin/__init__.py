@@ -1,0 +1,1 @@
+"""Inspects and changes consumer groups: members, owners, offsets, topics."""
