@@ -16,7 +16,8 @@ from zkconsumer.errors import Obstacle, ZooKeeperUnavailable
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("simpleconsumer.errors", "rebalance.errors", "zkconsumer.errors", "zkconsumer.spark.errors",
-           "zkconsumer.spark.load.errors", "zkconsumer.testing.errors", "zkconsumer.cli.failures")  # fmt: skip
+           "zkconsumer.spark.load.errors", "zkconsumer.testing.errors", "zkconsumer.admin.errors",
+           "zkconsumer.cli.failures")  # fmt: skip
 NO_ERRORS = {"Interrupted", "BadRequest", "Refusal", "NoAnswer", "TopicExists", "_Fault"}
 """Exceptions that one part of the code catches of another and that no caller sees."""
 

@@ -78,7 +78,7 @@ def test_a_thread_beyond_the_streams_of_its_member_is_no_owner() -> None:
 def test_a_persistent_owner_node_is_named() -> None:
     owners = {**SOUND.owners, ("clicks", "0"): (b"g_ann-0", 0)}
     assert told(owners=owners).problems == (
-        "clicks-0: its owner node is persistent: it stays until somebody deletes it by hand",
+        "clicks-0: its owner node is persistent: it stays until an operator deletes it",
     )
 
 

@@ -6,16 +6,16 @@ import dataclasses
 
 import pytest
 
+from zkconsumer.admin.errors import ClaimNotReleased
 from zkconsumer.admin.release_rules import Claim, Evidence, consumers_of, proof
 from zkconsumer.admin.zookeeper_sessions import clients_in, sessions_in
-from zkconsumer.cli.failures import CliError
 
 HELD = Claim("/consumers/g/owners/t/0", "g_ann-0", session=0x1A, czxid=0x64, version=0)
 PERSISTENT = dataclasses.replace(HELD, session=0)
 
 
 def refusal(claim: Claim, evidence: Evidence) -> str:
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(ClaimNotReleased) as caught:
         proof(claim, evidence)
     assert caught.value.sentence.startswith("/consumers/g/owners/t/0 is not released: ")
     return str(caught.value)

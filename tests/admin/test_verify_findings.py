@@ -10,7 +10,7 @@ from rebalance.errors import RefusedNode
 from rebalance.requests import Fault
 from tests.access_lists import unread_cause
 from zkconsumer.admin.assignment_preview import STRATEGIES
-from zkconsumer.admin.findings import Finding, Verdict
+from zkconsumer.admin.findings import Finding, Verification
 from zkconsumer.admin.group_report import GroupNodes
 from zkconsumer.admin.offset_findings import LogRange, offset_findings
 from zkconsumer.admin.verification import verify_group
@@ -53,11 +53,11 @@ BESIDE_NODE = {
 """A member of kafka-node and one of ours."""
 
 
-def verdict(strategies: tuple[str, ...] = STRATEGIES, least_members: int = 1, **changes: object) -> Verdict:
+def verified(strategies: tuple[str, ...] = STRATEGIES, least_members: int = 1, **changes: object) -> Verification:
     return verify_group(dataclasses.replace(SOUND, **changes), strategies, least_members)  # type: ignore[arg-type]
 
 
-def only(found: Verdict) -> Finding:
+def only(found: Verification) -> Finding:
     [finding] = found.findings
     return finding
 
@@ -67,15 +67,15 @@ def only(found: Verdict) -> Finding:
 
 @pytest.mark.catalogue("D5")
 def test_a_sound_group_is_fine() -> None:
-    found = verdict()
-    assert found == Verdict("g", 2, 4, "range", ())
+    found = verified()
+    assert found == Verification("g", 2, 4, "range", ())
     assert found.to_dict()["fine"] is True
 
 
 def test_spare_members_and_topics_that_nobody_asked_for_are_fine() -> None:
     registrations = {f"g_ann{number}": static(clicks=1) for number in range(6)}
     owners = owned("g_ann0-0", "g_ann1-0", "g_ann2-0", "g_ann3-0")
-    assert verdict(registrations=registrations, sessions={}, owners=owners).findings == ()
+    assert verified(registrations=registrations, sessions={}, owners=owners).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_spare_members_and_topics_that_nobody_asked_for_are_fine() -> None:
 )
 def test_a_sound_group_of_each_strategy_is_recognised(strategy: str, shares: str) -> None:
     threads = {"a": (b"g_ann-0", ANN), "b": (b"g_bob-0", BOB)}
-    found = verdict(
+    found = verified(
         registrations={"g_ann": static(events=1), "g_bob": static(events=1)},
         known_topics=("events",),
         topics={"events": b'{"partitions":{"7":[0],"8":[0],"9":[0],"10":[0],"11":[0]}}'},
@@ -106,31 +106,31 @@ def test_internal_topics_may_be_consumed_by_filter_or_left_out() -> None:
         "topics": {"clicks": TOPIC, "__consumer_offsets": b'{"partitions":{"0":[0]}}'},
     }  # fmt: skip
     clicks = owned(*["g_ann-0"] * 4)
-    assert verdict(owners=clicks, **changes).findings == ()
-    assert verdict(owners=clicks | owned("g_ann-0", topic="__consumer_offsets"), **changes).findings == ()
+    assert verified(owners=clicks, **changes).findings == ()
+    assert verified(owners=clicks | owned("g_ann-0", topic="__consumer_offsets"), **changes).findings == ()
 
 
 def test_a_group_between_rebalances_may_be_told_apart_from_one_that_is_wrong() -> None:
-    assert verdict(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")).is_passing
-    assert not verdict().is_passing
+    assert verified(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")).is_passing
+    assert not verified().is_passing
 
 
 def test_members_whose_owner_nodes_carry_no_thread_number_are_fine() -> None:
     """Members of kafka-node and other clients have one stream each; their ids may have hyphens of their own."""
     owners = owned(NODE, NODE, "g_bob-0", "g_bob-0")
-    assert verdict(owners=owners, **BESIDE_NODE) == Verdict("g", 2, 4, "range", ())
+    assert verified(owners=owners, **BESIDE_NODE) == Verification("g", 2, 4, "range", ())
 
 
 def test_what_is_wrong_with_an_owner_without_thread_number_is_told_as_of_any_other() -> None:
-    gone = only(verdict(owners=owned(NODE, "", "g_bob-0", "g_bob-0"), **BESIDE_NODE))
-    assert gone.sentence == f"clicks-1 is owned by nobody, and range deals it to {NODE}-0"
-    wrong = only(verdict(owners=owned(NODE, NODE, NODE, "g_bob-0"), **BESIDE_NODE))
+    gone = only(verified(owners=owned(NODE, "", "g_bob-0", "g_bob-0"), **BESIDE_NODE))
+    assert gone.sentence == f"clicks-1 is owned by nobody, and range assigns it to {NODE}-0"
+    wrong = only(verified(owners=owned(NODE, NODE, NODE, "g_bob-0"), **BESIDE_NODE))
     assert wrong.kind == "wrong-owner"
-    assert wrong.sentence == f"clicks-2 is owned by {NODE}, and range deals it to g_bob-0"
-    unclear = verdict(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"),
+    assert wrong.sentence == f"clicks-2 is owned by {NODE}, and range assigns it to g_bob-0"
+    unclear = verified(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"),
                       **{**BESIDE_NODE, "registrations": {NODE: b"", "g_bob": filtered("cl.*")}})
     assert [finding.kind for finding in unclear.findings] == ["unreadable-registration"]
-    left = verdict(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"), registrations={"g_bob": filtered("cl.*")})
+    left = verified(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"), registrations={"g_bob": filtered("cl.*")})
     assert {finding.kind for finding in left.findings} == {"unregistered-owner"}
 
 
@@ -138,22 +138,22 @@ def test_what_is_wrong_with_an_owner_without_thread_number_is_told_as_of_any_oth
 
 
 def test_nobody_and_too_few() -> None:
-    empty = only(verdict(registrations={}, sessions={}, owners={}))
+    empty = only(verified(registrations={}, sessions={}, owners={}))
     assert (empty.kind, empty.path, empty.sentence) == ("too-few-members", "/consumers/g/ids", "nobody is in the group")
-    assert verdict(registrations={}, sessions={}, owners={}, least_members=0).findings == ()
-    assert only(verdict(least_members=3)).sentence == "of 3 members 2 are registered"
+    assert verified(registrations={}, sessions={}, owners={}, least_members=0).findings == ()
+    assert only(verified(least_members=3)).sentence == "of 3 members 2 are registered"
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b"{}", b'{"clicks":1}', static(clicks=0)])
 def test_an_unreadable_registration_is_the_culprit_and_its_owner_nodes_are_not_blamed(data: bytes) -> None:
-    found = verdict(registrations={"g_ann": data, "g_bob": filtered("cl.*")})
+    found = verified(registrations={"g_ann": data, "g_bob": filtered("cl.*")})
     assert [finding.kind for finding in found.findings] == ["unreadable-registration"]
     assert found.findings[0].path == "/consumers/g/ids/g_ann"
     assert not found.findings[0].passing
 
 
 def test_beside_an_unreadable_registration_nobody_is_to_be_woken() -> None:
-    found = verdict(registrations={"g_ann": b"", "g_bob": filtered("cl.*")}, owners={})
+    found = verified(registrations={"g_ann": b"", "g_bob": filtered("cl.*")}, owners={})
     assert {finding.kind for finding in found.findings} == {"unreadable-registration", "unowned"}
     assert {finding.remedy for finding in found.findings[1:]} == {"see to the registration of g_ann"}
     assert found.wakeable == ()
@@ -162,22 +162,22 @@ def test_beside_an_unreadable_registration_nobody_is_to_be_woken() -> None:
 def test_a_registration_that_only_java_cannot_read_is_a_fault_where_somebody_lacks_something() -> None:
     bare = b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":1400000000000}'
     registrations = {"g_ann": bare, "g_bob": filtered("cl.*")}
-    well = only(verdict(registrations=registrations))
+    well = only(verified(registrations=registrations))
     assert (well.kind, well.fault) == ("java-unreadable-registration", False)
-    ill = verdict(registrations=registrations, owners=owned("g_ann-0", "g_ann-0"))
+    ill = verified(registrations=registrations, owners=owned("g_ann-0", "g_ann-0"))
     assert (ill.findings[0].kind, ill.findings[0].fault) == ("java-unreadable-registration", True)
     assert ill.wakeable == ()
 
 
 def test_a_filter_that_cannot_be_applied_leaves_open_who_should_own_what() -> None:
     registrations = {"g_ann": static(clicks=1), "g_bob": filtered("[a-z&&[^b]].*")}
-    assert only(verdict(registrations=registrations)).kind == "unreadable-filter"
-    missing = verdict(registrations=registrations, owners=owned("g_ann-0", "", "g_bob-7", "g_bob-0"))
+    assert only(verified(registrations=registrations)).kind == "unreadable-filter"
+    missing = verified(registrations=registrations, owners=owned("g_ann-0", "", "g_bob-7", "g_bob-0"))
     assert [finding.kind for finding in missing.findings] == ["unreadable-filter", "unowned"]
 
 
 def test_a_persistent_registration_is_a_fault() -> None:
-    assert only(verdict(sessions={"g_ann": 0, "g_bob": BOB})).kind == "persistent-registration"
+    assert only(verified(sessions={"g_ann": 0, "g_bob": BOB})).kind == "persistent-registration"
 
 
 def test_what_a_member_waits_for_is_worth_knowing_and_no_fault() -> None:
@@ -185,7 +185,7 @@ def test_what_a_member_waits_for_is_worth_knowing_and_no_fault() -> None:
         "g_ann": static(clicks=1, later=1), "g_bob": filtered("cl.*"), "g_cat": filtered(r"clicks\\\\.eu"),
     }  # fmt: skip
     topics = {"clicks": TOPIC, "later": None}
-    found = verdict(registrations=registrations, topics=topics)
+    found = verified(registrations=registrations, topics=topics)
     assert [(finding.kind, finding.fault) for finding in found.findings] == [
         ("missing-topic", False), ("idle-filter", False),
     ]  # fmt: skip
@@ -196,17 +196,17 @@ def test_what_a_member_waits_for_is_worth_knowing_and_no_fault() -> None:
 
 
 def test_an_unowned_partition_names_whose_it_is() -> None:
-    finding = only(verdict(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")))
+    finding = only(verified(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")))
     assert (finding.kind, finding.path, finding.passing) == ("unowned", "/consumers/g/owners/clicks/2", True)
-    assert finding.sentence == "clicks-2 is owned by nobody, and range deals it to g_bob-0"
+    assert finding.sentence == "clicks-2 is owned by nobody, and range assigns it to g_bob-0"
 
 
 def test_a_member_that_gave_up_is_named_and_can_be_woken() -> None:
-    found = verdict(owners=owned("g_ann-0", "g_ann-0"))
+    found = verified(owners=owned("g_ann-0", "g_ann-0"))
     assert [finding.kind for finding in found.findings] == ["unowned", "unowned"]
     assert found.findings[0].sentence.endswith("(g_bob is registered and owns nothing)")
     assert found.findings[0].remedy == (
-        "zkconsumer verify g --nudge; if that does not help, see the log of g_bob, and restart"
+        "zkconsumer verify g --trigger-rebalance; if that does not help, see the log of g_bob, and restart"
     )
     assert found.wakeable == ("g_bob",)
 
@@ -214,25 +214,25 @@ def test_a_member_that_gave_up_is_named_and_can_be_woken() -> None:
 @pytest.mark.parametrize("session", [0, 0x77])
 def test_what_is_in_the_way_comes_first(session: int) -> None:
     owners = owned("g_ann-0", "g_ann-0") | {("clicks", "2"): (b"g_dead-0", session)}
-    found = verdict(owners=owners)
+    found = verified(owners=owners)
     foreign, unowned = found.findings
     assert foreign.kind == ("unregistered-owner" if session else "persistent-owner")
     assert foreign.passing is (session != 0)
     assert "zkconsumer release g clicks 2" in foreign.remedy
     assert unowned.remedy == (
-        "see to what is in the way, /consumers/g/owners/clicks/2; then zkconsumer verify g --nudge"
+        "see to what is in the way, /consumers/g/owners/clicks/2; then zkconsumer verify g --trigger-rebalance"
     )
     assert found.wakeable == ()
 
 
 def test_an_offset_that_is_none_keeps_a_java_member_from_everything() -> None:
-    found = verdict(owners=owned("g_ann-0", "g_ann-0"), offsets={("clicks", "3"): b"abc"})
+    found = verified(owners=owned("g_ann-0", "g_ann-0"), offsets={("clicks", "3"): b"abc"})
     assert found.findings[0].remedy.startswith("see to what is in the way, /consumers/g/offsets/clicks/3; then ")
     assert found.wakeable == ()
 
 
 def test_a_thread_beyond_the_streams_of_its_member_is_not_registered() -> None:
-    finding = only(verdict(owners=owned("g_ann-0", "g_ann-1", "g_bob-0", "g_bob-0")))
+    finding = only(verified(owners=owned("g_ann-0", "g_ann-1", "g_bob-0", "g_bob-0")))
     assert finding.kind == "unregistered-owner"
     assert finding.sentence == (
         "clicks-1 is owned by 'g_ann-1' (by session 0x1a), which is no thread of a registered member"
@@ -240,47 +240,48 @@ def test_a_thread_beyond_the_streams_of_its_member_is_not_registered() -> None:
 
 
 def test_an_owner_that_its_strategy_does_not_name_is_wrong_and_can_be_woken() -> None:
-    found = verdict(owners=owned("g_ann-0", "g_ann-0", "g_ann-0", "g_bob-0"))
+    found = verified(owners=owned("g_ann-0", "g_ann-0", "g_ann-0", "g_bob-0"))
     finding = only(found)
     assert (finding.kind, finding.passing) == ("wrong-owner", True)
-    assert finding.sentence == "clicks-2 is owned by g_ann-0, and range deals it to g_bob-0"
+    assert finding.sentence == "clicks-2 is owned by g_ann-0, and range assigns it to g_bob-0"
     assert found.wakeable == ("g_bob",)
 
 
 def test_a_strategy_that_is_asked_for_is_the_one_that_counts() -> None:
-    dealt_around = owned("g_ann-0", "g_bob-0", "g_ann-0", "g_bob-0")
-    assert verdict(owners=dealt_around).faults == []
-    assert {finding.kind for finding in verdict(("range",), owners=dealt_around).findings} == {"wrong-owner"}
-    assert verdict((), owners=dealt_around).findings == ()
+    round_robin = owned("g_ann-0", "g_bob-0", "g_ann-0", "g_bob-0")
+    assert verified(owners=round_robin).faults == []
+    assert {finding.kind for finding in verified(("range",), owners=round_robin).findings} == {"wrong-owner"}
+    assert verified((), owners=round_robin).findings == ()
 
 
 def test_without_a_strategy_a_member_that_owns_nothing_of_its_topics_can_be_woken() -> None:
-    found = verdict((), owners=owned("g_ann-0", "g_ann-0"))
+    found = verified((), owners=owned("g_ann-0", "g_ann-0"))
     assert [finding.kind for finding in found.findings] == ["unowned", "unowned"]
     assert found.wakeable == ("g_ann", "g_bob")
 
 
 @pytest.mark.catalogue("B6")
 def test_members_of_different_strategies_are_named() -> None:
-    # Ann deals by range, and wants 0 to 3; Bob deals around, and wants 1, 3, 5, 7: one was faster at 1, the other at 3.
+    # Ann assigns by range and wants 0 to 3; Bob assigns by round robin and wants 1, 3, 5, 7. Each was faster at one of
+    # the two partitions that both want.
     eight = b'{"version":1,"partitions":{%s}}' % b",".join(b'"%d":[0]' % number for number in range(8))
     owners = owned("g_ann-0", "g_ann-0", "g_ann-0", "g_bob-0", "", "g_bob-0", "", "g_bob-0")
-    found = verdict(topics={"clicks": eight}, owners=owners)
+    found = verified(topics={"clicks": eight}, owners=owners)
     [finding] = [finding for finding in found.findings if finding.kind == "strategies-differ"]
     assert finding.sentence == (
-        "members deal by different strategies: g_ann by range; g_bob by roundrobin or roundrobin-1.0"
+        "members assign by different strategies: g_ann by range; g_bob by roundrobin or roundrobin-1.0"
     )
     assert found.wakeable == ()
 
 
 def test_members_that_may_agree_are_not_said_to_differ() -> None:
-    found = verdict(owners=owned("g_bob-0", "g_ann-0"))  # a rebalance under way
+    found = verified(owners=owned("g_bob-0", "g_ann-0"))  # a rebalance under way
     assert {finding.kind for finding in found.findings} == {"wrong-owner", "unowned"}
 
 
 def test_an_owner_node_of_another_session_than_the_registration_is_named() -> None:
     owners = SOUND.owners | {("clicks", "0"): (b"g_ann-0", 0x77)}
-    finding = only(verdict(owners=owners))
+    finding = only(verified(owners=owners))
     assert (finding.kind, finding.passing) == ("other-session", True)
     assert "session 0x77" in finding.sentence
     assert "0x1a" in finding.sentence
@@ -288,14 +289,14 @@ def test_an_owner_node_of_another_session_than_the_registration_is_named() -> No
 
 def test_a_persistent_owner_node_under_a_registered_name_asks_for_the_member_to_be_stopped_first() -> None:
     owners = SOUND.owners | {("clicks", "0"): (b"g_ann-0", 0)}
-    finding = only(verdict(owners=owners))
+    finding = only(verified(owners=owners))
     assert (finding.kind, finding.passing) == ("persistent-owner", False)
     assert finding.remedy == "stop g_ann, then zkconsumer release g clicks 0"
 
 
 def test_owner_nodes_of_what_is_not_there() -> None:
     extra = {("clicks", "9"): (b"g_ann-0", ANN), ("old", "0"): (b"g_dead-0", 0), ("clicks", "0-3"): (b"x", BOB)}
-    found = verdict(owners=SOUND.owners | extra)
+    found = verified(owners=SOUND.owners | extra)
     assert [(finding.kind, finding.path.rpartition("owners/")[2]) for finding in found.findings] == [
         ("foreign-scheme", "clicks/0-3"), ("no-such-partition", "clicks/9"), ("no-such-partition", "old/0"),
     ]  # fmt: skip
@@ -304,12 +305,12 @@ def test_owner_nodes_of_what_is_not_there() -> None:
 
 @pytest.mark.parametrize("name", ["00", "+1", "1 ", "²", "9" * 30, ""])
 def test_odd_names_are_no_partitions(name: str) -> None:
-    found = verdict(owners=SOUND.owners | {("clicks", name or " "): (b"g_ann-0", ANN)})
+    found = verified(owners=SOUND.owners | {("clicks", name or " "): (b"g_ann-0", ANN)})
     assert only(found).kind == "foreign-scheme"
 
 
 def test_a_topic_that_cannot_be_read_is_named() -> None:
-    found = verdict(topics={"clicks": b"?"})
+    found = verified(topics={"clicks": b"?"})
     assert [finding.kind for finding in found.findings] == ["unreadable-topic"]
     assert found.findings[0].path == "/brokers/topics/clicks"
 
@@ -329,16 +330,17 @@ def test_offsets_inside_the_log_are_fine(data: bytes) -> None:
 
 
 SET_IT = "zkconsumer offsets set g --topic clicks --partition 0 --to earliest --force"
-AS_CONFIGURED = f"{SET_IT}, or whoever claims it next begins where auto.offset.reset says"
+AS_CONFIGURED = f"{SET_IT}, or whoever claims it next starts where auto.offset.reset says"
 
 
 @pytest.mark.parametrize(
     ("data", "kind", "what", "passing"),
     [
         (b"10", "offset-beyond-log", "10 is 1 beyond the end of its log", False),
-        (b"2", "offset-before-log", "2 is 1 before the begin of its log: that was deleted unread", True),
+        (b"2", "offset-before-log",
+         "2 is 1 before the start of its log: messages were deleted before they were read", True),
         *(
-            (data, "unreadable-offset", f"{data or b''!r} is none", False)
+            (data, "unreadable-offset", f"{data or b''!r} is not valid", False)
             for data in (b"-1", b"", b"12\n", None, b"9" * 20)
         ),
     ],
@@ -362,7 +364,7 @@ def test_a_log_that_is_not_known_is_named_and_one_that_was_not_asked_about_is_no
 
 
 def test_offsets_of_what_is_not_there_are_no_fault() -> None:
-    remedy = "nothing, unless it comes back: then it is read from that offset"
+    remedy = "nothing; if the partition is created again, it is read from that offset"
     assert offsets(clicks_9=b"5", old_0=b"5") == [
         Finding("stale-offset", f"/consumers/g/offsets/{topic}/{number}",
                 f"{topic}-{number}: an offset is stored, and there is no such partition", remedy, fault=False)
@@ -379,7 +381,7 @@ def no(*paths: str) -> dict[str, RefusedNode]:
 
 def test_a_registration_that_may_not_be_read_is_named_and_nobody_is_blamed_for_another_share() -> None:
     path = "/consumers/g/ids/g_shut"
-    found = verdict(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path))
+    found = verified(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path))
     finding = only(found)
     assert (finding.kind, finding.path, finding.passing, finding.fault) == ("refused-node", path, False, True)
     assert finding.sentence.startswith(f"{unread_cause(path)}; that member may ask for any topic")
@@ -389,7 +391,7 @@ def test_a_registration_that_may_not_be_read_is_named_and_nobody_is_blamed_for_a
 
 def test_what_is_owned_by_nobody_because_of_it_is_told_beside_it() -> None:
     path = "/consumers/g/ids/g_shut"
-    found = verdict(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path),
+    found = verified(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path),
                     owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0"))  # fmt: skip
     refused, unowned = found.findings
     assert (refused.kind, unowned.kind) == ("refused-node", "unowned")
@@ -398,7 +400,7 @@ def test_what_is_owned_by_nobody_because_of_it_is_told_beside_it() -> None:
 
 
 def test_a_list_of_members_that_may_not_be_read_is_not_an_empty_group() -> None:
-    found = verdict(registrations={}, sessions={}, refused=no("/consumers/g/ids"))
+    found = verified(registrations={}, sessions={}, refused=no("/consumers/g/ids"))
     assert only(found).kind == "refused-node"
 
 
@@ -412,11 +414,11 @@ def test_a_topic_that_may_not_be_read_is_no_missing_one() -> None:
 @pytest.mark.parametrize("path", ["/consumers/g/owners/clicks/2", "/consumers/g/owners/clicks", "/consumers/g/owners"])
 def test_an_owner_that_may_not_be_seen_is_not_nobody(path: str) -> None:
     seen = owned("g_ann-0", "g_ann-0", "", "g_bob-0") if path.endswith("2") else {}
-    found = verdict(owners=seen, refused=no(path))
+    found = verified(owners=seen, refused=no(path))
     assert only(found).path == path
     assert found.wakeable == ()
 
 
 def test_an_offset_that_may_not_be_read_is_named() -> None:
     path = "/consumers/g/offsets/clicks/1"
-    assert only(verdict(refused=no(path))).sentence.startswith(unread_cause(path))
+    assert only(verified(refused=no(path))).sentence.startswith(unread_cause(path))

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from rebalance.zookeeper import KazooPort
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
+from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.offset_changes import plan_changes, write_changes
-from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.program import program
 from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.testing.java import find_java, maven
@@ -236,12 +236,12 @@ def test_a_commit_that_comes_in_between_is_reported_and_not_written_over(
             store(kafka_0822, fresh_group, topic, p1=b"2")
         else:
             kafka_0822.client.set(f"/consumers/{fresh_group}/offsets/{topic}/1", b"2")
-        with pytest.raises(CliError) as refused:
+        with pytest.raises(OffsetsNotSet) as refused:
             write_changes(port, changes)
     assert str(refused.value) == (
         f"the offset of {topic}-1 in group {fresh_group!r} was changed by somebody else meanwhile: it was "
-        f"{'none' if before is None else 1}, it is 2; 0 of 2 offsets are written; look who commits there, and set them "
-        "again"
+        f"{'none' if before is None else 1}, it is 2; 0 of 2 offsets were written; find out who commits there, and set "
+        "them again"
     )
     assert stored(kafka_0822, fresh_group, topic) == {"1": b"2"}
 

@@ -10,10 +10,10 @@ from kazoo.client import KazooClient
 
 from tests.cli.command_line import run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
-from zkconsumer.admin.rebalance_trigger import wake_group
+from zkconsumer.admin.errors import ClaimNotReleased
+from zkconsumer.admin.rebalance_trigger import trigger_rebalance
+from zkconsumer.admin.release import delete_claim, read_claim
 from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.release import delete_claim, read_claim
 from zkconsumer.cli.release import release as release_command
 from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
@@ -129,16 +129,16 @@ def test_what_changed_since_it_was_judged_is_left_alone(
         assert claim is not None
         # Its owner registers between the look and the deletion: the transaction itself finds out.
         client.create(f"{ids}/g_ann", ephemeral=True)
-        with pytest.raises(CliError, match=r"not released: .*/ids/g_ann has been registered meanwhile"):
+        with pytest.raises(ClaimNotReleased, match=r"not released: .*/ids/g_ann has been registered meanwhile"):
             delete_claim(port, fresh_group, claim)
         client.delete(f"{ids}/g_ann")
         # Another owner with the same name and version.
         client.delete(path)
         client.create(path, b"g_ann-0", ephemeral=True)
-        with pytest.raises(CliError, match="changed by somebody else"):
+        with pytest.raises(ClaimNotReleased, match="changed by somebody else"):
             delete_claim(port, fresh_group, claim)
         client.delete(path)
-        with pytest.raises(CliError, match="changed by somebody else"):
+        with pytest.raises(ClaimNotReleased, match="changed by somebody else"):
             delete_claim(port, fresh_group, claim)
     assert client.get_children(ids) == []
 
@@ -175,14 +175,14 @@ def test_of_an_ensemble_the_leader_is_believed(version: str | None) -> None:
             clients[0].stop()
             wait_until(lambda: leader_knows(servers, gone, own) is False, WAIT_S, "the leader to forget the session")
 
-            # A nudge is heard at every server.
+            # Every server reports the change.
             clients[1].ensure_path("/consumers/g/ids")
             heard: list[object] = []
             for client in clients[1:]:
                 client.sync("/consumers/g/ids")
                 client.get_children("/consumers/g/ids", watch=heard.append)
             with open_zookeeper(ensemble.connect) as port:
-                wake_group(port, "g")
+                trigger_rebalance(port, "g")
             wait_until(lambda: len(heard) == 2, WAIT_S, "both watches")
             assert clients[2].get_children("/consumers/g/ids") == []
         finally:

@@ -1,4 +1,4 @@
-"""`zkconsumer verify` on real groups, ours and Java's, sound and broken; and the nudge that wakes a Java member."""
+"""`zkconsumer verify` on real groups, ours and Java's, sound and broken; triggered rebalances of Java members."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from tests.cli.command_line import Running, run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
-from zkconsumer.admin.rebalance_trigger import wake_group
+from zkconsumer.admin.rebalance_trigger import trigger_rebalance
 from zkconsumer.cli.verify import verify as verify_command
 from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
@@ -41,7 +41,7 @@ def assert_stays_idle(member: JavaMember, attempts: int) -> None:
         wait_until(lambda: member.rebalance_attempts > attempts, 1.0, "a try that must not come")
 
 
-def test_a_nudge_brings_back_a_java_member_that_gave_up_and_nothing_else_does(
+def test_a_triggered_rebalance_brings_back_a_java_member_that_gave_up_and_nothing_else_does(
     kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], fresh_group: str
 ) -> None:
     topic, group, client = fresh_topic(), fresh_group, kafka_0822.client
@@ -49,7 +49,7 @@ def test_a_nudge_brings_back_a_java_member_that_gave_up_and_nothing_else_does(
         attempts, registered = ann.rebalance_attempts, client.exists(ann.registration_path)
 
         # What is in the way is named, and nobody is woken for nothing.
-        status, answer = verify(kafka_0822, group, "--patience", "1", "--nudge", "--no-logs")
+        status, answer = verify(kafka_0822, group, "--patience", "1", "--trigger-rebalance", "--no-logs")
         assert (status, answer["nudged"]) == (1, [])
         assert kinds(answer) == ["persistent-owner", "unowned"]
         assert answer["findings"][0]["remedy"] == f"zkconsumer release {group} {topic} 1"
@@ -62,7 +62,7 @@ def test_a_nudge_brings_back_a_java_member_that_gave_up_and_nothing_else_does(
         assert (status, kinds(answer), answer["wakeable"]) == (1, ["unowned", "unowned"], [ann.id])
         assert_stays_idle(ann, attempts)
 
-        status, answer = verify(kafka_0822, group, "--patience", "1", "--nudge", "--wait", LATE_S)
+        status, answer = verify(kafka_0822, group, "--patience", "1", "--trigger-rebalance", "--wait", LATE_S)
         assert (status, answer["findings"], answer["nudged"]) == (0, [], [ann.id])
         assert owners(kafka_0822, group, topic) == {"0": f"{ann.id}-0", "1": f"{ann.id}-0"}
         assert {message.partition for message in ann.wait_messages(2 * EACH)} == {0, 1}
@@ -79,10 +79,10 @@ VERSIONS = [version for version in kafka_versions() if (0, 8) <= version_tuple(v
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version != "0.8.2.2"])
-def test_a_nudge_brings_back_java_members_of_all_versions(version: str) -> None:
+def test_a_triggered_rebalance_brings_back_java_members_of_all_versions(version: str) -> None:
     with KafkaCluster(version) as cluster, given_up_member(cluster, "group", "clicks") as ann:
         cluster.client.delete("/consumers/group/owners/clicks/1")
-        status, answer = verify(cluster, "group", "--patience", "1", "--nudge", "--wait", LATE_S)
+        status, answer = verify(cluster, "group", "--patience", "1", "--trigger-rebalance", "--wait", LATE_S)
         assert (status, answer["findings"], answer["nudged"]) == (0, [], [ann.id])
         ann.wait_messages(2 * EACH)
         assert cluster.client.get_children("/consumers/group/ids") == [ann.id]
@@ -119,7 +119,7 @@ def test_filters_and_strategies_of_all_versions_are_understood(version: str, str
                 member.close()
 
 
-def test_a_group_of_ours_is_fine_and_a_nudge_would_be_for_nobody(
+def test_a_sound_group_of_ours_is_fine_and_no_rebalance_is_triggered(
     kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], fresh_group: str
 ) -> None:
     topic, client = fresh_topic(), kafka_0822.client
@@ -132,8 +132,8 @@ def test_a_group_of_ours_is_fine_and_a_nudge_would_be_for_nobody(
     ):
         assert verifying.wait() == 0, verifying.errors()
         assert verifying.lines() == [
-            f"Group {fresh_group}: 1 member, 2 partitions subscribed, dealt by range",
-            "Each partition of each subscribed topic is owned by the registered thread that it is dealt to.",
+            f"Group {fresh_group}: 1 member, 2 partitions subscribed, assigned by range",
+            "Each partition of each subscribed topic is owned by the registered thread to which it is assigned.",
         ]
         before = client.exists(f"/consumers/{fresh_group}/ids").cversion
         assert verify(kafka_0822, fresh_group, "--nudge", "--strategy", "roundrobin") == (0, {
@@ -157,14 +157,14 @@ def test_what_is_wrong_is_named_with_where_and_what_would_mend_it(
     got = run("verify", fresh_group, "--zookeeper", kafka_0822.zookeeper_connect)
     assert got.returncode == 1
     assert got.stdout.decode().splitlines() == [
-        f"Group {fresh_group}: 1 member, 2 partitions subscribed, dealt by range",
+        f"Group {fresh_group}: 1 member, 2 partitions subscribed, assigned by range",
         f"! {topic}-1 is owned by 'old-0' for ever: its owner node is persistent",
         f"    at:   {root}/owners/{topic}/1",
         f"    mend: zkconsumer release {fresh_group} {topic} 1",
         f"! {topic}-0: its stored offset 7 is 7 beyond the end of its log",
         f"    at:   {root}/offsets/{topic}/0",
         f"    mend: zkconsumer offsets set {fresh_group} --topic {topic} --partition 0 --to earliest --force, or "
-        "whoever claims it next begins where auto.offset.reset says",
+        "whoever claims it next starts where auto.offset.reset says",
         f"- gone-0: an offset is stored, and there is no such partition ({root}/offsets/gone/0)",
     ]
     _, answer = verify(kafka_0822, fresh_group, "--no-logs")
@@ -180,7 +180,7 @@ def test_a_group_that_cannot_be_read_is_status_2(zookeeper: ZooKeeperServer, fre
     assert "the chroot '/elsewhere' does not exist" in got.stderr
 
 
-def test_a_nudge_is_heard_by_whoever_watches_the_members_and_seen_by_nobody(
+def test_a_triggered_rebalance_reaches_watchers_of_the_members_and_no_reader(
     zookeeper: ZooKeeperServer, fresh_group: str
 ) -> None:
     """On the newest ZooKeeper; the Java members of the tests above run on that of Kafka 0.8.2."""
@@ -193,7 +193,7 @@ def test_a_nudge_is_heard_by_whoever_watches_the_members_and_seen_by_nobody(
         client.get_children(ids, watch=heard.append)
         before = client.exists(ids)
         with open_zookeeper(zookeeper.connect) as port:
-            wake_group(port, fresh_group)
+            trigger_rebalance(port, fresh_group)
         wait_until(lambda: heard, WAIT_S, "the watch")
         names, after = client.get_children(ids, include_data=True)
         assert names == [f"{fresh_group}_ann"]

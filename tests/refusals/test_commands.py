@@ -142,9 +142,9 @@ def closed(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(("partition", "said"), [
     ("0", "ZooKeeper does not let us write /consumers/group/offsets/topic/0 (NoAuth): the access list of "
-          "/consumers/group/offsets/topic/0 does not name our credentials; 0 of 1 offset are written; set zookeeper"),
+          "/consumers/group/offsets/topic/0 does not name our credentials; 0 of 1 offset was written; set zookeeper"),
     ("1", "ZooKeeper does not let us create /consumers/group/offsets/topic/1 (NoAuth): the access list of "
-          "/consumers/group/offsets/topic does not name our credentials; 0 of 1 offset are written; set zookeeper"),
+          "/consumers/group/offsets/topic does not name our credentials; 0 of 1 offset was written; set zookeeper"),
 ])
 def test_an_offset_that_may_not_be_written(closed: str, tmp_path: Path, partition: str, said: str) -> None:
     file = tmp_path / "offsets"

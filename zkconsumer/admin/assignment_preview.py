@@ -1,7 +1,7 @@
-"""How a group's partitions are dealt: the table of each strategy, and which of them the owners follow.
+"""Computes how each strategy would assign a group's partitions, and which of the strategies the owners follow.
 
-Pure. Nothing in ZooKeeper says which `partition.assignment.strategy` a member uses, so it is concluded from what the
-members hold. Each of them computes the same table as the others as long as all use one strategy.
+Pure. No node in ZooKeeper says which `partition.assignment.strategy` a member uses, so it is concluded from what the
+members own. As long as all members use one strategy, each of them computes the same assignment.
 
 Source: kafka.consumer.PartitionAssignor (0.8.2.2, 1.1.1).
 """
@@ -16,7 +16,7 @@ from rebalance.errors import UnequalSubscriptions
 from rebalance.subscription import INTERNAL_TOPICS, consumer_id_of
 from zkconsumer.admin.group_report import Members
 
-__all__ = ["STRATEGIES", "Place", "Table", "disagreement", "most_followed", "tables"]
+__all__ = ["STRATEGIES", "AssignmentPreview", "Place", "disagreement", "most_followed", "previews"]
 
 STRATEGIES = ("range", "roundrobin", "roundrobin-1.0")
 """As `verify --strategy` takes them; `roundrobin-1.0` is the order of Java 1.0 and 1.1."""
@@ -28,41 +28,41 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Table:
-    """What one strategy deals.
+class AssignmentPreview:
+    """What one strategy assigns.
 
     Attributes:
-        strategy: one of `STRATEGIES`.
-        threads: partition -> thread id.
-        undefined: partitions whose hash another one shares: Java leaves their order open.
+        strategy: One of `STRATEGIES`.
+        threads: Partition -> thread id.
+        undefined: Partitions whose hash another partition shares: Java leaves their order open.
     """
 
     strategy: str
     threads: Mapping[Place, str]
     undefined: frozenset[Place] = frozenset()
 
-    def deals(self, place: Place, thread: str) -> bool:
-        """Whether the partition is that thread's."""
+    def assigns(self, place: Place, thread: str) -> bool:
+        """Return True if the partition may be the thread's."""
         return self.threads.get(place) == thread or place in self.undefined
 
     def differences(self, owners: Mapping[Place, str]) -> int:
-        """How many partitions somebody else owns than the table says."""
-        return sum(not self.deals(place, thread) for place, thread in owners.items())
+        """Return the number of partitions that somebody else owns."""
+        return sum(not self.assigns(place, thread) for place, thread in owners.items())
 
 
-def tables(
+def previews(
     members: Members,
     known_topics: Sequence[str],
     partitions: Mapping[str, Sequence[int]],
     strategies: Iterable[str] = STRATEGIES,
-) -> list[Table]:
-    """The tables that the group may follow; round robin is left out where the subscriptions do not allow it.
+) -> list[AssignmentPreview]:
+    """Return what each strategy assigns; round robin is left out where the subscriptions do not allow it.
 
     Args:
-        known_topics: all topics of the cluster.
-        partitions: topic -> its partitions, for the topics that can be read.
+        known_topics: All topics of the cluster.
+        partitions: Topic -> its partitions, for the topics that can be read.
     """
-    # Only where there are such topics does it matter whether filters leave them out.
+    # Only where there are internal topics does it matter whether filters leave them out.
     excludes = [True, False] if INTERNAL_TOPICS.intersection(known_topics) else [True]
     found = []
     for exclude in excludes:
@@ -70,41 +70,41 @@ def tables(
         for subscription in members.subscriptions.values():
             topics.update(subscription.topics(known_topics, exclude))
         threads = {topic: members.threads(topic, exclude) for topic in sorted(topics)}
-        dealt = {topic: partitions[topic] for topic in threads if topic in partitions}
-        found += [table for name in strategies if (table := _table(name, dealt, threads)) is not None]
+        assigned = {topic: partitions[topic] for topic in threads if topic in partitions}
+        found += [preview for name in strategies if (preview := _preview(name, assigned, threads)) is not None]
     return found
 
 
-def _table(
+def _preview(
     strategy: str, partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterable[str]]
-) -> Table | None:
+) -> AssignmentPreview | None:
     if strategy == "range":
-        return Table(strategy, assign_range(partitions, threads))
+        return AssignmentPreview(strategy, assign_range(partitions, threads))
     order = _ORDERS[strategy]
     try:
-        dealt = assign_roundrobin(partitions, threads, order)
+        assigned = assign_roundrobin(partitions, threads, order)
     except UnequalSubscriptions:
         return None
     undefined = frozenset(place for group in hash_collisions(partitions, order) for place in group)
-    return Table(strategy, dealt, undefined)
+    return AssignmentPreview(strategy, assigned, undefined)
 
 
-def most_followed(candidates: Sequence[Table], owners: Mapping[Place, str]) -> Table | None:
-    """The table from which the owners differ least, the earlier one of equals; `None` of no candidates."""
-    return min(candidates, key=lambda table: table.differences(owners), default=None)
+def most_followed(candidates: Sequence[AssignmentPreview], owners: Mapping[Place, str]) -> AssignmentPreview | None:
+    """Return the assignment from which the owners differ least, the earlier one of equals; None of no candidates."""
+    return min(candidates, key=lambda preview: preview.differences(owners), default=None)
 
 
-def disagreement(candidates: Sequence[Table], owners: Mapping[Place, str]) -> dict[str, list[str]]:
-    """Consumer id -> the strategies that explain all it owns, if each member follows one, but not all the same.
+def disagreement(candidates: Sequence[AssignmentPreview], owners: Mapping[Place, str]) -> dict[str, list[str]]:
+    """Return the strategies of the members if each member follows one, but not all the same: consumer id -> strategies.
 
-    Empty when the members may agree, and when what some member owns is no strategy's doing.
+    Empty when the members may agree, and when some member owns what no strategy assigns to it.
     """
     owned: dict[str, list[tuple[Place, str]]] = {}
     for place, thread in owners.items():
         owned.setdefault(consumer_id_of(thread), []).append((place, thread))
     explained = {
-        member: [number for number, table in enumerate(candidates)
-                 if all(table.deals(place, thread) for place, thread in held)]
+        member: [number for number, preview in enumerate(candidates)
+                 if all(preview.assigns(place, thread) for place, thread in held)]
         for member, held in sorted(owned.items())
     }  # fmt: skip
     if not explained or not all(explained.values()) or set.intersection(*map(set, explained.values())):

@@ -1,4 +1,4 @@
-"""What `zkconsumer verify` finds: one thing that is wrong, where, and what would mend it. Pure."""
+"""What the verification of a group finds: what is wrong, where, and what would mend it. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Finding", "Verdict", "session_text"]
+from zkconsumer.admin.values import JsonValue
+
+__all__ = ["Finding", "Verification", "session_text"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing.
+    """One thing that was found.
 
     Attributes:
-        kind: a word for scripts, such as `unowned`; docs/OPERATIONS.md lists them.
-        path: the node in ZooKeeper that is wrong or missing.
-        sentence: what is wrong.
-        remedy: what would mend it.
-        passing: a rebalance under way looks the same for a while.
-        fault: it keeps the group, or a member, from its work; what is none is worth knowing.
+        kind: A word for scripts, such as `unowned`; docs/OPERATIONS.md lists them.
+        path: The node in ZooKeeper that is wrong or missing.
+        sentence: What is wrong.
+        remedy: What would mend it.
+        passing: A rebalance under way looks the same for a while.
+        fault: It keeps the group, or a member, from its work; otherwise it is only worth knowing.
     """
 
     kind: str
@@ -31,14 +33,17 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """All that was found at one look.
+class Verification(JsonValue):
+    """Everything that was found in one look at a group.
 
     Attributes:
-        members: how many are registered.
-        partitions: how many there are of the subscribed topics.
-        strategy: how they are dealt, as far as the owners tell.
-        wakeable: members that lack partitions which nothing else keeps from them.
+        group: Its name.
+        members: Number of registered consumers.
+        partitions: Number of partitions of the subscribed topics.
+        strategy: How they are assigned, as far as the owners show it; None when they do not.
+        findings: What was found.
+        wakeable: Members that lack partitions and would get them by another rebalance.
+        triggered_for: The members for which a rebalance was triggered; empty when none was.
     """
 
     group: str
@@ -47,10 +52,11 @@ class Verdict:
     strategy: str | None
     findings: tuple[Finding, ...]
     wakeable: tuple[str, ...] = ()
+    triggered_for: tuple[str, ...] = ()
 
     @property
     def faults(self) -> Sequence[Finding]:
-        """The findings without those that are only worth knowing."""
+        """The findings that are faults."""
         return [finding for finding in self.findings if finding.fault]
 
     @property
@@ -59,10 +65,12 @@ class Verdict:
         return any(finding.passing for finding in self.faults)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists with the same names."""
-        return {**asdict(self), "fine": not self.faults}
+        """Return plain dicts and lists, in the form of `zkconsumer verify --json`."""
+        entries = asdict(self)
+        triggered_for = entries.pop("triggered_for")
+        return {**entries, "fine": not self.faults, "nudged": triggered_for}
 
 
 def session_text(session: int) -> str:
-    """A session's id as ZooKeeper's own log writes it."""
+    """Return a session's id as ZooKeeper's own log writes it."""
     return f"0x{session % 2**64:x}"

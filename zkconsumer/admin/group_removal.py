@@ -1,7 +1,7 @@
-"""A group's nodes in ZooKeeper, found and deleted for the command line.
+"""Deletes a group's nodes in ZooKeeper: its stored offsets, or all of them.
 
-Rule: nodes are deleted one by one and never with what stands below them, so nothing goes that was not looked at, and
-never the nodes of a group that has members.
+Rule: nodes are deleted one by one and never recursively, so no node is deleted that was not looked at; the nodes of a
+group that has members are never deleted.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ from rebalance import znodes
 from rebalance.errors import refusal_of
 from rebalance.requests import Delete, Fault, ZooKeeperPort
 from rebalance.zookeeper import call
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, children
+from zkconsumer.admin.errors import GroupHasMembers
+from zkconsumer.admin.group_nodes import members
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children
 
-__all__ = ["delete_offsets", "members", "remove_group", "stored_offsets"]
+__all__ = ["delete_offsets", "remove_group", "stored_offsets"]
 
 log = logging.getLogger(__name__)
 
 
-def members(port: ZooKeeperPort, group: str) -> list[str]:
-    """The consumer ids that are registered."""
-    return children(port, znodes.ids_path(group)) or []
-
-
 def stored_offsets(port: ZooKeeperPort, group: str, matches: Callable[[str], bool]) -> list[str]:
-    """The paths of the offset nodes of the topics that match."""
+    """Return the paths of the offset nodes of the topics that match."""
     topics = children(port, f"{znodes.group_path(group)}/offsets") or []
     return [
         f"{znodes.offsets_path(group, topic)}/{name}"
@@ -38,17 +35,16 @@ def stored_offsets(port: ZooKeeperPort, group: str, matches: Callable[[str], boo
 
 
 def delete_offsets(port: ZooKeeperPort, group: str, matches: Callable[[str], bool]) -> int:
-    """Delete the offset nodes of the topics that match; return how many there were.
+    """Delete the offset nodes of the topics that match, and return how many there were.
 
     Raises:
-        CliError: the group has members, who would write them again.
+        GroupHasMembers: The group has members, which would write them again.
     """
     live = members(port, group)
     if live:
-        raise CliError(
-            f"the offsets of group {group!r} are not deleted: {len(live)} consumers are in it ({', '.join(live[:3])})",
-            "stop them first",
-        )
+        count, verb = count_of(len(live), "consumer"), "is" if len(live) == 1 else "are"
+        sentence = f"the offsets of group {group!r} are not deleted: {count} {verb} in it ({', '.join(live[:3])})"
+        raise GroupHasMembers(sentence, "stop them first")
     paths = stored_offsets(port, group, matches)
     for path in paths:
         _delete(port, path)

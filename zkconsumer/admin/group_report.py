@@ -1,9 +1,9 @@
-"""A group as its nodes in ZooKeeper tell it: who is in it, who owns what, how far it is, and what is wrong.
+"""Reports a group from its nodes in ZooKeeper: members, owners, offsets, lag, and what is wrong.
 
 Pure. Rules, as Kafka's own check tool breaks them (KAFKA-3952):
 - A partition is orphaned when some member subscribes to its topic and nobody owns it.
 - An owner is good when it is one of the thread ids that the registered members have on that topic.
-- What cannot be read is named, and counts as unknown rather than wrong.
+- A node that cannot be read is reported, and what it holds counts as unknown rather than wrong.
 
 Source: kafka.tools.VerifyConsumerRebalance, ConsumerOffsetChecker (0.8.2.2).
 """
@@ -11,12 +11,12 @@ Source: kafka.tools.VerifyConsumerRebalance, ConsumerOffsetChecker (0.8.2.2).
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
+from zkconsumer.admin.values import JsonValue
 
 __all__ = [
     "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow", "concerned_topics", "members_of",
@@ -29,17 +29,17 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True)
 class GroupNodes:
-    """What was read.
+    """The nodes that were read.
 
     Attributes:
-        registrations: consumer id -> data.
-        owners: (topic, partition's name) -> (data, session that holds the node, 0 for a persistent one).
+        registrations: Consumer id -> data.
+        owners: (topic, partition's name) -> (data, session that holds the node, 0 for a persistent node).
         offsets: (topic, partition's name) -> data.
-        known_topics: all topics of the cluster.
-        topics: topic -> data of its node, `None` without one; of `concerned_topics`.
+        known_topics: All topics of the cluster.
+        topics: Topic -> data of its node, None without one; of `concerned_topics`.
         log_ends: (topic, partition's name) -> offset behind the last message, or why it is not known.
-        sessions: consumer id -> session that holds the registration, 0 for a persistent one.
-        refused: path -> that it cannot be read, of nodes that are there. A registration of these has no data.
+        sessions: Consumer id -> session that holds the registration, 0 for a persistent node.
+        refused: Path -> why it cannot be read, of nodes that exist. Such a registration has no data.
     """
 
     group: str
@@ -53,7 +53,7 @@ class GroupNodes:
     refused: Mapping[str, RefusedNode] = field(default_factory=dict)
 
     def hides_owner(self, topic: str, name: str) -> bool:
-        """Whether somebody may own a partition and cannot be seen."""
+        """Return True if the owner of a partition, if it has one, cannot be read."""
         topics = znodes.owners_path(self.group, topic)
         paths = (znodes.owner_path(self.group, topic, name), topics, topics.rpartition("/")[0])
         return any(path in self.refused for path in paths)
@@ -61,7 +61,13 @@ class GroupNodes:
 
 @dataclass(frozen=True)
 class MemberRow:
-    """A registered consumer. `pattern` is `static`, `white_list`, `black_list`, or `None` when unreadable."""
+    """A registered consumer.
+
+    Attributes:
+        pattern: `static`, `white_list` or `black_list`; None when the registration cannot be read.
+        subscription: Topic, or filter, -> number of streams.
+        problem: Why it cannot be understood, a clause.
+    """
 
     consumer_id: str
     pattern: str | None
@@ -71,7 +77,16 @@ class MemberRow:
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """A partition that the group owns, has read or subscribes to; `None` where there is nothing or it is unknown."""
+    """A partition that the group owns, has offsets of, or subscribes to; None stands for nothing or unknown.
+
+    Attributes:
+        partition: Its number; a text if the name of its node is none.
+        offset: The stored offset: the next one to be read.
+        log_end: The offset that the next message will get.
+        lag: `log_end - offset`, at least 0.
+        owner: What its owner node holds: a thread id.
+        problems: What is wrong, a clause each.
+    """
 
     topic: str
     partition: int | str
@@ -83,13 +98,16 @@ class PartitionRow:
 
 
 @dataclass(frozen=True)
-class GroupReport:
-    """All of it.
+class GroupReport(JsonValue):
+    """Members, partitions and lag of a group.
 
     Attributes:
-        lag: sum of the known lags.
-        lag_unknown: partitions whose lag is not known.
-        problems: what is wrong, as sentences.
+        group: Its name.
+        members: Registered consumers, by id.
+        partitions: By topic and number.
+        lag: Sum of the known lags.
+        lag_unknown: Number of partitions whose lag is not known.
+        problems: What is wrong, as sentences.
     """
 
     group: str
@@ -99,19 +117,15 @@ class GroupReport:
     lag_unknown: int
     problems: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists with the same names."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Members:
-    """The members, understood as far as possible.
+    """The members of a group and their subscriptions.
 
     Attributes:
-        rows: all of them, by name.
-        subscriptions: consumer id -> what it asks for, of those that can be understood.
-        unclear: the others.
+        rows: All members, by id.
+        subscriptions: Consumer id -> its subscription, of the members that can be understood.
+        unclear: Consumer ids of the others.
     """
 
     rows: tuple[MemberRow, ...]
@@ -119,7 +133,7 @@ class Members:
     unclear: frozenset[str]
 
     def threads(self, topic: str, exclude_internal_topics: bool = True) -> set[str]:
-        """The thread ids that may own partitions of a topic."""
+        """Return the thread ids that may own partitions of a topic."""
         return {
             thread
             for member, subscription in self.subscriptions.items()
@@ -128,19 +142,19 @@ class Members:
         }
 
     def thread_of(self, owner: str, threads: Container[str]) -> str:
-        """The thread id that the text of an owner node stands for.
+        """Return the thread id for which the text of an owner node stands.
 
         kafka-node and other clients, whose members have one stream each, write the consumer id alone.
 
         Args:
-            threads: the thread ids on the topic; a text that is one of them stands for itself.
+            threads: The thread ids on the topic; a text that is one of them stands for itself.
         """
         is_member = owner in self.subscriptions or owner in self.unclear
         return f"{owner}-0" if is_member and owner not in threads else owner
 
 
 def members_of(nodes: GroupNodes) -> Members:
-    """The members as their registrations tell them."""
+    """Return the members, from their registrations."""
     rows: list[MemberRow] = []
     subscriptions: dict[str, Subscription] = {}
     for member, data in sorted(nodes.registrations.items()):
@@ -163,7 +177,7 @@ def members_of(nodes: GroupNodes) -> Members:
 
 
 def concerned_topics(nodes: GroupNodes) -> list[str]:
-    """The topics that the group owns, has offsets of, or subscribes to."""
+    """Return the topics that the group owns, has offsets of, or subscribes to."""
     names = {topic for topic, _ in (*nodes.owners, *nodes.offsets)}
     for subscription in members_of(nodes).subscriptions.values():
         names.update(subscription.topics(nodes.known_topics))
@@ -171,7 +185,7 @@ def concerned_topics(nodes: GroupNodes) -> list[str]:
 
 
 def report(nodes: GroupNodes) -> GroupReport:
-    """What the nodes say."""
+    """Return the report about the nodes."""
     members = members_of(nodes)
     problems = [str(nodes.refused[path]) for path in sorted(nodes.refused)]
     problems += [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
@@ -186,7 +200,7 @@ def report(nodes: GroupNodes) -> GroupReport:
 
 
 def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> tuple[int, ...] | None:
-    """The partitions that the topic's node lists, `None` when that is not known."""
+    """Return the partitions that the topic's node lists, None when they are not known."""
     data = nodes.topics.get(topic)
     if znodes.topic_path(topic) in nodes.refused:
         return None
@@ -240,7 +254,7 @@ def _owner(
     if thread not in threads and consumer_id_of(thread) not in members.unclear:
         problems.append(f"its owner {owner!r} is no thread of a registered member on this topic")
     if not session:
-        problems.append("its owner node is persistent: it stays until somebody deletes it by hand")
+        problems.append("its owner node is persistent: it stays until an operator deletes it")
     return owner
 
 

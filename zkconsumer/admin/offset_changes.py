@@ -1,27 +1,27 @@
-"""Offsets of a group that are set by hand: what stands there, what shall, and writing it unless somebody was faster.
+"""Sets offsets of groups: reads the old values, and writes the new ones unless somebody has changed them meanwhile.
 
-Rule: each node is written at the version at which its old value was read, all of a batch or none, so no commit that
-came in between is lost unseen.
+Rule: each node is written at the version at which its old value was read, all nodes of a batch or none, so that no
+commit that came in between is overwritten unnoticed.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import click
+from typing import Any
 
 from rebalance import znodes
 from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
 from rebalance.requests import Create, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
-from zkconsumer.admin.group_removal import members
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.tables import count_of
-from zkconsumer.cli.zookeeper_access import READ_TIMEOUT_S, ask_all
+from zkconsumer.admin.errors import GroupHasMembers, OffsetsNotSet
+from zkconsumer.admin.group_nodes import members
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.values import JsonValue
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 
-__all__ = ["OffsetChange", "PartitionName", "plan_changes", "refuse_live_groups", "write_changes"]
+__all__ = ["OffsetChange", "OffsetChanges", "PartitionName", "check_no_members", "plan_changes", "write_changes"]
 
 PartitionName = tuple[str, str, str]
 """Group, topic, name of the partition's node."""
@@ -33,11 +33,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class OffsetChange:
-    """One offset that shall be written.
+    """One offset that shall be set.
 
     Attributes:
-        old: what stands there: an offset, text for data that is none, `None` without a node.
-        version: of the node that was read, `None` without a node.
+        group, topic, partition: Where; the partition is the name of its node.
+        old: The offset before; a text for data that is no offset, None without a node.
+        version: Version of the node that was read, None without a node.
+        new: The offset to be set.
     """
 
     group: str
@@ -54,21 +56,44 @@ class OffsetChange:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the node holds anything else now."""
+        """Whether the node holds anything else."""
         return self.old != self.new
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}: {'none' if self.old is None else self.old} -> {self.new}"
 
 
+@dataclass(frozen=True)
+class OffsetChanges(JsonValue):
+    """Offsets that were set, or would be.
+
+    Attributes:
+        changes: All of them, also those that are as before.
+        written: They were set; False with `dry_run`.
+        new_groups: Groups that did not exist before.
+    """
+
+    changes: tuple[OffsetChange, ...]
+    written: bool
+    new_groups: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts and lists, in the form of `zkconsumer offsets set --json`."""
+        entries = [
+            {"group": each.group, "topic": each.topic, "partition": each.partition, "old": each.old, "new": each.new}
+            for each in self.changes
+        ]
+        return {"changes": entries, "written": self.written}
+
+
 def plan_changes(port: ZooKeeperPort, wanted: Iterable[tuple[PartitionName, int]]) -> list[OffsetChange]:
-    """The changes, with what stands there now.
+    """Return the changes, with the offsets that are stored now.
 
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer.
     """
     pairs = list(wanted)
-    values = ask_all(port, [GetData(znodes.offset_path(*name)) for name, _ in pairs])
+    values = read_all(port, [GetData(znodes.offset_path(*name)) for name, _ in pairs])
     return [
         OffsetChange(*name, _old(name, value), None if value is None else value[1].version, new)
         for (name, new), value in zip(pairs, values, strict=True)
@@ -84,34 +109,37 @@ def _old(name: PartitionName, value: tuple[bytes, object] | None) -> int | str |
         return f"unreadable {error.excerpt!r}"
 
 
-def refuse_live_groups(port: ZooKeeperPort, groups: Sequence[str], force: bool) -> None:
-    """Raise when somebody is in one of the groups; with `force` only warn.
+def check_no_members(port: ZooKeeperPort, groups: Sequence[str], warn: Callable[[str], object] | None) -> None:
+    """Raise, or warn, when one of the groups has members.
+
+    Args:
+        warn: Called with a sentence about them; None: raise.
 
     Raises:
-        CliError: names the members.
+        GroupHasMembers: Names the members.
     """
     live = {group: found for group in groups if (found := members(port, group))}
     if not live:
         return
-    # A member's id begins with its group's name and an underscore.
+    # A member's id starts with the name of its group and an underscore.
     names = [name for found in live.values() for name in found]
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     verb = "is" if len(names) == 1 else "are"
     where = f"group {next(iter(live))!r}" if len(live) == 1 else f"groups {', '.join(live)}"
     sentence = f"{count_of(len(names), 'consumer')} {verb} in {where} ({shown})"
-    if not force:
-        raise CliError(f"no offset was set: {sentence} and would go on from their own positions",
-                       "stop them first, or give --force")
-    click.echo(f"warning: {sentence}; what is set counts when a partition is claimed next, and they may commit over "
-               "it until then", err=True)
+    if warn is None:
+        sentence += " and would go on from their own positions"
+        raise GroupHasMembers(f"no offset was set: {sentence}", "stop them first, or give --force")
+    warn(f"{sentence}; an offset that is set takes effect when its partition is claimed next, and they may commit over "
+         "it until then")
 
 
 def write_changes(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
     """Write the offsets that differ.
 
     Raises:
-        CliError: an offset was changed by somebody else since it was read, or ZooKeeper did not take them; says how
-            many are written.
+        OffsetsNotSet: An offset was changed by somebody else since it was read, or ZooKeeper did not take them; says
+            how many are written.
     """
     needed = [change for change in changes if change.is_needed]
     _make_parents(port, needed)
@@ -119,8 +147,10 @@ def write_changes(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
         batch = needed[first:first + _BATCH]
         reply = call(port, Multi(tuple(_operation(change) for change in batch)), READ_TIMEOUT_S)
         if reply.fault is not None:
-            raise CliError(f"ZooKeeper did not say whether the offsets were written: {reply.reason}",
-                           "look with `zkconsumer offsets get`, and set them again")
+            raise OffsetsNotSet(
+                f"ZooKeeper did not say whether the offsets were written: {reply.reason}",
+                "look with `zkconsumer offsets get`, and set them again",
+            )
         faults = {
             change: result
             for change, result in zip(batch, reply.value, strict=True)
@@ -138,7 +168,7 @@ def _operation(change: OffsetChange) -> Create | SetData:
 
 
 def _make_parents(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
-    """Make what stands above nodes that are not there yet; `/consumers` itself is missing before Kafka 0.8.1."""
+    """Create the parents of nodes that do not exist yet; `/consumers` itself is missing before Kafka 0.8.1."""
     folders: dict[str, None] = {}
     for change in changes:
         if change.version is None:
@@ -146,14 +176,16 @@ def _make_parents(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
             folders.update(dict.fromkeys("/" + path for path in itertools.accumulate(parts, "{}/{}".format)))
     for folder in folders:
         reply = call(port, Create(folder), READ_TIMEOUT_S)
-        # The rights on its parent are looked at first, also of a node that is there already.
-        is_there = reply.fault is Fault.NO_AUTH and ask_all(port, [Exists(folder)]) != [None]
-        if reply.fault not in (None, Fault.NODE_EXISTS) and not is_there:
-            raise CliError(f"no offset was set: {refusal_of('create', folder, reply.fault, reply.reason)}")
+        # ZooKeeper checks the rights on the parent first, also for a node that exists already.
+        exists = reply.fault is Fault.NO_AUTH and read_all(port, [Exists(folder)]) != [None]
+        if reply.fault not in (None, Fault.NODE_EXISTS) and not exists:
+            raise OffsetsNotSet(f"no offset was set: {refusal_of('create', folder, reply.fault, reply.reason)}")
 
 
-def _refused(port: ZooKeeperPort, needed: Sequence[OffsetChange], faults: Mapping[OffsetChange, Fault]) -> CliError:
-    """What became of the offsets; looked up, because ZooKeeper 3.3 writes a batch one by one."""
+def _refused(
+    port: ZooKeeperPort, needed: Sequence[OffsetChange], faults: Mapping[OffsetChange, Fault]
+) -> OffsetsNotSet:
+    """Return the error about a batch; what is written is read, because ZooKeeper 3.3 writes a batch one by one."""
     now = plan_changes(port, [((change.group, change.topic, change.partition), change.new) for change in needed])
     written = sum(not change.is_needed for change in now)
     change, fault = next(iter(faults.items()))
@@ -164,11 +196,12 @@ def _refused(port: ZooKeeperPort, needed: Sequence[OffsetChange], faults: Mappin
             f"meanwhile: it was {'none' if change.old is None else change.old}, it is "
             f"{'none' if current is None else current}"
         )
-        remedy = "look who commits there, and set them again"
+        remedy = "find out who commits there, and set them again"
     else:
         what = f"{change.path} cannot be written: {fault.value}"
         remedy = ""
     if fault is Fault.NO_AUTH:
         refusal = AccessRefused.of_node("create" if change.version is None else "write", change.path)
         what, remedy = refusal.cause, refusal.remedy
-    return CliError(f"{what}; {written} of {count_of(len(needed), 'offset')} are written", remedy)
+    verb = "was" if len(needed) == 1 else "were"
+    return OffsetsNotSet(f"{what}; {written} of {count_of(len(needed), 'offset')} {verb} written", remedy)

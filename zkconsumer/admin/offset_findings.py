@@ -1,4 +1,4 @@
-"""What is wrong with the stored offsets of a group: no number, or none that the log has. Pure."""
+"""Finds the stored offsets of a group that cannot be parsed or that lie outside the log. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from zkconsumer.admin.verification import partition_number, partitions_of
 __all__ = ["LogRange", "offset_findings"]
 
 LogRange = tuple[int, int] | str
-"""Begin and end of a log, or why they are not known."""
+"""Start and end of a log, or why they are not known."""
 
 
 def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterator[Finding]:
-    """One finding for each offset that a member could not go on from.
+    """Yield a finding for each offset from which a member could not go on.
 
     Args:
-        logs: (topic, partition's name) -> its log, as it was after the offsets were read; what is missing is not
-            compared.
+        logs: (topic, partition's name) -> its log, as it was after the offsets were read; partitions that are missing
+            are not compared.
     """
     partitions, _ = partitions_of(nodes)
     for (topic, name), data in sorted(nodes.offsets.items()):
@@ -31,39 +31,41 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
         try:
             offset = znodes.parse_offset(path, data)
         except UnreadableNode as error:
-            yield Finding("unreadable-offset", path, f"{topic}-{name}: its stored offset {error.excerpt!r} is none",
-                          f"{set_it}, or whoever claims it next begins where auto.offset.reset says; Java members fail "
+            what = f"{topic}-{name}: its stored offset {error.excerpt!r} is not valid"
+            yield Finding("unreadable-offset", path, what,
+                          f"{set_it}, or whoever claims it next starts where auto.offset.reset says; Java members fail "
                           "their rebalance at it")  # fmt: skip
             continue
         is_there = topic in nodes.known_topics and partition_number(name) in partitions.get(topic, (None,))
         if is_topic_known and not is_there:
             yield Finding("stale-offset", path, f"{topic}-{name}: an offset is stored, and there is no such partition",
-                          "nothing, unless it comes back: then it is read from that offset", fault=False)  # fmt: skip
+                          "nothing; if the partition is created again, it is read from that offset",
+                          fault=False)  # fmt: skip
             continue
         log = logs.get((topic, name))
         found = None if log is None else _place(offset, log)
         if found is not None:
             kind, what = found
-            # A member that reads on commits in a while, and a leader is chosen in a while.
+            # A member that goes on reading commits soon, and a leader is elected soon.
             passing = kind != "offset-beyond-log"
             yield Finding(kind, path, f"{topic}-{name}: {what}", _REMEDIES[kind].format(set_it=set_it), passing)
 
 
 def _place(offset: int, log: LogRange) -> tuple[str, str] | None:
-    """Kind and clause of what is wrong with where an offset lies."""
+    """Return kind and clause of what is wrong with an offset, None if it lies inside the log."""
     if isinstance(log, str):
         return "unknown-log", f"what its log holds is not known: {log}"
-    begin, end = log
+    start, end = log
     if offset > end:
         return "offset-beyond-log", f"its stored offset {offset} is {offset - end} beyond the end of its log"
-    if offset < begin:
-        return ("offset-before-log",
-                f"its stored offset {offset} is {begin - offset} before the begin of its log: that was deleted unread")
+    if offset < start:
+        what = f"its stored offset {offset} is {start - offset} before the start of its log"
+        return "offset-before-log", f"{what}: messages were deleted before they were read"
     return None
 
 
 _REMEDIES = {
     "unknown-log": "look at the partition's leader with zkconsumer topics",
-    "offset-beyond-log": "{set_it}, or whoever claims it next begins where auto.offset.reset says",
-    "offset-before-log": "{set_it}, or whoever claims it next begins where auto.offset.reset says",
+    "offset-beyond-log": "{set_it}, or whoever claims it next starts where auto.offset.reset says",
+    "offset-before-log": "{set_it}, or whoever claims it next starts where auto.offset.reset says",
 }

@@ -1,7 +1,8 @@
-"""Stored offsets as lines of text: `/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`, as Kafka's own tools write them.
+"""Formats and parses stored offsets as lines of text: `/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`.
 
-Pure. Java's reader stops at the first empty line and takes whatever stands around the colon; this one passes over
-empty lines and names every other line that it cannot use by its number, so that nothing is left out unnoticed.
+Pure. Kafka's own tools write these lines. Java's reader stops at the first empty line and takes whatever stands around
+the colon; this one skips empty lines and names every other line that it cannot use by its number, so that no line is
+left out unnoticed.
 
 Source: kafka.tools.ExportZkOffsets, ImportZkOffsets (0.8.2.2).
 """
@@ -16,13 +17,17 @@ from rebalance import znodes
 __all__ = ["OffsetLine", "format_line", "parse_lines"]
 
 _NAME = r"(?!\.\.?/)([^/\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+)"
-"""What ZooKeeper takes as a part of a path; Kafka 0.7 had no rule of its own for the names of groups."""
+"""A part of a path as ZooKeeper accepts it; Kafka 0.7 had no rule of its own for the names of groups."""
 _LINE = re.compile(rf"/consumers/{_NAME}/offsets/{_NAME}/([0-9]{{1,9}}(?:-[0-9]{{1,9}})?):([0-9]{{1,19}})")
 _EXCERPT_CHARS = 80
 
 
 class OffsetLine(NamedTuple):
-    """One stored offset; `partition` is the name of its node (`broker-partition` in Kafka 0.7)."""
+    """One stored offset.
+
+    Attributes:
+        partition: The name of its node (`broker-partition` in Kafka 0.7).
+    """
 
     group: str
     topic: str
@@ -31,7 +36,7 @@ class OffsetLine(NamedTuple):
 
 
 def format_line(line: OffsetLine) -> str:
-    """The line without its end.
+    """Return the line, without a line end.
 
     >>> format_line(OffsetLine("billing", "clicks", "0", 42))
     '/consumers/billing/offsets/clicks/0:42'
@@ -40,7 +45,7 @@ def format_line(line: OffsetLine) -> str:
 
 
 def parse_lines(text: str) -> tuple[list[OffsetLine], list[str]]:
-    """The offsets, and a clause about each line that is none.
+    """Return the offsets, and a clause about each line that cannot be used.
 
     >>> parse_lines("/consumers/g/offsets/t/0:42\\nnonsense\\n")
     ([OffsetLine(group='g', topic='t', partition='0', offset=42)], ["line 2: 'nonsense'"])

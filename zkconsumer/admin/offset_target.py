@@ -1,4 +1,4 @@
-"""Where `zkconsumer offsets set --to` leads: the begin, the end, an offset, or a time; and whether the log has it.
+"""The target of `zkconsumer offsets set --to`: the start or end of the log, an offset, or a time.
 
 Pure.
 """
@@ -16,12 +16,12 @@ __all__ = ["OffsetTarget", "parse_target"]
 
 
 class OffsetTarget(NamedTuple):
-    """What was asked for.
+    """Where offsets shall be set.
 
     Attributes:
-        text: as it was given.
-        offset: a number that was given.
-        time_ms: milliseconds since 1970, `EARLIEST` or `LATEST`, when no number was given.
+        text: The target as it was given.
+        offset: The offset that was given, None for other targets.
+        time_ms: Milliseconds since 1970, `EARLIEST` or `LATEST`; None for an offset.
     """
 
     text: str
@@ -30,18 +30,18 @@ class OffsetTarget(NamedTuple):
 
     @property
     def times_ms(self) -> list[int]:
-        """What the leaders have to be asked: the bounds of the log, and the time."""
+        """The times for which the leaders have to be asked: those of the bounds of the log, and the target's."""
         return [EARLIEST, LATEST, *([] if self.time_ms is None else [self.time_ms])]
 
     def resolve(self, found: LogOffsets, force: bool) -> int:
-        """The offset in one partition.
+        """Return the offset in one partition.
 
         Args:
-            found: the answers to `times_ms`.
-            force: take a number as it is.
+            found: The answers to `times_ms`.
+            force: Take an offset as it is, also outside of the log.
 
         Raises:
-            ValueError: the log does not have it; a clause.
+            ValueError: The log does not have it; a clause.
         """
         if self.offset is not None and force:
             return self.offset
@@ -59,13 +59,13 @@ class OffsetTarget(NamedTuple):
 
 
 def parse_target(text: str) -> OffsetTarget:
-    """What `--to` says.
+    """Return the target that a text names.
 
     >>> parse_target("42").offset, parse_target("2014-03-01T12:00:00Z").time_ms
     (42, 1393675200000)
 
     Raises:
-        ValueError: none of the four.
+        ValueError: It is none of the four.
     """
     if text in ("earliest", "latest"):
         return OffsetTarget(text, None, EARLIEST if text == "earliest" else LATEST)

@@ -1,6 +1,6 @@
-"""When a claim on a partition may be broken by hand: when it is proved, or vouched for, that nobody works under it.
+"""Decides when an operator may release a claim: when it is proved, or vouched for, that nobody works under it.
 
-Pure. A living member's claim is never broken: two members would read the partition.
+Pure. The claim of a living member is never released: two members would read the partition.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rebalance.subscription import consumer_id_of
+from zkconsumer.admin.errors import ClaimNotReleased
 from zkconsumer.admin.findings import session_text
-from zkconsumer.cli.failures import CliError
 
 __all__ = ["Claim", "Evidence", "consumers_of", "proof"]
 
@@ -20,9 +20,10 @@ class Claim:
     """An owner node as it was read.
 
     Attributes:
-        thread: what it holds.
-        session: that keeps it, 0 for a persistent node.
-        czxid, version: of the node; another node in its place has another `czxid`.
+        path: Of the node.
+        thread: The thread id that it holds.
+        session: The session that keeps it, 0 for a persistent node.
+        czxid, version: Of the node; another node in its place has another `czxid`.
     """
 
     path: str
@@ -34,13 +35,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What else is known.
+    """What else is known about a claim.
 
     Attributes:
-        registered: consumer ids in the group.
-        session_lives: what ZooKeeper's leader says, `None` when it does not.
-        client: address of the client that has the session, `None` when no server names it.
-        vouched_czxid: the claim of which the caller says that nobody works under it.
+        registered: Consumer ids in the group.
+        session_lives: Whether the session lives, as ZooKeeper's leader says; None when it does not say.
+        client: Address of the client that has the session, None when no server names it.
+        vouched_czxid: The claim for which the caller vouches that nobody works under it.
     """
 
     registered: Collection[str]
@@ -50,24 +51,26 @@ class Evidence:
 
 
 def consumers_of(thread: str) -> tuple[str, ...]:
-    """The consumer ids that may stand behind an owner node; other kinds of clients write theirs without a number."""
+    """Return the consumer ids for which an owner node may stand; some clients write theirs without a thread number."""
     return tuple(dict.fromkeys((consumer_id_of(thread), thread)))
 
 
 def proof(claim: Claim, evidence: Evidence) -> str:
-    """Why the claim may be broken, a clause.
+    """Return why the claim may be released, a clause.
 
     Raises:
-        CliError: it may not; says why, and what would help.
+        ClaimNotReleased: It may not; says why, and what would help.
     """
     refused = f"{claim.path} is not released"
     if evidence.vouched_czxid is not None and evidence.vouched_czxid != claim.czxid:
-        raise CliError(f"{refused}: it is another node by now, claim {claim.czxid:#x}", "look again")
+        raise ClaimNotReleased(f"{refused}: it is another node by now, claim {claim.czxid:#x}", "look again")
     for consumer in consumers_of(claim.thread):
         if consumer in evidence.registered:
             kept = "would go on reading" if claim.session else "may take it for its own"
-            raise CliError(f"{refused}: its owner {claim.thread!r} is of {consumer}, which is registered and {kept}",
-                           f"stop {consumer} first, or wake the group: zkconsumer verify GROUP --nudge")
+            raise ClaimNotReleased(
+                f"{refused}: its owner {claim.thread!r} is of {consumer}, which is registered and {kept}",
+                f"stop {consumer} first, or trigger a rebalance: zkconsumer verify GROUP --trigger-rebalance",
+            )
     if not claim.session:
         return f"it is persistent, and no consumer of the name in it, {claim.thread!r}, is registered"
     session = session_text(claim.session)
@@ -77,7 +80,7 @@ def proof(claim: Claim, evidence: Evidence) -> str:
         return f"its owner {claim.thread!r} is not registered, and you say that nobody works under session {session}"
     lives = "lives" if evidence.session_lives else "may live"
     whose = f", a client at {evidence.client}" if evidence.client else ""
-    raise CliError(
+    raise ClaimNotReleased(
         f"{refused}: its owner {claim.thread!r} is not registered, but session {session} {lives}{whose}",
         "end that process: the node goes with its session. If you know that it does not read the partition, say so: "
         f"--claim {claim.czxid:#x}",

@@ -1,61 +1,61 @@
-"""Looks at a group again and again: a rebalance under way is no fault, one that does not end is."""
+"""Checks a group repeatedly until it is settled: a rebalance under way is no fault, one that does not end is."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from rebalance.errors import RebalanceError
-from zkconsumer.admin.findings import Verdict
-from zkconsumer.cli.failures import CliError
+from zkconsumer.admin.findings import Verification
+from zkconsumer_error import ZkConsumerError
 
-__all__ = ["look_until_settled"]
+__all__ = ["check_until_settled"]
 
 _PAUSE_S = 0.5
 
 
-def look_until_settled(
-    look: Callable[[bool], Verdict],
+def check_until_settled(
+    check: Callable[[bool], Verification],
     patience_s: float,
     wait_s: float = 0.0,
-    nudge: Callable[[Verdict], None] | None = None,
+    trigger: Callable[[Verification], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Verdict:
-    """The last verdict: at the first look without faults, or when they have lasted too long.
+) -> Verification:
+    """Return the last result: that of the first check without faults, or the one when the time is over.
 
     Args:
-        look: judges the group; called with whether this is the last time.
-        patience_s: how long a fault that a rebalance explains is given.
-        wait_s: how long any fault is given, also that the group is not there or ZooKeeper does not answer.
-        nudge: called once, when `patience_s` is over and a member could be woken; then it begins again.
+        check: Checks the group; called with True when this is the last check.
+        patience_s: How long a fault may last that a rebalance explains.
+        wait_s: How long any fault may last, also a group that does not exist and a ZooKeeper that does not answer.
+        trigger: Triggers a rebalance; called once, when `patience_s` is over and a rebalance would give a member what
+            it lacks. Then `patience_s` starts again.
 
     Raises:
-        CliError, RebalanceError: the group could not be read, at the end.
+        ZkConsumerError: The group could not be read, at the end.
     """
     patience_ends = clock() + patience_s
     deadline = max(patience_ends, clock() + wait_s)
     while True:
-        began = clock()
-        is_last = began >= deadline
-        verdict, failure = _look(look, is_last)
-        if verdict is not None and not verdict.faults:
-            return verdict
+        started_at = clock()
+        is_last = started_at >= deadline
+        found, failure = _try(check, is_last)
+        if found is not None and not found.faults:
+            return found
         now = clock()
-        if nudge is not None and verdict is not None and verdict.wakeable and now >= patience_ends:
-            nudge(verdict)
-            nudge, deadline = None, max(deadline, now + patience_s)
-        elif is_last or not (wait_s > 0 or (verdict is not None and verdict.is_passing)):
-            if verdict is None:
+        if trigger is not None and found is not None and found.wakeable and now >= patience_ends:
+            trigger(found)
+            trigger, deadline = None, max(deadline, now + patience_s)
+        elif is_last or not (wait_s > 0 or (found is not None and found.is_passing)):
+            if found is None:
                 assert failure is not None
                 raise failure
-            return verdict
-        # Half of the time at most, however large the group is; and a last look when the time is over.
-        sleep(max(0.05, min(max(_PAUSE_S, now - began), deadline - now)))
+            return found
+        # Checks take half of the time at most, however large the group is; the last one is when the time is over.
+        sleep(max(0.05, min(max(_PAUSE_S, now - started_at), deadline - now)))
 
 
-def _look(look: Callable[[bool], Verdict], is_last: bool) -> tuple[Verdict | None, Exception | None]:
+def _try(check: Callable[[bool], Verification], is_last: bool) -> tuple[Verification | None, Exception | None]:
     try:
-        return look(is_last), None
-    except (CliError, RebalanceError) as error:
+        return check(is_last), None
+    except ZkConsumerError as error:
         return None, error

@@ -1,4 +1,4 @@
-"""Topics as their nodes in ZooKeeper tell them: who leads which partition, who keeps it, and what is wrong.
+"""Reports topics from their nodes in ZooKeeper: leaders, replicas, in-sync replicas, and what is wrong.
 
 Pure. A partition is leaderless when no registered broker leads it, and under-replicated when fewer replicas are in sync
 than it should have.
@@ -9,12 +9,12 @@ Source: kafka.admin.TopicCommand (0.8.2.2).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.log_ends import LogOffsets
 
 __all__ = ["TopicNodes", "TopicPartitionRow", "TopicReport", "topic_report"]
@@ -22,13 +22,13 @@ __all__ = ["TopicNodes", "TopicPartitionRow", "TopicReport", "topic_report"]
 
 @dataclass(frozen=True)
 class TopicNodes:
-    """What was read.
+    """The nodes that were read.
 
     Attributes:
-        brokers: ids of the brokers that are registered.
-        topics: topic -> data of its node.
-        states: partition -> data of its state node, `None` without one.
-        log_offsets: partition -> earliest and latest offset, or why they are not known.
+        brokers: Ids of the brokers that are registered.
+        topics: Topic -> data of its node.
+        states: Partition -> data of its state node, None without one.
+        log_offsets: Partition -> earliest and latest offset, or why they are not known.
     """
 
     brokers: Collection[int]
@@ -37,7 +37,7 @@ class TopicNodes:
     log_offsets: Mapping[TopicPartition, LogOffsets] = field(default_factory=dict)
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions that the nodes list."""
+        """Return all partitions that the nodes list."""
         found = []
         for topic, data in sorted(self.topics.items()):
             try:
@@ -49,7 +49,16 @@ class TopicNodes:
 
 @dataclass(frozen=True)
 class TopicPartitionRow:
-    """One partition; `None` where there is nothing or it is not known."""
+    """One partition; None stands for what does not exist or is not known.
+
+    Attributes:
+        leader: The id of a registered broker.
+        replicas: Ids of the brokers that shall have it, the preferred leader first.
+        isr: Ids of the brokers that are in sync.
+        earliest: Offset of the oldest message that is kept.
+        latest: Offset that the next message will get.
+        problems: What is wrong, a clause each.
+    """
 
     topic: str
     partition: int
@@ -62,19 +71,20 @@ class TopicPartitionRow:
 
 
 @dataclass(frozen=True)
-class TopicReport:
-    """All of it; `problems` are those of the partitions, and those of whole topics, as sentences."""
+class TopicReport(JsonValue):
+    """The partitions of some topics.
+
+    Attributes:
+        partitions: By topic and number.
+        problems: What is wrong with topics and partitions, as sentences.
+    """
 
     partitions: tuple[TopicPartitionRow, ...]
     problems: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists with the same names."""
-        return asdict(self)
-
 
 def topic_report(nodes: TopicNodes) -> TopicReport:
-    """What the nodes say."""
+    """Return the report about the nodes."""
     rows: list[TopicPartitionRow] = []
     problems: list[str] = []
     for topic, data in sorted(nodes.topics.items()):
@@ -106,7 +116,7 @@ def _row(nodes: TopicNodes, name: TopicPartition, replicas: tuple[int, ...]) -> 
 def _state(
     nodes: TopicNodes, name: TopicPartition, problems: list[str]
 ) -> tuple[int | None, tuple[int, ...] | None]:
-    """Leader and in-sync replicas."""
+    """Return leader and in-sync replicas, each None if not known."""
     data = nodes.states.get(name)
     if data is None:
         problems.append("leaderless: it has no state yet")

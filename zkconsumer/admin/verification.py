@@ -1,9 +1,9 @@
-"""Whether a group is as it should be: each partition owned, by a registered thread, by the one it is dealt to.
+"""Verifies a group: is each partition owned, by a registered thread, and by the one to which it is assigned?
 
 Pure: nodes in, findings out. Rules, as Kafka's own check tool breaks them (KAFKA-3952):
 - Names are compared as the group's members compare them: thread ids as text, partitions as numbers. A consumer id in
-  an owner node stands for its one thread.
-- What cannot be understood is named, and nobody else is blamed for it.
+  an owner node stands for the only thread of that consumer.
+- A node that cannot be understood is reported, and no other member is reported because of it.
 
 Source: kafka.tools.VerifyConsumerRebalance (0.8.2.2); ZookeeperConsumerConnector (0.8.0 to 1.1.1).
 """
@@ -17,25 +17,32 @@ from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from rebalance.lenient_json import java_refusal
 from rebalance.subscription import consumer_id_of
-from zkconsumer.admin.assignment_preview import STRATEGIES, Place, Table, disagreement, most_followed, tables
-from zkconsumer.admin.findings import Finding, Verdict, session_text
+from zkconsumer.admin.assignment_preview import (
+    STRATEGIES,
+    AssignmentPreview,
+    Place,
+    disagreement,
+    most_followed,
+    previews,
+)
+from zkconsumer.admin.findings import Finding, Verification, session_text
 from zkconsumer.admin.group_report import GroupNodes, Members, members_of
 
 __all__ = ["partition_number", "partitions_of", "verify_group"]
 
 
-def verify_group(nodes: GroupNodes, strategies: Sequence[str] = STRATEGIES, least_members: int = 1) -> Verdict:
-    """What is wrong with the members and the owners of a group; of its offsets nothing is said.
+def verify_group(nodes: GroupNodes, strategies: Sequence[str] = STRATEGIES, least_members: int = 1) -> Verification:
+    """Return what is wrong with the members and the owners of a group; its offsets are not verified here.
 
     Args:
-        strategies: those that the group may use; none: who owns what is not compared.
-        least_members: fewer registered consumers are a finding.
+        strategies: The strategies that the group may use; with none, owners are not compared with an assignment.
+        least_members: Fewer registered consumers are a finding.
     """
-    return _Look(nodes, strategies).verdict(least_members)
+    return _Verifier(nodes, strategies).result(least_members)
 
 
-class _Look:
-    """The nodes of one moment, understood."""
+class _Verifier:
+    """The nodes of one moment, parsed, and what follows from them."""
 
     def __init__(self, nodes: GroupNodes, strategies: Sequence[str]) -> None:
         self.nodes = nodes
@@ -51,11 +58,11 @@ class _Look:
         followed = {
             place: thread for place, thread in self.owners.items() if thread in self._threads(place[0])
         }
-        # A member that cannot be understood has its share of the table, but which one is not known.
-        candidates = [] if self.members.unclear else tables(
+        # A member that cannot be understood has a share of the assignment, but which one is not known.
+        candidates = [] if self.members.unclear else previews(
             self.members, nodes.known_topics, self.partitions, strategies
         )  # fmt: skip
-        self.table: Table | None = most_followed(candidates, followed)
+        self.preview: AssignmentPreview | None = most_followed(candidates, followed)
         self.disagreement = disagreement(candidates, followed)
         self.holders = {consumer_id_of(thread) for thread in self.owners.values()}
         self.obstacles = self._obstacles()
@@ -76,28 +83,28 @@ class _Look:
         return self.members.thread_of(owner, self._threads(topic))
 
     def _is_registered(self, topic: str, thread: str) -> bool:
-        """Whether a thread id may own partitions of a topic; of a member that cannot be understood all may."""
+        """Return True if a thread may own partitions of a topic; any thread of an unclear member may."""
         if znodes.ids_path(self.nodes.group) in self.nodes.refused:
             return True
         return consumer_id_of(thread) in self.members.unclear or thread in self._threads(topic)
 
     def _obstacles(self) -> dict[str, list[str]]:
-        """Consumer id -> paths of nodes that keep its partitions from it, and that no rebalance takes away.
+        """Return the nodes that keep a member from its partitions and that no rebalance deletes: consumer id -> paths.
 
-        An offset that is none keeps a Java member from all of its partitions.
+        An offset that cannot be parsed keeps a Java member from all of its partitions.
         """
         found: dict[str, list[str]] = {}
         for topic, number in self.subscribed:
-            dealt = self._dealt((topic, number))
-            if dealt is not None and self._has_unreadable_offset(topic, str(number)):
+            assigned = self._assigned((topic, number))
+            if assigned is not None and self._has_unreadable_offset(topic, str(number)):
                 path = znodes.offset_path(self.nodes.group, topic, number)
-                found.setdefault(consumer_id_of(dealt), []).append(path)
+                found.setdefault(consumer_id_of(assigned), []).append(path)
         for (topic, number), thread in self.owners.items():
-            dealt = self._dealt((topic, number))
+            assigned = self._assigned((topic, number))
             stays = not self.nodes.owners[topic, str(number)][1] or thread not in self._threads(topic)
-            if dealt is not None and thread != dealt and stays:
+            if assigned is not None and thread != assigned and stays:
                 path = znodes.owner_path(self.nodes.group, topic, number)
-                found.setdefault(consumer_id_of(dealt), []).append(path)
+                found.setdefault(consumer_id_of(assigned), []).append(path)
         return found
 
     def _has_unreadable_offset(self, topic: str, name: str) -> bool:
@@ -109,26 +116,26 @@ class _Look:
             return True
         return False
 
-    def _dealt(self, place: Place) -> str | None:
-        """The thread that a partition is dealt to, `None` when that is not known."""
-        return self.table.threads.get(place) if self.table is not None else None
+    def _assigned(self, place: Place) -> str | None:
+        """Return the thread to which a partition is assigned, None when that is not known."""
+        return self.preview.threads.get(place) if self.preview is not None else None
 
-    def verdict(self, least_members: int) -> Verdict:
+    def result(self, least_members: int) -> Verification:
         findings = [
             *self._refused(), *self._registrations(least_members), *self.unreadable_topics, *self._subscriptions(),
             *self._owner_nodes(), *self._unowned(), *self._strategies(),
         ]  # fmt: skip
-        return Verdict(
+        return Verification(
             self.nodes.group, len(self.members.rows), len(self.subscribed),
-            self.table.strategy if self.table is not None and self.owners else None,
+            self.preview.strategy if self.preview is not None and self.owners else None,
             tuple(findings), tuple(sorted(self._wakeable())),
         )  # fmt: skip
 
     def _refused(self) -> Iterator[Finding]:
-        """What this command may not read. Who reads the group with its rights sees as little."""
+        """Yield the nodes that may not be read; members with the same rights cannot read them either."""
         ids = f"{znodes.ids_path(self.nodes.group)}/"
         for path, error in sorted(self.nodes.refused.items()):
-            sentence, remedy = f"{error.cause}; members without the right to read it do not know more", _ACCESS_LIST
+            sentence, remedy = f"{error.cause}; members without that right cannot read it either", _ACCESS_LIST
             if path.startswith(ids):
                 sentence = (f"{error.cause}; that member may ask for any topic, so members of ours without the right "
                             "to read it keep what they hold and claim nothing, and Java members fail every rebalance")
@@ -173,12 +180,12 @@ class _Look:
         )  # fmt: skip
 
     def _subscriptions(self) -> Iterator[Finding]:
-        """What a member asks for and cannot get; nobody else is kept from anything by it."""
+        """Yield what a member subscribes to and cannot get; it keeps no other member from anything."""
         for member, subscription in self.members.subscriptions.items():
             path = znodes.registration_path(self.nodes.group, member)
             missing = sorted(set(subscription.topics(self.nodes.known_topics)) - set(self.nodes.known_topics))
             for topic in missing:
-                yield Finding("missing-topic", path, f"{member} waits for topic {topic!r}, which is not there",
+                yield Finding("missing-topic", path, f"{member} waits for topic {topic!r}, which does not exist",
                               "create the topic, or correct its name", fault=False)  # fmt: skip
             if subscription.is_wildcard and not subscription.topics(self.nodes.known_topics, False):
                 text = f"{subscription.pattern} {subscription.entries[0][0]!r}"
@@ -196,13 +203,13 @@ class _Look:
             found = self._owner_node(topic, name, owner, session, held)
             if found is not None:
                 kind, what, remedy = found
-                # A persistent node goes by no rebalance, unless a Java member finds its own name in it.
+                # No rebalance deletes a persistent node, unless a Java member finds its own name in it.
                 yield Finding(kind, path, f"{topic}-{name} {what}", remedy, passing=bool(session))
 
     def _owner_node(
         self, topic: str, name: str, owner: str, session: int, held: str
     ) -> tuple[str, str, str] | None:
-        """Kind, clause and remedy of what is wrong with one owner node."""
+        """Return kind, clause and remedy of what is wrong with one owner node."""
         thread = self._thread_of(topic, owner)
         member = consumer_id_of(thread)
         removal = self._removal(topic, name, member, session)
@@ -222,21 +229,21 @@ class _Look:
             also = session_text(registered)
             return ("other-session", f"is owned by {owner!r} {held}, and that member is registered by session {also}",
                     f"two processes use the consumer id of {member}: stop one")  # fmt: skip
-        return self._not_dealt((topic, number), owner, thread)
+        return self._wrong_owner((topic, number), owner, thread)
 
     def _removal(self, topic: str, name: str, member: str, session: int) -> str:
-        """What takes an owner node away that should not be there."""
+        """Return what deletes an owner node that should not exist."""
         release = f"zkconsumer release {self.nodes.group} {topic} {name}"
         if member in self.nodes.registrations:
-            # What is a registered consumer's is not released; what is its session's goes with it.
+            # A claim of a registered consumer is not released; ephemeral ones end with its session.
             return f"restart {member}" if session else f"stop {member}, then {release}"
         return f"end the process that holds the session, which {release} names" if session else release
 
-    def _not_dealt(self, place: Place, owner: str, thread: str) -> tuple[str, str, str] | None:
-        dealt = self._dealt(place)
-        if self.table is None or dealt is None or self.table.deals(place, thread):
+    def _wrong_owner(self, place: Place, owner: str, thread: str) -> tuple[str, str, str] | None:
+        assigned = self._assigned(place)
+        if self.preview is None or assigned is None or self.preview.assigns(place, thread):
             return None
-        return ("wrong-owner", f"is owned by {owner}, and {self.table.strategy} deals it to {dealt}",
+        return ("wrong-owner", f"is owned by {owner}, and {self.preview.strategy} assigns it to {assigned}",
                 self._blame(consumer_id_of(thread)))  # fmt: skip
 
     # -- partitions ----------------------------------------------------------------------------------------------------
@@ -246,19 +253,19 @@ class _Look:
         for topic, number in self.subscribed:
             if (topic, str(number)) in owned or self.nodes.hides_owner(topic, str(number)):
                 continue
-            dealt = self._dealt((topic, number))
+            assigned = self._assigned((topic, number))
             what = f"{topic}-{number} is owned by nobody"
-            if dealt is not None and self.table is not None:
-                what += f", and {self.table.strategy} deals it to {dealt}{self._idle(consumer_id_of(dealt))}"
+            if assigned is not None and self.preview is not None:
+                what += f", and {self.preview.strategy} assigns it to {assigned}{self._idle(consumer_id_of(assigned))}"
             path = znodes.owner_path(self.nodes.group, topic, number)
-            yield Finding("unowned", path, what, self._blame(dealt and consumer_id_of(dealt)), passing=True)
+            yield Finding("unowned", path, what, self._blame(assigned and consumer_id_of(assigned)), passing=True)
 
     def _lacking(self) -> set[str]:
-        """The members that lack a partition that is theirs, or may be."""
-        if self.table is not None:
+        """Return the members that lack a partition that is, or may be, assigned to them."""
+        if self.preview is not None:
             return {
-                consumer_id_of(thread) for place, thread in self.table.threads.items()
-                if place not in self.owners or not self.table.deals(place, self.owners[place])
+                consumer_id_of(thread) for place, thread in self.preview.threads.items()
+                if place not in self.owners or not self.preview.assigns(place, self.owners[place])
             }  # fmt: skip
         topics = {topic for topic, number in self.subscribed if (topic, number) not in self.owners}
         return {
@@ -267,8 +274,8 @@ class _Look:
         }  # fmt: skip
 
     def _wakeable(self) -> set[str]:
-        """The members to whom another rebalance would give what they lack."""
-        # What Java cannot read, text that is no JSON included, fails each rebalance of each Java member.
+        """Return the members to which another rebalance would give what they lack."""
+        # A registration that Java cannot read fails every rebalance of every Java member.
         stops_java = any(java_refusal(data or b"") for data in self.nodes.registrations.values())
         is_unclear = self.nodes.refused or any(row.pattern is None for row in self.members.rows)
         if is_unclear or self.disagreement or stops_java:
@@ -279,7 +286,7 @@ class _Look:
         return "" if member in self.holders else f" ({member} is registered and owns nothing)"
 
     def _blame(self, member: str | None) -> str:
-        """What has to be done before that member can own what is its."""
+        """Return what has to be done before that member can own what is assigned to it."""
         if self.members.unclear:
             return f"see to the registration of {min(self.members.unclear)}"
         if self.disagreement:
@@ -287,18 +294,18 @@ class _Look:
         in_the_way = self.obstacles.get(member or "", [])
         if in_the_way:
             more = f" and {len(in_the_way) - 1} more" if len(in_the_way) > 1 else ""
-            return f"see to what is in the way, {in_the_way[0]}{more}; then {self._nudge()}"
-        return f"{self._nudge()}; if that does not help, see the log of {member or 'the members'}, and restart"
+            return f"see to what is in the way, {in_the_way[0]}{more}; then {self._trigger()}"
+        return f"{self._trigger()}; if that does not help, see the log of {member or 'the members'}, and restart"
 
-    def _nudge(self) -> str:
-        return f"zkconsumer verify {self.nodes.group} --nudge"
+    def _trigger(self) -> str:
+        return f"zkconsumer verify {self.nodes.group} --trigger-rebalance"
 
     def _strategies(self) -> Iterator[Finding]:
         if self.disagreement:
             each = "; ".join(f"{member} by {' or '.join(names)}" for member, names in self.disagreement.items())
             yield Finding(
                 "strategies-differ", znodes.ids_path(self.nodes.group),
-                f"members deal by different strategies: {each}",
+                f"members assign by different strategies: {each}",
                 "give all the same partition.assignment.strategy (and roundrobin.order), and restart them",
                 passing=True,
             )
@@ -308,22 +315,22 @@ _ACCESS_LIST = "see to its access list: all members have to read it, and this co
 
 
 def partition_number(name: str) -> int | None:
-    """The partition that an owner's or offset's node is named after, `None` for any other name."""
+    """Return the partition after which an owner or offset node is named, None for any other name."""
     return int(name) if re.fullmatch(r"0|[1-9][0-9]{0,8}", name) else None
 
 
 def partitions_of(nodes: GroupNodes) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
-    """Topic -> partitions, for the topics whose node can be read; and what cannot be."""
+    """Return the partitions of the topics whose node can be read, and a finding for each other topic."""
     found: dict[str, tuple[int, ...]] = {}
     unreadable = []
     for topic, data in sorted(nodes.topics.items()):
         if data is None:
-            continue  # it is not there
+            continue  # it does not exist
         try:
             found[topic] = znodes.parse_topic(topic, data)
         except UnreadableNode as error:
             unreadable.append(
                 Finding("unreadable-topic", znodes.topic_path(topic), f"topic {topic!r} cannot be read: {error.reason}",
-                        "look what the brokers' controller says; Java takes it for a topic without partitions")
+                        "see the log of the brokers' controller; Java takes it for a topic without partitions")
             )  # fmt: skip
     return found, unreadable

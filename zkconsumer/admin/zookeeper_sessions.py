@@ -1,7 +1,7 @@
-"""What the servers say about a session when they are asked by four-letter words: whose it is, and whether it lives.
+"""Asks ZooKeeper's servers, by four-letter words, which client has a session and whether the session lives.
 
-`cons` names the clients of one server, `dump` at the leader (or the only server) all sessions. From ZooKeeper 3.5 on
-both have to be allowed (`4lw.commands.whitelist`); what is not answered is not known. Every question has a deadline.
+`cons` names the clients of one server; `dump` at the leader (or the only server) names all sessions. From ZooKeeper 3.5
+on both have to be allowed (`4lw.commands.whitelist`); without an answer nothing is known. Every request has a deadline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Server = tuple[str, int]
 
 
 def client_of(servers: Sequence[Server], session: int) -> str | None:
-    """The address of the client that has a session, `None` when no server names it."""
+    """Return the address of the client that has a session, None when no server names it."""
     for server in servers:
         address = clients_in(_ask(server, b"cons")).get(session % 2**64)
         if address is not None:
@@ -32,10 +32,10 @@ def client_of(servers: Sequence[Server], session: int) -> str | None:
 
 
 def leader_knows(servers: Sequence[Server], session: int, witness: int) -> bool | None:
-    """Whether the session lives, `None` when that cannot be told.
+    """Return whether the session lives, None when that is not known.
 
     Args:
-        witness: a session that lives and is younger: a server that does not know it is the leader no longer.
+        witness: A session that lives and is younger: a server that does not know it is not the leader any more.
     """
     for server in servers:
         if not _LEADS.search(_ask(server, b"srvr")):
@@ -47,7 +47,7 @@ def leader_knows(servers: Sequence[Server], session: int, witness: int) -> bool 
 
 
 def clients_in(text: str) -> dict[int, str]:
-    """Session -> address, in an answer to `cons`.
+    """Return the addresses of the sessions in an answer to `cons`.
 
     >>> clients_in(" /10.0.0.7:41234[1](queued=0,recved=5,sent=5,sid=0x1f,lop=PING)")
     {31: '10.0.0.7:41234'}
@@ -56,17 +56,17 @@ def clients_in(text: str) -> dict[int, str]:
 
 
 def sessions_in(text: str) -> set[int]:
-    """The sessions that a leader keeps time of, in its answer to `dump`; none where it does not list them.
+    """Return the sessions that a leader lists as living in its answer to `dump`; none if it lists none.
 
-    Behind that list stand the owners of ephemeral nodes, which is another matter: a node may outlive its session by a
-    fault of the server.
+    Behind that list stand the owners of ephemeral nodes, which are not read: by a fault of the server, a node may
+    outlive its session.
     """
     head, separator, _ = text.partition("ephemeral nodes dump:")
     return {int(session, 16) for session in _SESSION.findall(head)} if separator else set()
 
 
 def _ask(server: Server, word: bytes) -> str:
-    """The answer, empty for none."""
+    """Return the answer, an empty text without one."""
     deadline = time.monotonic() + _TIMEOUT_S
     answer = bytearray()
     try:

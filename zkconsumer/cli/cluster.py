@@ -16,10 +16,11 @@ import click
 
 from rebalance.errors import InvalidName
 from rebalance.subscription import check_topic
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.scratch import scratch_folder
 from zkconsumer.cli.signals import Interrupted, LeaveSignals
-from zkconsumer.cli.tables import count_of, print_table
+from zkconsumer.cli.tables import print_table
 
 if TYPE_CHECKING:
     from zkconsumer.testing.cluster import Cluster

@@ -24,7 +24,8 @@ from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.line_output import LineOutput
 from zkconsumer.cli.message_lines import LineShape, line_formatter
 from zkconsumer.cli.signals import Interrupted, LeaveSignals
-from zkconsumer.cli.zookeeper_access import children, open_zookeeper, zookeeper_option
+from zkconsumer.cli.zookeeper_access import open_zookeeper, zookeeper_option
+from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.keys import find_key
 from zkconsumer.config.zookeeper_options import zookeeper_options

@@ -12,7 +12,7 @@ from zkconsumer.config.properties import read_properties
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
 
-__all__ = ["connection_option", "given_connection", "read_config"]
+__all__ = ["connection_option", "given_connection", "given_properties", "read_config"]
 
 _FILE = "zkconsumer.consumer_config"
 """Where the click context keeps the path."""
@@ -43,15 +43,25 @@ connection_option = click.option(
 """The option of a command that only needs the connection; `given_connection` has what it says."""
 
 
-def given_connection(hosts: str) -> dict[str, Any]:
-    """Keyword arguments of `zookeeper_connection`, out of the file that the running command was given.
+def given_properties() -> dict[str, str] | None:
+    """Return the entries of the file that the running command was given, None without one.
 
     Raises:
-        CliError, ConfigError: the file, or a setting in it, cannot be used.
+        CliError, ConfigError: The file cannot be used.
     """
     context = click.get_current_context(silent=True)
     path = None if context is None else context.meta.get(_FILE)
-    if path is None:
+    return None if path is None else read_config(path)
+
+
+def given_connection(hosts: str) -> dict[str, Any]:
+    """Return the keyword arguments of `zookeeper_connection` from the file that the running command was given.
+
+    Raises:
+        CliError, ConfigError: The file, or a setting in it, cannot be used.
+    """
+    given = given_properties()
+    if given is None:
         return {}
-    entries = {"group.id": "none", **read_config(path)}
+    entries = {"group.id": "none", **given}
     return zookeeper_options(ConsumerConfig.from_properties(entries, zookeeper_connect=hosts))

@@ -1,26 +1,24 @@
-"""`zkconsumer describe`: a group's members, owners, offsets and lag, of Java members too.
+"""`zkconsumer describe`: a group's members, owners, offsets and lag, Java members included.
 
 Source: kafka.tools.ConsumerOffsetChecker, VerifyConsumerRebalance (0.8.2.2).
 """
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from rebalance.subscription import check_group
-from zkconsumer.admin.group_reader import read_group, read_log_ends
-from zkconsumer.admin.group_report import GroupReport, MemberRow, PartitionRow, report
-from zkconsumer.cli.tables import count_of, print_problem, print_table
-from zkconsumer.cli.zookeeper_access import open_zookeeper, zookeeper_option
+from zkconsumer.admin import GroupReport, MemberRow, PartitionRow
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.cli.tables import print_problem, print_table
+from zkconsumer.cli.zookeeper_access import open_admin, zookeeper_option
 
-__all__ = ["describe"]
+__all__ = ["OFFSET_HEADERS", "describe", "offset_cells"]
 
+OFFSET_HEADERS = ("TOPIC", "PARTITION", "OFFSET", "LOG END", "LAG", "OWNER")
 _EPILOG = """\
 \b
-Partitions that nobody owns and owners that are no registered thread are normal for the moment a rebalance takes, and
-a fault when they stay; `zkconsumer verify` waits for it, and says what would mend it. Offsets are those in ZooKeeper;
+Partitions without an owner, and owners that are no registered thread, are normal while a rebalance is under way and a
+fault when they stay; `zkconsumer verify` waits for that, and says what would mend it. Offsets are those in ZooKeeper;
 members with offsets.storage=kafka keep theirs elsewhere.
 
 \b
@@ -36,12 +34,10 @@ Example:
 @click.option("--check", is_flag=True, help="End with status 1 when something is wrong with the group.")
 def describe(group: str, zookeeper: str, as_json: bool, check: bool) -> None:
     """Show the members of GROUP, who owns which partition, and how far behind it is."""
-    check_group(group)
-    with open_zookeeper(zookeeper) as port:
-        nodes = read_group(port, zookeeper, group)
-        found = report(read_log_ends(port, zookeeper, nodes))
+    with open_admin(zookeeper, "zkconsumer-describe", group) as admin:
+        found = admin.describe(group)
     if as_json:
-        click.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        click.echo(found.to_json())
     else:
         _print(found)
     if check and found.problems:
@@ -56,9 +52,8 @@ def _print(found: GroupReport) -> None:
         print_table(["MEMBER", "SUBSCRIPTION"], [[row.consumer_id, _subscription(row)] for row in found.members])
         click.echo()
     if found.partitions:
-        headers = ["TOPIC", "PARTITION", "OFFSET", "LOG END", "LAG", "OWNER"]
         marked = [number for number, row in enumerate(found.partitions) if row.problems]
-        print_table(headers, [_cells(row) for row in found.partitions], right=[1, 2, 3, 4], marked=marked)
+        print_table(OFFSET_HEADERS, [offset_cells(row) for row in found.partitions], right=[1, 2, 3, 4], marked=marked)
         unknown = f", unknown for {count_of(found.lag_unknown, 'partition')}" if found.lag_unknown else ""
         click.echo(f"\nTotal lag: {found.lag}{unknown}")
     for problem in found.problems:
@@ -74,8 +69,7 @@ def _subscription(row: MemberRow) -> str:
     return f"{row.pattern} {entries}" if row.pattern != "static" else entries or "nothing"
 
 
-def _cells(row: PartitionRow) -> list[str]:
-    numbers = [row.offset, row.log_end, row.lag]
-    mark = " !" if row.problems else ""
-    shown = ["-" if number is None else str(number) for number in numbers]
-    return [row.topic, str(row.partition), *shown, (row.owner or "none") + mark]
+def offset_cells(row: PartitionRow) -> list[str]:
+    """Return the cells of a partition under `OFFSET_HEADERS`."""
+    numbers = ["-" if number is None else str(number) for number in (row.offset, row.log_end, row.lag)]
+    return [row.topic, str(row.partition), *numbers, (row.owner or "none") + (" !" if row.problems else "")]

@@ -6,14 +6,9 @@ and says so.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
-
 from zkconsumer_error import ZkConsumerError
 
-__all__ = ["CliError", "nearest", "sentence_of"]
-
-_SHOWN_NAMES = 10
+__all__ = ["CliError", "sentence_of"]
 
 
 class CliError(ZkConsumerError):
@@ -31,20 +26,6 @@ class CliError(ZkConsumerError):
 
     def __str__(self) -> str:
         return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence
-
-
-def nearest(name: str, known: Sequence[str], kind: str) -> str:
-    """The remedy for a name that is not there: the one that was meant, or those that there are.
-
-    >>> nearest("clikcs", ["clicks", "views"], "topic")
-    "did you mean 'clicks'?"
-    """
-    if not known:
-        return f"there are no {kind}s at all"
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"the {kind}s there are {', '.join(known[:_SHOWN_NAMES])}{', ...' if len(known) > _SHOWN_NAMES else ''}"
 
 
 def sentence_of(error: Exception) -> str | None:

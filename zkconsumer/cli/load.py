@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.sizes import SIZE
 from zkconsumer.cli.spark_jobs import interrupted_with, job_progress, setting_pairs
-from zkconsumer.cli.tables import count_of, print_problem, print_table
+from zkconsumer.cli.tables import print_problem, print_table
 from zkconsumer.cli.zookeeper_access import zookeeper_option
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ Source: kafka.tools.ExportZkOffsets, ImportZkOffsets (0.8.2.2).
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -15,20 +14,14 @@ from pathlib import Path
 
 import click
 
-from rebalance import znodes
-from rebalance.errors import UnreadableNode
-from rebalance.requests import ZooKeeperPort
-from zkconsumer.admin.group_reader import read_offsets
-from zkconsumer.admin.offset_changes import OffsetChange, plan_changes, refuse_live_groups, write_changes
-from zkconsumer.admin.offset_lines import OffsetLine, format_line, parse_lines
-from zkconsumer.cli.failures import CliError, nearest
-from zkconsumer.cli.tables import count_of
-from zkconsumer.cli.zookeeper_access import children, open_zookeeper, zookeeper_option
+from zkconsumer.admin import OffsetChanges
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.zookeeper_access import open_admin, zookeeper_option
 
-__all__ = ["export_offsets", "import_offsets", "print_changes"]
+__all__ = ["export_offsets", "import_offsets", "print_changes", "print_warning"]
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
-_SHOWN_LINES = 5
 
 _EXPORT_EPILOG = """\
 \b
@@ -42,10 +35,10 @@ Example:
 _IMPORT_EPILOG = """\
 \b
 Reads what `zkconsumer offsets export` and Kafka's ExportZkOffsets write. Nothing is written when a line cannot be
-used. A value that somebody else has changed since it was read is not written over.
+used. An offset that somebody else has changed since it was read is not overwritten.
 
 \b
-Example: look what would change
+Example: see what would change
   zkconsumer offsets import --zookeeper localhost:2181 --input-file offsets.txt --dry-run
 """
 
@@ -57,43 +50,19 @@ Example: look what would change
               help="Write to this file instead of stdout.")
 def export_offsets(groups: Sequence[str], zookeeper: str, output_file: Path | None) -> None:
     """Print the stored offsets of groups, of all groups when none is named."""
-    lines: list[OffsetLine] = []
-    problems: list[str] = []
-    with open_zookeeper(zookeeper) as port:
-        chosen = _groups(port, zookeeper, groups)
-        for group in chosen:
-            _collect(port, group, lines, problems)
-    text = "".join(f"{format_line(line)}\n" for line in lines)
+    with open_admin(zookeeper, "zkconsumer-offsets") as admin:
+        found = admin.export_offsets(*groups)
+    text = found.to_text()
     if output_file is None:
         click.echo(text, nl=False)
     else:
         _write_whole(output_file, text)
-    with_offsets = len({line.group for line in lines})
-    click.echo(f"Exported {count_of(len(lines), 'offset')} of {count_of(with_offsets, 'group')}", err=True)
-    for problem in problems:
+    with_offsets = len({line.group for line in found.lines})
+    click.echo(f"Exported {count_of(len(found.lines), 'offset')} of {count_of(with_offsets, 'group')}", err=True)
+    for problem in found.problems:
         click.echo(f"left out: {problem}", err=True)
-    if problems:
+    if found.problems:
         raise click.exceptions.Exit(1)
-
-
-def _groups(port: ZooKeeperPort, zookeeper: str, named: Sequence[str]) -> list[str]:
-    known = children(port, znodes.CONSUMERS) or []
-    for group in named:
-        if group not in known:
-            remedy = nearest(group, known, "group")
-            raise CliError(f"group {group!r} does not exist in ZooKeeper at {zookeeper}", remedy)
-    return list(dict.fromkeys(named)) or known
-
-
-def _collect(port: ZooKeeperPort, group: str, lines: list[OffsetLine], problems: list[str]) -> None:
-    found = read_offsets(port, group)
-    for topic, name in sorted(found, key=lambda at: (at[0], not at[1].isdigit(), at[1].zfill(19))):
-        try:
-            offset = znodes.parse_offset(znodes.offset_path(group, topic, name), found[topic, name])
-        except UnreadableNode as error:
-            problems.append(str(error))
-        else:
-            lines.append(OffsetLine(group, topic, name, offset))
 
 
 def _write_whole(path: Path, text: str) -> None:
@@ -126,16 +95,14 @@ def _umask() -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def import_offsets(zookeeper: str, input_file: str, dry_run: bool, force: bool, as_json: bool) -> None:
     """Set the offsets that a file holds; print old -> new."""
-    lines = _read_lines(input_file)
-    with open_zookeeper(zookeeper) as port:
-        refuse_live_groups(port, list(dict.fromkeys(line.group for line in lines)), force or dry_run)
-        changes = plan_changes(port, [(line[:3], line.offset) for line in lines])
-        if not dry_run:
-            write_changes(port, changes)
-    print_changes(changes, as_json, dry_run)
+    text = _read(input_file)
+    source = "standard input" if input_file == "-" else input_file
+    with open_admin(zookeeper, "zkconsumer-offsets") as admin:
+        found = admin.import_offsets(text, source=source, force=force, dry_run=dry_run, warn=print_warning)
+    print_changes(found, as_json)
 
 
-def _read_lines(path: str) -> list[OffsetLine]:
+def _read(path: str) -> str:
     if path == "-":
         if sys.stdin is None:
             raise CliError("standard input is closed")
@@ -143,33 +110,24 @@ def _read_lines(path: str) -> list[OffsetLine]:
     else:
         with open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
-    name = "stdin" if path == "-" else path
     if len(data) > MAX_FILE_BYTES:
+        name = "standard input" if path == "-" else path
         raise CliError(f"{name} is larger than {MAX_FILE_BYTES} bytes", "import it in parts")
-    lines, problems = parse_lines(data.decode("utf-8", "replace"))
-    if problems:
-        shown = "; ".join(problems[:_SHOWN_LINES])
-        more = f"; and {len(problems) - _SHOWN_LINES} more" if len(problems) > _SHOWN_LINES else ""
-        raise CliError(
-            f"no offset was set: {name} has {count_of(len(problems), 'line')} that cannot be used: {shown}{more}",
-            "each must be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once",
-        )
-    if not lines:
-        raise CliError(f"{'standard input' if path == '-' else path} holds no offsets")
-    return lines
+    return data.decode("utf-8", "replace")
 
 
-def print_changes(changes: Sequence[OffsetChange], as_json: bool, dry_run: bool) -> None:
+def print_warning(sentence: str) -> None:
+    """Print a warning to standard error."""
+    click.echo(f"warning: {sentence}", err=True)
+
+
+def print_changes(found: OffsetChanges, as_json: bool) -> None:
     """Print a line for each change, under the name of its group, or one JSON object."""
     if as_json:
-        entries = [
-            {"group": each.group, "topic": each.topic, "partition": each.partition, "old": each.old, "new": each.new}
-            for each in changes
-        ]
-        click.echo(json.dumps({"changes": entries, "written": not dry_run}, ensure_ascii=False))
+        click.echo(found.to_json())
         return
-    for change in changes:
+    for change in found.changes:
         click.echo(f"{change.group} {change}")
-    needed = sum(change.is_needed for change in changes)
-    done = "would be set" if dry_run else "set"
-    click.echo(f"{count_of(needed, 'offset')} {done}, {len(changes) - needed} as before", err=True)
+    needed = sum(change.is_needed for change in found.changes)
+    done = "set" if found.written else "would be set"
+    click.echo(f"{count_of(needed, 'offset')} {done}, {len(found.changes) - needed} as before", err=True)

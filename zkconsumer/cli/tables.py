@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 import click
 
-__all__ = ["count_of", "plain_table", "print_problem", "print_table"]
+__all__ = ["plain_table", "print_problem", "print_table"]
 
 
 def print_table(
@@ -35,15 +35,6 @@ def print_table(
 def print_problem(sentence: str) -> None:
     """Print what is wrong as a line of its own that begins with `!`, in red on a terminal (unless NO_COLOR is set)."""
     click.secho(f"! {sentence}", fg=None if os.environ.get("NO_COLOR") else "red")
-
-
-def count_of(number: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> count_of(1, "topic"), count_of(2, "topic")
-    ('1 topic', '2 topics')
-    """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:

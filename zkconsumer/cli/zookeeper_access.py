@@ -1,26 +1,21 @@
-"""ZooKeeper for one command: connected with a deadline, looked at, closed.
-
-Threads: the command's own; every read blocks it, with a deadline.
-"""
+"""The option `--zookeeper` of the commands, and the connection or the administration that it stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
 
-from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
-from zkconsumer.cli.consumer_config import connection_option, given_connection
+from rebalance.requests import SessionChange, ZooKeeperPort
+from rebalance.subscription import check_group
+from zkconsumer.admin import Admin
+from zkconsumer.cli.consumer_config import connection_option, given_connection, given_properties
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
-__all__ = ["BROKER_TIMEOUT_S", "READ_TIMEOUT_S", "ask_all", "children", "open_zookeeper", "zookeeper_option"]
-
-BROKER_TIMEOUT_S = 5.0
-"""Longest wait for one answer of a broker."""
+__all__ = ["open_admin", "open_zookeeper", "zookeeper_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -68,22 +63,18 @@ def open_zookeeper(
         yield port
 
 
-def children(port: ZooKeeperPort, path: str) -> list[str] | None:
-    """The sorted names below a node, `None` without that node.
+def open_admin(hosts: str, client_id: str, *groups: str) -> Admin:
+    """Return administration with the settings that `--consumer-config` gave to the running command.
+
+    Args:
+        hosts: `host:port,host:port/chroot`.
+        client_id: The name under which brokers log and count the requests.
+        groups: Names from the command line, checked before a connection is opened.
 
     Raises:
-        ZooKeeperSilent: no answer in time.
-        AccessRefused: it may not be read.
+        What `Admin` raises.
+        InvalidName: A name that Kafka does not allow.
     """
-    [value] = ask_all(port, [GetChildren(path)])
-    return None if value is None else sorted(value[0])
-
-
-def ask_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData]) -> list[Any]:
-    """The values of many reads, in their order, `None` for nodes that are not there.
-
-    Raises:
-        ZooKeeperSilent: no answer in time.
-        AccessRefused: one of them may not be read.
-    """
-    return read_all(port, requests, READ_TIMEOUT_S)
+    for group in groups:
+        check_group(group)
+    return Admin(hosts, properties=given_properties(), client_id=client_id)

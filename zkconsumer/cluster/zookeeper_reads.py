@@ -12,7 +12,7 @@ from typing import Any, Final
 from rebalance.errors import AccessRefused, RebalanceError, RefusedNode
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, ZooKeeperPort
 
-__all__ = ["READ_TIMEOUT_S", "ZooKeeperSilent", "error_of", "read_all", "read_each"]
+__all__ = ["READ_TIMEOUT_S", "ZooKeeperSilent", "children", "error_of", "read_all", "read_each"]
 
 READ_TIMEOUT_S: Final = 10.0
 """Longest wait for the answers to reads that are under way together."""
@@ -24,15 +24,28 @@ class ZooKeeperSilent(RebalanceError):  # noqa: N818 - like its siblings, it say
     """ZooKeeper did not answer a read in time."""
 
 
-def read_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float) -> list[Any]:
-    """The values of many reads, in their order, `None` for nodes that are not there.
-
-    Args:
-        timeout_s: for each five hundred of them, which are on their way together.
+def children(port: ZooKeeperPort, path: str) -> list[str] | None:
+    """Return the sorted names below a node, None if there is no such node.
 
     Raises:
-        ZooKeeperSilent: no answer in time.
-        AccessRefused: one of the nodes may not be read.
+        ZooKeeperSilent: No answer in time.
+        AccessRefused: The node may not be read.
+    """
+    [value] = read_all(port, [GetChildren(path)])
+    return None if value is None else sorted(value[0])
+
+
+def read_all(
+    port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float = READ_TIMEOUT_S
+) -> list[Any]:
+    """Return the values of many reads, in their order; None for nodes that do not exist.
+
+    Args:
+        timeout_s: For each five hundred reads, which are under way together.
+
+    Raises:
+        ZooKeeperSilent: No answer in time.
+        AccessRefused: One of the nodes may not be read.
     """
     values = read_each(port, requests, timeout_s)
     for value in values:
@@ -41,11 +54,13 @@ def read_all(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetD
     return values
 
 
-def read_each(port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float) -> list[Any]:
-    """As `read_all`, with a `RefusedNode` in the place of what ZooKeeper does not let us read.
+def read_each(
+    port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float = READ_TIMEOUT_S
+) -> list[Any]:
+    """Return the same as `read_all`, with a `RefusedNode` in place of each node that may not be read.
 
     Raises:
-        ZooKeeperSilent: no answer in time.
+        ZooKeeperSilent: No answer in time.
     """
     values: list[Any] = []
     for first in range(0, len(requests), _PIPELINED):
@@ -79,7 +94,7 @@ def _value(request: Exists | GetChildren | GetData, reply: Reply) -> Any:
 
 
 def error_of(refused: RefusedNode) -> RebalanceError:
-    """What is raised where nothing goes on without that node."""
+    """Return the error for callers that cannot go on without the node."""
     if refused.fault is Fault.NO_AUTH:
         return AccessRefused.of_node("read", refused.path, refused.reason)
     return ZooKeeperSilent(str(refused))

@@ -1,0 +1,62 @@
+"""The errors of group administration.
+
+    ZkConsumerError
+    └── AdminError                what was asked for cannot be found out or done
+        ├── NotFound              no such group, topic or partition
+        ├── GroupHasMembers       refused while consumers are in the group
+        ├── OffsetsNotSet         offsets that cannot be set, or that somebody else has changed meanwhile
+        ├── ClaimNotReleased      a claim whose owner may be alive, or that has changed meanwhile
+        └── RebalanceNotTriggered ZooKeeper did not take the passing registration
+"""
+
+# The names say what happened; an "Error" behind each would only repeat the tree above.
+# ruff: noqa: N818
+from __future__ import annotations
+
+from zkconsumer_error import ZkConsumerError
+
+__all__ = [
+    "AdminError",
+    "ClaimNotReleased",
+    "GroupHasMembers",
+    "NotFound",
+    "OffsetsNotSet",
+    "RebalanceNotTriggered",
+]
+
+
+class AdminError(ZkConsumerError):
+    """Something that cannot be found out or done.
+
+    Attributes:
+        sentence: What is wrong, with the value and the place.
+        remedy: What to do about it, a clause; empty when the sentence says it all.
+    """
+
+    def __init__(self, sentence: str, remedy: str = "") -> None:
+        super().__init__(sentence, remedy)
+        self.sentence = sentence
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence
+
+
+class NotFound(AdminError):
+    """A group, topic or partition does not exist."""
+
+
+class GroupHasMembers(AdminError):
+    """Offsets of a group are not changed while consumers are in it: they would write their own again."""
+
+
+class OffsetsNotSet(AdminError):
+    """Offsets were not set, or not all of them; says how many are written."""
+
+
+class ClaimNotReleased(AdminError):
+    """A claim was not released: its owner may be alive, or the claim has changed meanwhile."""
+
+
+class RebalanceNotTriggered(AdminError):
+    """ZooKeeper did not take the registration that triggers a rebalance."""

@@ -1,0 +1,121 @@
+"""Verifies one group of a cluster, any number of times, and triggers a rebalance where that would help.
+
+Source: kafka.tools.VerifyConsumerRebalance (0.8.2.2), which calls every sound group broken (KAFKA-3952).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from rebalance import znodes
+from rebalance.requests import Sync, ZooKeeperPort
+from rebalance.zookeeper import call
+from simpleconsumer.consumer import EARLIEST, LATEST
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.findings import Finding, Verification
+from zkconsumer.admin.group_nodes import read_group
+from zkconsumer.admin.group_report import GroupNodes, Name
+from zkconsumer.admin.offset_findings import LogRange, offset_findings
+from zkconsumer.admin.rebalance_trigger import trigger_rebalance
+from zkconsumer.admin.verification import partition_number, partitions_of, verify_group
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
+
+__all__ = ["GroupVerifier"]
+
+
+class GroupVerifier:
+    """Reads and verifies one group.
+
+    Args:
+        zookeeper: The connection string, for the messages of errors.
+        strategies: The strategies that the group may use; with none, owners are not compared with an assignment.
+        least_members: Fewer registered consumers are a fault.
+        cluster: Asked whether the logs have the stored offsets; None: they are not compared.
+        on_wait: Called once, when the group is checked again because a rebalance would explain what is wrong.
+    """
+
+    def __init__(
+        self,
+        port: ZooKeeperPort,
+        zookeeper: str,
+        group: str,
+        strategies: Sequence[str],
+        least_members: int,
+        cluster: Cluster | None,
+        on_wait: Callable[[], None] | None = None,
+    ) -> None:
+        self._port = port
+        self._zookeeper = zookeeper
+        self._group = group
+        self._strategies = strategies
+        self._least_members = least_members
+        self._cluster = cluster
+        self._on_wait = on_wait
+        self._sessions: Mapping[str, int] | None = None
+        self._changes = 0
+        self._triggered_for: tuple[str, ...] = ()
+
+    def check(self, is_last: bool) -> Verification:
+        """Return what is wrong now. During a rebalance the brokers are asked by the last check alone.
+
+        Raises:
+            NotFound: There is no such group.
+            ZooKeeperSilent: ZooKeeper does not answer.
+        """
+        # After this the server, whichever it is, has caught up with its leader.
+        call(self._port, Sync(znodes.group_path(self._group)), READ_TIMEOUT_S)
+        nodes = read_group(self._port, self._zookeeper, self._group)
+        self._changes += self._sessions not in (None, nodes.sessions)
+        self._sessions = nodes.sessions
+        found = verify_group(nodes, self._strategies, self._least_members)
+        if found.is_passing and self._on_wait is not None:
+            self._on_wait()
+            self._on_wait = None
+        asks_brokers = is_last or not found.is_passing
+        logs = _read_logs(self._cluster, nodes) if self._cluster is not None and asks_brokers else {}
+        return dataclasses.replace(found, findings=(*found.findings, *offset_findings(nodes, logs)))
+
+    def trigger(self, found: Verification) -> None:
+        """Trigger a rebalance for the members that lack partitions.
+
+        Raises:
+            RebalanceNotTriggered: ZooKeeper did not take it.
+        """
+        trigger_rebalance(self._port, self._group)
+        self._triggered_for = found.wakeable
+
+    def concluded(self, found: Verification, checked_s: float) -> Verification:
+        """Return the last result, with what was seen over all checks.
+
+        Args:
+            checked_s: How long the group was checked, in seconds.
+        """
+        found = dataclasses.replace(found, triggered_for=self._triggered_for)
+        if self._changes < 2 or not found.is_passing:
+            return found
+        unrest = Finding(
+            "unrest", znodes.ids_path(self._group),
+            f"members came and went {self._changes} times in {checked_s:.0f} s",
+            "look in their logs why they start again or lose their sessions", passing=True,
+        )  # fmt: skip
+        return dataclasses.replace(found, findings=(*found.findings, unrest))
+
+
+def _read_logs(cluster: Cluster, nodes: GroupNodes) -> dict[Name, LogRange]:
+    """Return the bounds of the logs of the partitions with a stored offset."""
+    partitions, _ = partitions_of(nodes)
+    wanted = [
+        TopicPartition(topic, number) for topic, name in sorted(nodes.offsets)
+        if (number := partition_number(name)) is not None and number in partitions.get(topic, ())
+    ]  # fmt: skip
+    found = cluster.log_ends(wanted, [EARLIEST, LATEST])
+    return {(name.topic, str(name.partition)): _log_range(offsets) for name, offsets in found.items()}
+
+
+def _log_range(offsets: tuple[int | None, ...] | str) -> LogRange:
+    if isinstance(offsets, str):
+        return offsets
+    start, end = offsets
+    return "the broker names no offsets" if start is None or end is None else (start, end)

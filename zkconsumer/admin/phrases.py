@@ -1,0 +1,33 @@
+"""Phrases of messages: a number with its noun, and the names that were probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+__all__ = ["count_of", "nearest"]
+
+_SHOWN_NAMES = 10
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count_of(1, "topic"), count_of(2, "topic")
+    ('1 topic', '2 topics')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def nearest(name: str, known: Sequence[str], kind: str) -> str:
+    """Return the remedy for a name that does not exist: the name that was probably meant, or those that exist.
+
+    >>> nearest("clikcs", ["clicks", "views"], "topic")
+    "did you mean 'clicks'?"
+    """
+    if not known:
+        return f"there are no {kind}s at all"
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"the {kind}s there are {', '.join(known[:_SHOWN_NAMES])}{', ...' if len(known) > _SHOWN_NAMES else ''}"

@@ -1,0 +1,135 @@
+"""Releases a claim on a partition whose owner is dead, and no other claim.
+
+Rule: only the node that was examined is deleted. It is read again behind a `sync` and must be the same; then one
+transaction proves that no such consumer is registered (its registration is created and deleted again, which also
+triggers a rebalance of Java members) and deletes the node at the version that was read.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from rebalance import znodes
+from rebalance.errors import refusal_of
+from rebalance.requests import Create, Delete, Fault, GetData, Multi, Reply, Sync, ZooKeeperPort
+from rebalance.zookeeper import call
+from zkconsumer.admin.errors import ClaimNotReleased, NotFound
+from zkconsumer.admin.phrases import nearest
+from zkconsumer.admin.rebalance_trigger import passing_registration
+from zkconsumer.admin.release_rules import Claim, Evidence, consumers_of, proof
+from zkconsumer.admin.values import Released
+from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+
+__all__ = ["check_names", "delete_claim", "read_claim", "release_claim"]
+
+
+def release_claim(
+    port: ZooKeeperPort,
+    zookeeper: str,
+    group: str,
+    path: str,
+    vouched_czxid: int | None,
+    own_session: int,
+    dry_run: bool,
+) -> Released:
+    """Delete an owner node if nobody works under it.
+
+    Args:
+        zookeeper: The connection string; its servers are asked about the claim's session.
+        path: Of the owner node.
+        vouched_czxid: The claim for which the caller vouches that nobody works under it.
+        own_session: The session of this connection.
+        dry_run: Change nothing.
+
+    Raises:
+        ClaimNotReleased: Its owner may be alive, or the claim has changed meanwhile.
+    """
+    claim = read_claim(port, path)
+    if claim is None:
+        return Released(path, None, False)
+    reason = proof(claim, _evidence(port, zookeeper, group, claim, vouched_czxid, own_session))
+    if not dry_run:
+        delete_claim(port, group, claim)
+    return Released(path, reason, not dry_run)
+
+
+def check_names(port: ZooKeeperPort, group: str, topic: str) -> None:
+    """Raise when there is no such group or topic.
+
+    Raises:
+        NotFound: The name was probably mistyped.
+    """
+    groups = children(port, znodes.CONSUMERS) or []
+    if group not in groups:
+        raise NotFound(f"group {group!r} does not exist", nearest(group, groups, "group"))
+    topics = children(port, znodes.TOPICS) or []
+    if topic not in topics:
+        raise NotFound(f"there is no topic {topic!r}", nearest(topic, topics, "topic"))
+
+
+def read_claim(port: ZooKeeperPort, path: str) -> Claim | None:
+    """Return the owner node as ZooKeeper's leader has it now."""
+    call(port, Sync(path), READ_TIMEOUT_S)
+    [value] = read_all(port, [GetData(path)])
+    if value is None:
+        return None
+    data, stat = value
+    return Claim(path, znodes.parse_owner(data), stat.ephemeral_owner, stat.czxid, stat.version)
+
+
+def _evidence(
+    port: ZooKeeperPort, zookeeper: str, group: str, claim: Claim, vouched_czxid: int | None, own_session: int
+) -> Evidence:
+    registered = children(port, znodes.ids_path(group)) or []
+    if not claim.session:
+        return Evidence(registered, vouched_czxid=vouched_czxid)
+    servers = parse_zookeeper_address(zookeeper).hosts
+    lives = leader_knows(servers, claim.session, own_session)
+    client = client_of(servers, claim.session) if lives is not False else None
+    return Evidence(registered, lives, client, vouched_czxid)
+
+
+def delete_claim(port: ZooKeeperPort, group: str, claim: Claim) -> None:
+    """Delete the node that was examined.
+
+    Raises:
+        ClaimNotReleased: It is another node by now, or its owner has registered; nothing is deleted then.
+    """
+    now = read_claim(port, claim.path)
+    if now != claim:
+        raise ClaimNotReleased(f"{claim.path} is not released: it was changed by somebody else meanwhile", "look again")
+    operations: list[Create | Delete] = []
+    if children(port, znodes.ids_path(group)) is not None:
+        for consumer in _possible(claim.thread) or [f"{group}_release-{uuid.uuid4().hex[:8]}"]:
+            operations += passing_registration(group, consumer)
+    operations.append(Delete(claim.path, claim.version))
+    refusal = _refusal(operations, call(port, Multi(tuple(operations)), READ_TIMEOUT_S))
+    if refusal is not None:
+        raise ClaimNotReleased(f"{claim.path}: {refusal}", "look again")
+
+
+def _possible(thread: str) -> list[str]:
+    """Return the consumers for which an owner node may stand and that ZooKeeper would take as names of nodes."""
+    return [
+        name for name in consumers_of(thread)
+        if name not in ("", ".", "..") and "/" not in name and name.isprintable() and max(name) < "\ud800"
+    ]  # fmt: skip
+
+
+def _refusal(operations: Sequence[Create | Delete], reply: Reply) -> str | None:
+    """Return why the node was not deleted, None when it was."""
+    if reply.fault is not None:
+        return f"ZooKeeper did not say whether it was released ({reply.reason})"
+    for operation, result in zip(operations, reply.value, strict=True):
+        if not isinstance(result, Fault) or result is Fault.ROLLED_BACK:
+            continue
+        if isinstance(operation, Create) and result is Fault.NODE_EXISTS:
+            return f"not released: {operation.path} has been registered meanwhile"
+        if result in (Fault.NO_NODE, Fault.BAD_VERSION):
+            return "not released: it was changed by somebody else meanwhile"
+        action = "create" if isinstance(operation, Create) else "delete"
+        return f"not released: {refusal_of(action, operation.path, result)}"
+    return None

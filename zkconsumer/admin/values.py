@@ -1,0 +1,74 @@
+"""The values that administration returns, and how they become JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+__all__ = ["GroupList", "GroupRow", "JsonValue", "Released"]
+
+
+class JsonValue:
+    """A frozen dataclass that can be printed as JSON, in the form that the commands print with `--json`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts and lists, under the names of the fields."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    def to_json(self) -> str:
+        """Return `to_dict()` as JSON text, in one line."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class GroupRow(JsonValue):
+    """One group.
+
+    Attributes:
+        group: Its name.
+        members: Number of registered consumers.
+        owned: Number of partitions that somebody owns now.
+        topics: Topics that the group owns partitions of or has stored offsets for, by name.
+    """
+
+    group: str
+    members: int
+    owned: int
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GroupList(JsonValue):
+    """The groups of a cluster.
+
+    Attributes:
+        groups: All groups, by name.
+        refused: Nodes that may not be read, a sentence for each; what stands below them is not counted.
+    """
+
+    groups: tuple[GroupRow, ...]
+    refused: tuple[str, ...] = ()
+
+    def active(self) -> GroupList:
+        """Return the groups that have members."""
+        return replace(self, groups=tuple(row for row in self.groups if row.members))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts and lists, in the form of `zkconsumer groups --json`."""
+        return {"groups": [row.to_dict() for row in self.groups]}
+
+
+@dataclass(frozen=True)
+class Released(JsonValue):
+    """What became of a claim.
+
+    Attributes:
+        path: The owner node.
+        reason: Why the claim may be released, a clause; None when nobody owns the partition.
+        is_released: The node was deleted; False with `dry_run`.
+    """
+
+    path: str
+    reason: str | None
+    is_released: bool
