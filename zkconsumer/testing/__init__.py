@@ -5,10 +5,10 @@
 | `ZooKeeperServer`, `ZooKeeperEnsemble` | real ZooKeeper in JVM child processes: kill, pause, wipe, end any session |
 | `KafkaCluster` | real Kafka brokers of any version from 0.7.2 to 3.9.2: topics, leaders, kill, pause |
 | `EmbeddedCluster`, `Fault` | Kafka 0.8.2 brokers in this process, up in milliseconds, with faults on demand |
-| `Cluster` | the type of both: what is written for it runs on either |
+| `Cluster` | the type of both: a test that is written for it runs on either |
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
-| `MemberProcess` | a consumer of ours in a process of its own, which writes down what it does |
-| `ClosedNodes` | nodes of ZooKeeper that nobody else may read, until they are opened again |
+| `MemberProcess` | a consumer of ours in a process of its own, which records what it does |
+| `ClosedNodes` | nodes of ZooKeeper that no other session may read, until they are opened again |
 | `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
 | `load`, `SteadyLoad`, `LastingLoad` | fill topics, at once or at a steady rate, and record what was acknowledged |
 | `check_history`, `figures_of` | was anything lost, skipped, repeated, owned twice? |
@@ -16,8 +16,8 @@
 | `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
 | `containers` | ZooKeeper and Kafka 0.8.2.2 in Docker |
 
-Every child process ends with the Python process that started it, whatever ends that one. What is missing on a machine
-(Java, jars) is said in one sentence: `JavaMissing`, `MavenMissing`.
+Every child process ends with the Python process that started it, however that one ends. What is missing on a machine
+(Java, jars) is named by the errors `JavaMissing` and `MavenMissing`, with what to install.
 """
 
 from zkconsumer.testing.cluster import Cluster

@@ -1,4 +1,4 @@
-"""What clusters of real and of embedded brokers share: one face, their addresses, the `with` block."""
+"""The interface of clusters of real and of embedded brokers, and what both share: addresses, the `with` block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Broker(Protocol):
     Attributes:
         broker_id: its id.
         port: where it listens.
-        advertised_port: what clients are told instead of `port`, from its next start on.
+        advertised_port: the port that clients get instead of `port`, from its next start on.
     """
 
     broker_id: int
@@ -40,11 +40,11 @@ class Broker(Protocol):
 
     @property
     def address(self) -> str:
-        """`host:port` that clients are told."""
+        """`host:port` as advertised to clients."""
 
 
 class Cluster(Protocol):
-    """Brokers and their ZooKeeper: a `KafkaCluster` or an `EmbeddedCluster`; what is typed for it runs on either.
+    """Brokers and their ZooKeeper: a `KafkaCluster` or an `EmbeddedCluster`; a test typed for it runs on either.
 
     Attributes:
         version: of Kafka, whose protocol the brokers speak.
@@ -76,7 +76,7 @@ class Cluster(Protocol):
 
     @property
     def broker_list(self) -> str:
-        """`host:port,host:port` of the running brokers, as clients are told."""
+        """`host:port,host:port` of the running brokers, as advertised to clients."""
 
     @property
     def client(self) -> KazooClient:
@@ -86,7 +86,7 @@ class Cluster(Protocol):
         """The port a broker listens on."""
 
     def advertise(self, broker_id: int, port: int | None) -> None:
-        """Tell clients another port of 127.0.0.1 for a broker, from its next start on."""
+        """Advertise another port of 127.0.0.1 for a broker, from its next start on."""
 
     def start_all(self) -> Self:
         """Start whatever does not run; returns when all brokers answer requests."""
@@ -222,7 +222,7 @@ class ClusterFrame(ABC, Generic[AnyBroker]):
 
     @property
     def broker_list(self) -> str:
-        """`host:port,host:port` of the running brokers, as clients are told."""
+        """`host:port,host:port` of the running brokers, as advertised to clients."""
         return ",".join(broker.address for broker in self.brokers.values() if broker.running)
 
     bootstrap = broker_list
@@ -232,10 +232,10 @@ class ClusterFrame(ABC, Generic[AnyBroker]):
         return self.brokers[broker_id].port
 
     def advertise(self, broker_id: int, port: int | None) -> None:
-        """Tell clients another port of 127.0.0.1 for a broker, that of a proxy; in force at its next start."""
+        """Advertise another port of 127.0.0.1 for a broker, that of a proxy; in force at its next start."""
         self.brokers[broker_id].advertised_port = port
 
-    # ---- life
+    # ---- start and end
 
     def _start_own_zookeeper(self) -> None:
         """Start the cluster's own ZooKeeper; before that, look whether all ports that were asked for are free.
@@ -311,12 +311,12 @@ def check_port(port: int, user: str) -> None:
 
 def _checked_chroot(chroot: str) -> str:
     if chroot and (not chroot.startswith("/") or any(part in ("", ".", "..") for part in chroot[1:].split("/"))):
-        raise ValueError(f"chroot {chroot!r}: must be a path that begins with / and does not end with it")
+        raise ValueError(f"chroot {chroot!r}: must be a path that starts with / and does not end with it")
     return chroot
 
 
 def _fixed_ports(ids: Sequence[int], port: int | None, zookeeper_port: int | None) -> dict[int, str]:
-    """Port -> who wants it, of the ports that were asked for."""
+    """Port -> what needs it, of the ports that were asked for."""
     wanted = [] if zookeeper_port is None else [(zookeeper_port, "ZooKeeper")]
     if port is not None:
         wanted += [(port + number, f"broker {broker_id}") for number, broker_id in enumerate(ids)]

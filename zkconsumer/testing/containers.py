@@ -1,4 +1,4 @@
-"""ZooKeeper and Kafka 0.8.2.2 in containers, by testcontainers, of the images that docker-compose.yml builds, too."""
+"""Starts ZooKeeper and Kafka 0.8.2.2 in containers, with testcontainers and the images of docker-compose.yml."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ KitError
 ├── NotSupported     this version of Kafka cannot do what was asked
 └── WaitTimeout      a condition did not come true within its deadline
 """
-# The names say what happened; an "Error" behind each would only repeat the tree above.
+# The names say what happened; the suffix "Error" would only repeat the name of their base class.
 # ruff: noqa: N818
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class JavaMissing(KitError):
 
 
 class MavenMissing(KitError):
-    """Jars are needed that are not cached, and neither Maven nor a repository address is at hand."""
+    """Jars are needed that are not cached, and neither Maven nor a repository address is available."""
 
 
 class DockerMissing(KitError):

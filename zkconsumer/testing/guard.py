@@ -9,8 +9,8 @@ thread of this process is the parent, so the signal comes exactly when this proc
 process in turn ends when the control socket closes, which the kernel does for a parent that was killed by SIGKILL too.
 It then kills its whole process group: a JVM that the command has started would go on otherwise, until its work is done.
 
-The command begins with no signal ignored or blocked, whatever the parent was started with (`nohup`, `&` in a script,
-cron): a server that is told to end by SIGTERM ends. No terminal reaches it, as this process leads a session of its own.
+The command starts with no signal ignored or blocked, whatever the parent was started with (`nohup`, `&` in a script,
+cron): a server ends on SIGTERM. No terminal reaches it, as this process leads a session of its own.
 
 Control socket, one line each way: a number asks for that signal to be sent, the answer is `sent`; `pid N` is reported
 once, `exit N` last (negative: ended by that signal).
@@ -48,7 +48,7 @@ def _become(command: list[str], guard_pid: int) -> None:
 
 
 class Guard:
-    """The one child and what is known of it."""
+    """The one child and its state."""
 
     def __init__(self, child_pid: int, control: socket.socket) -> None:
         self.child_pid = child_pid
@@ -57,7 +57,7 @@ class Guard:
         self.exit_code: int | None = None
 
     def reap(self, flags: int) -> None:
-        """Take note of an ended (or, with WUNTRACED, stopped) child."""
+        """Record that the child has ended (or, with WUNTRACED, stopped)."""
         pid, status = os.waitpid(self.child_pid, flags)
         if pid == 0:
             return
@@ -67,7 +67,7 @@ class Guard:
             self.exit_code = os.waitstatus_to_exitcode(status)
 
     def deliver(self, number: int) -> None:
-        """Send a signal; SIGSTOP is answered only when the child really stands still."""
+        """Send a signal; SIGSTOP is answered only when the child has really stopped."""
         os.kill(self.child_pid, number)
         if number == signal.SIGSTOP and not self.stopped:
             self.reap(os.WUNTRACED)

@@ -26,7 +26,7 @@ _LOWEST_PORT = 15_000
 def free_port() -> int:
     """A TCP port of 127.0.0.1 on which nothing listened a moment ago.
 
-    Another process may take it before it is used; whoever starts a server on it tries again with a new one.
+    Another process may take it before it is used; the caller that starts a server on it tries again with a new one.
     """
     return free_ports(1)[0]
 
@@ -55,7 +55,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _lowest_outgoing_port() -> int:
-    """Where the system's outgoing ports begin; 32768 where that cannot be read or leaves too little below."""
+    """The lowest of the system's outgoing ports; 32768 where that cannot be read or leaves too little below."""
     try:
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -127,7 +127,7 @@ class ChildProcess:
             self.kill()
             raise StartFailed(f"{name}: no process was reported within {GUARD_TIMEOUT_S:g} s\n{self.tail()}")
 
-    # ---- what the guard says
+    # ---- lines of the guard
 
     def _read_until(self, wanted: Callable[[], bool], deadline: Deadline) -> None:
         """Take the guard's lines until `wanted()` is true, the child is gone, or the deadline passes.
@@ -149,7 +149,7 @@ class ChildProcess:
                 pass  # another thread saw the end first and closed the socket
 
     def _drain(self) -> None:
-        """Take what the guard has said so far, without waiting."""
+        """Read what the guard has written so far, without waiting."""
         while self._exit_code is None:
             try:
                 chunk = self._control.recv(256, socket.MSG_DONTWAIT)
@@ -220,7 +220,7 @@ class ChildProcess:
     # ---- control
 
     def signal(self, number: int) -> None:
-        """Send a signal; returns when it was sent (for SIGSTOP: when the process stands still).
+        """Send a signal; returns when it was sent (for SIGSTOP: when the process has stopped).
 
         No effect on a process that ended.
         """
@@ -238,7 +238,7 @@ class ChildProcess:
             raise KitError(f"{self.name}: its guard did not send signal {int(number)} within {GUARD_TIMEOUT_S:g} s")
 
     def pause(self) -> None:
-        """SIGSTOP: the process stands still with all its sockets open, like one in a long garbage collection."""
+        """SIGSTOP: the process stops with all its sockets open, like one in a long garbage collection."""
         self.signal(signal.SIGSTOP)
         self._paused = True
 

@@ -68,7 +68,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Hand embedded clusters on without the faults of this test."""
+    """Clear the faults of this test before other tests use its embedded clusters."""
     try:
         return (yield)
     finally:
@@ -87,7 +87,7 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture(scope="session")
 def kafka_clusters() -> Iterator[Callable[[str, int], KafkaCluster]]:
-    """Gives running clusters by version and number of brokers, one for all who ask for the same."""
+    """Gives running clusters by version and number of brokers, one for all tests that ask for the same."""
     from zkconsumer.testing.kafka.cluster import KafkaCluster
 
     running: dict[tuple[str, int], KafkaCluster] = {}
@@ -114,7 +114,7 @@ def kafka_cluster(
 
 @pytest.fixture(scope="session")
 def embedded_clusters(pytestconfig: pytest.Config) -> Iterator[Callable[[int], EmbeddedCluster]]:
-    """Gives running embedded clusters by number of brokers, one for all who ask for the same; restored after each test.
+    """Gives running embedded clusters by number of brokers, which tests share; each is restored after every test.
 
     So a fault that is to last longer than a test needs a cluster of its own.
     """
@@ -145,10 +145,10 @@ def embedded_cluster(
 
 
 def _arguments(marker: pytest.Mark | None, names: Sequence[str]) -> dict[str, Any]:
-    """What a marker says, by name.
+    """The arguments of a marker, by name.
 
     Raises:
-        pytest.UsageError: it says something else.
+        pytest.UsageError: it has other arguments.
     """
     if marker is None:
         return {}
@@ -159,7 +159,7 @@ def _arguments(marker: pytest.Mark | None, names: Sequence[str]) -> dict[str, An
 
 
 def _brokers(asked: dict[str, Any], config: pytest.Config) -> int:
-    """Number of brokers: what the marker says, else the ini option; UsageError if it is none."""
+    """Number of brokers: that of the marker, else the ini option; UsageError if it is none."""
     brokers = asked.get("brokers")
     if brokers is None:
         brokers = config.getini(BROKERS_OPTION)

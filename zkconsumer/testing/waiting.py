@@ -1,4 +1,4 @@
-"""Waiting with a deadline: the only way the kit waits, so that nothing hangs and nothing sleeps blindly."""
+"""Waits for a condition with a deadline: the only way the kit waits, so that nothing hangs or sleeps too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records what one ZooKeeper client asks and is told, seen by a proxy between them; and tells it as lines of text."""
+"""Records the requests and replies of one ZooKeeper client through a proxy, and prints them as lines of text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A Kafka 0.8.2 broker in this process: sockets, logs, answers, and faults on demand.
 
-Made by `EmbeddedCluster`, which tells it what to lead.
+Made by `EmbeddedCluster`, which assigns its partitions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class EmbeddedBroker:
         broker_id: its id.
         folder: its data folder.
         port: where it listens; 0 has it choose at its start.
-        advertised_port: what clients are told instead of `port`, from the next start on.
+        advertised_port: the port that clients get instead of `port`, from the next start on.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class EmbeddedBroker:
 
     @property
     def address(self) -> str:
-        """`host:port` that clients are told."""
+        """`host:port` as advertised to clients."""
         return f"{HOST}:{self.advertised_port or self.port}"
 
     @property
@@ -105,7 +105,7 @@ class EmbeddedBroker:
         """How many connections are open."""
         return self._server.connections if self._server else 0
 
-    # ---- life
+    # ---- start and end
 
     def start(self) -> None:
         """Open the data folder and listen.
@@ -173,7 +173,7 @@ class EmbeddedBroker:
         self._once_led.add((topic, partition))
 
     def resign(self, topic: str, partition: int, *, delete: bool = False) -> None:
-        """Close the log of a partition, flushed; whoever waits for its messages is told that the leader moved."""
+        """Close the log of a partition, flushed; clients that wait for its messages learn that the leader moved."""
         self._led.pop((topic, partition), None)
         if self._storage is not None:
             self._storage.release(topic, partition, delete=delete)
@@ -232,7 +232,7 @@ class EmbeddedBroker:
                     part.close()
 
     def _partitions_of(self, request: Request) -> list[TopicPartition]:
-        """What faults are matched with; partition -1 stands for a whole topic."""
+        """What faults are matched with; partition -1 means a whole topic."""
         body = request.body
         if isinstance(body, protocol.Produce):
             return list(body.message_sets)

@@ -1,10 +1,10 @@
-"""Embedded brokers as one cluster: topics, leaders, starts, stops, deaths.
+"""A cluster of embedded brokers: topics, leaders, starts, stops, kills.
 
-The cluster object is the controller of all its brokers, and the face is that of `KafkaCluster`, so that a test can run
+The cluster object is the controller of all its brokers, and has the interface of `KafkaCluster`, so that a test can run
 on either. What differs from real brokers:
 
 - A partition's files are led by one broker at a time. When the leader moves they move with it (a rename between data
-  folders), whether the old leader lives, was stopped or was killed. So a follower never lags, and with a replication
+  folders), whether the old leader runs, was stopped or was killed. So a follower never lags, and with a replication
   factor above 1 a death loses no message that the dead leader had stored. What was not flushed is checked again.
 - The brokers share this process: one cannot be SIGSTOPped; `pause` keeps its answers back instead.
 - One process serves a cluster: two of them on one ZooKeeper path would both be controllers.
@@ -46,7 +46,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
     Threads: every method from any thread.
 
     Attributes:
-        faults: what the brokers do wrong on purpose.
+        faults: those of all its brokers.
         brokers: by id.
         folder: holds a data folder `broker-<id>` for each.
     """
@@ -70,7 +70,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         Args:
             brokers: how many (with the ids 0, 1, ...), or the ids themselves.
             zookeeper: a running server or a connect string without chroot; None starts one that belongs to the cluster;
-                False does without, for tests of one client with one broker, where no Java is at hand.
+                False does without, for tests of one client with one broker, without Java.
             chroot: path in ZooKeeper under which the cluster lives.
             settings: broker properties, see `BrokerSettings`.
             folder: for the data, that of the cluster's own ZooKeeper included, kept when the cluster is closed; a
@@ -108,7 +108,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
 
     @property
     def image(self) -> ClusterImage:
-        """Living brokers, topics, leaders, as the brokers tell them."""
+        """Running brokers, topics, leaders, as the brokers' metadata names them."""
         return self._controller.image if self._controller else ClusterImage()
 
     @property
@@ -136,13 +136,13 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             pass  # another request made it meanwhile
         self._control_of_brokers.look_again()
 
-    # ---- life
+    # ---- start and end
 
     def start_all(self) -> Self:
         """Start ZooKeeper (if it is the cluster's own) and all brokers; returns when all of them are registered.
 
         Raises:
-            JavaMissing, MavenMissing: ZooKeeper cannot be run on this machine; says what to install.
+            JavaMissing, MavenMissing: ZooKeeper cannot be run on this machine; names what to install.
             StartFailed: a port is taken.
             KitError: the folder cannot be written, or another cluster has it.
         """
@@ -165,7 +165,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         except StartFailed:
             if not self._ports_may_change or self.brokers[broker_id].advertised_port is not None:
                 raise
-            self.start(broker_id, port=free_port())  # another process was faster; nobody knows the old port yet
+            self.start(broker_id, port=free_port())  # another process was faster; no client knows the old port yet
 
     def _make_registry(self) -> Registry:
         if self._zookeeper is False:
@@ -187,7 +187,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             try:
                 self.registry.register(broker.registration)
             except BaseException:
-                broker.end(clean=True)  # one that nobody can find would never be registered later
+                broker.end(clean=True)  # a broker that no client can find would never be registered later
                 raise
             self._control_of_brokers.reconcile()
 

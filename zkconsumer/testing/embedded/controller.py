@@ -1,9 +1,9 @@
-"""The controller of an embedded cluster: has every partition led by the right broker, with its files there.
+"""The controller of an embedded cluster: makes the right broker lead each partition, with its files there.
 
 It compares what is registered with what is led, whenever something may have changed and every two seconds besides, and
 makes both what they should be.
 
-Source: kafka.controller.KafkaController (0.8.2.2), whose part it plays.
+Source: kafka.controller.KafkaController (0.8.2.2), which it stands in for.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Topics = dict[str, dict[int, tuple[tuple[int, ...], PartitionState]]]
 class Controller:
     """One for a cluster.
 
-    Threads: every method from any thread; a thread of its own looks after changes that nobody here made.
+    Threads: every method from any thread; a thread of its own handles changes that others made.
 
     Attributes:
         registry: where the cluster is registered.
-        image: what the brokers tell of the cluster; replaced as a whole.
-        lock: held by whoever starts, stops or moves something.
+        image: the brokers' metadata of the cluster; replaced as a whole.
+        lock: held while something is started, stopped or moved.
     """
 
     def __init__(self, registry: Registry, brokers: Mapping[int, EmbeddedBroker]) -> None:
@@ -47,7 +47,7 @@ class Controller:
         self._thread = threading.Thread(target=self._keep_order, name="embedded controller", daemon=True)
 
     def start(self) -> None:
-        """Connect the registry and begin to look after it."""
+        """Connect the registry and start to watch it."""
         self.registry.start(self._wake.set)
         self._thread.start()
 
@@ -78,7 +78,7 @@ class Controller:
         """Compare what is registered with what is led, and make both what they should be.
 
         Args:
-            order: leaders to be changed although the old ones live.
+            order: leaders to be changed although the old ones run.
         """
         with self.lock:
             if self._closed.is_set() or not self.registry.reachable:

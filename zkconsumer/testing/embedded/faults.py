@@ -1,4 +1,4 @@
-"""What an embedded broker does wrong on purpose: declared beforehand, used up one by one, asked about afterwards.
+"""Faults of embedded brokers: declared beforehand, used up one by one, counted afterwards.
 
     cluster.faults.add(Fault.error(6, api="fetch", topic="clicks", partition=0), times=3)
     cluster.faults.add(Fault.delay(0.5, api="produce", broker=1))
@@ -194,7 +194,7 @@ class FaultPlan:
                 done.set()
 
     def reset(self) -> None:
-        """Be as new: no fault in force, none ever used."""
+        """Drop all faults and all counts."""
         self.clear()
         with self._lock:
             self._used.clear()

@@ -1,4 +1,4 @@
-"""Where offsets stand in a segment: a sparse table in memory, and the `.index` file that the Java broker writes.
+"""The index of a segment: a sparse table of positions in memory, and the `.index` file that the Java broker writes.
 
 File: entries of 8 bytes, `int32 offset - base offset, int32 position`, ascending.
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 class OffsetIndex:
-    """Ascending pairs of an offset (relative to the segment) and the position of an entry that begins with it.
+    """Ascending pairs of an offset (relative to the segment) and the position of an entry that starts with it.
 
     Threads: none of its own; its log's lock guards it.
     """
@@ -33,7 +33,7 @@ class OffsetIndex:
         self._positions.append(position)
 
     def lookup(self, relative_offset: int) -> int:
-        """Return a position from which a search for this offset can begin; 0 before the first pair."""
+        """Return a position from which a search for this offset can start; 0 before the first pair."""
         at = bisect_right(self._offsets, relative_offset) - 1
         return self._positions[at] if at >= 0 else 0
 

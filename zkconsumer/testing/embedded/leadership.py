@@ -1,4 +1,4 @@
-"""Who leads a partition: the controller's decisions. Pure.
+"""Decides which replica leads a partition, as the controller does. Pure.
 
 Source: kafka.controller.PartitionStateMachine, PartitionLeaderSelector, KafkaController.removeReplicaFromIsr (0.8.2.2).
 """
@@ -14,7 +14,7 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 
 
 class PartitionState(NamedTuple):
-    """What stands in a partition's state node; leader -1 for none."""
+    """The content of a partition's state node; leader -1 for none."""
 
     controller_epoch: int
     leader: int
@@ -32,7 +32,7 @@ def decide(
 ) -> PartitionState | None:
     """Return the state a partition should have; None while a new one has no living replica.
 
-    The leader stays as long as it lives. Dead replicas leave the in-sync set (the last one stays in it), living ones
+    The leader stays as long as it runs. Dead replicas leave the in-sync set (the last one stays in it), running ones
     join it, because here a follower takes over the leader's files and so never lags.
     """
     living = [replica for replica in replicas if replica in alive]
@@ -40,7 +40,7 @@ def decide(
         return PartitionState(controller_epoch, living[0], 0, tuple(living)) if living else None
     stays = old.leader in living
     leader = old.leader if stays else next((r for r in replicas if r in living and r in old.isr), NO_LEADER)
-    # Without a leader nobody lets replicas back into the set, and its last members are those that may lead again.
+    # Without a leader no replica comes back into the set, and its last members are those that may lead again.
     isr = tuple(living) if leader != NO_LEADER else tuple(r for r in old.isr if r in living) or old.isr[:1]
     if (leader, isr) == (old.leader, old.isr):
         return old

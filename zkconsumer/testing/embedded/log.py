@@ -37,7 +37,7 @@ class LogSettings:
     """Settings of a log, by the names and with the defaults of Kafka's topic settings (`.` for `_`).
 
     Attributes:
-        segment_bytes, segment_ms: a new segment begins when the old one is as large or as old.
+        segment_bytes, segment_ms: a new segment starts when the old one is as large or as old.
         retention_bytes, retention_ms: whole segments are deleted while the log is larger (-1: never) or they are older
             (-1: never).
         flush_messages, flush_ms: fsync after as many messages or milliseconds; Kafka leaves both to the system.
@@ -73,7 +73,7 @@ def _now_ms() -> int:
 class PartitionLog:
     """One partition on disk, in `<folder>/<topic>-<partition>/`.
 
-    Old segments are on the disk before a new one begins, so only the last one can be damaged by a crash.
+    Old segments are on the disk before a new one starts, so only the last one can be damaged by a crash.
 
     Threads: every method from any thread.
     """
@@ -196,7 +196,7 @@ class PartitionLog:
         self._segments.append(self._segment(self._end_offset))
 
     def roll(self) -> None:
-        """Begin a new segment, unless the active one is empty."""
+        """Start a new segment, unless the active one is empty."""
         with self._lock:
             self._require_open()
             if self._active.size_bytes:
@@ -242,7 +242,7 @@ class PartitionLog:
             return LogSlice()
 
     def offsets_before(self, time_ms: int, max_offsets: int) -> list[int]:
-        """Return offsets at which segments begin, and the end, newest first, that were written by a time.
+        """Return offsets at which segments start, and the end, newest first, that were written by a time.
 
         Args:
             time_ms: milliseconds since 1970 of the last write to a segment, -1 for the end, -2 for the start.
@@ -309,7 +309,7 @@ class PartitionLog:
                 break
             count += 1
         if count == len(self._segments):
-            self._roll()  # a log always has a segment, and it begins at the end offset
+            self._roll()  # a log always has a segment, and it starts at the end offset
         for segment in self._segments[:count]:
             segment.delete()
         del self._segments[:count]
@@ -335,7 +335,7 @@ class PartitionLog:
     # ---- surgery
 
     def corrupt(self, offset: int) -> None:
-        """Spoil the stored entry that holds an offset: its checksum is wrong from now on.
+        """Damage the stored entry that holds an offset: its checksum is wrong from now on.
 
         Raises:
             ValueError: the log does not hold that offset.
@@ -345,7 +345,7 @@ class PartitionLog:
                 raise ValueError(f"{self!r} does not hold offset {offset}")
 
     def damage_offset(self, offset: int, found: int) -> None:
-        """Have the stored entry that holds an offset say that it has another one, which no checksum notices.
+        """Change the offset field of the stored entry that holds an offset, which no checksum covers.
 
         Raises:
             ValueError: the log does not hold that offset, or `found` does not fit into 64 bits.
@@ -379,7 +379,7 @@ class PartitionLog:
     # ---- end
 
     def close(self, *, flush: bool = True) -> None:
-        """Close the files and wake whoever waits; without `flush` as a crash leaves them. Again: nothing."""
+        """Close the files and wake all that wait; without `flush` as a crash leaves them. Then calls do nothing."""
         with self._lock:
             if self._closed:
                 return

@@ -1,4 +1,4 @@
-"""What the embedded broker does to a produced message set: check it, give it offsets, recompress it. Pure.
+"""Handles produced message sets as a broker does: checks them, assigns offsets, recompresses. Pure.
 
 Written beside `simpleconsumer.kafka08.message_set`, not on top of it, so that the consumer is not tested by its own
 reader; the two share the codecs alone. Entry: `int64 offset, int32 size, message`; message of magic 0: `uint32 crc,
@@ -63,7 +63,7 @@ class CheckedSet:
 
     Attributes:
         data: the whole entries; a partial one at the end is cut off.
-        positions: where each entry begins.
+        positions: where each entry starts.
         codec: codec of the last compressed entry, 0 without one: the whole set is rewritten with it.
     """
 
@@ -107,7 +107,7 @@ def check(message_set: Bytes, max_message_bytes: int) -> CheckedSet:
 
 
 def assign_offsets(checked: CheckedSet, first_offset: int) -> tuple[bytearray, int, list[int]]:
-    """Return the bytes to store, the offset behind their last message, and where their entries begin.
+    """Return the bytes to store, the offset behind their last message, and where their entries start.
 
     Plain sets keep their bytes, offsets apart. A set with a compressed entry is unpacked, numbered and packed into one
     wrapper, whose offset is that of its last message.

@@ -218,7 +218,7 @@ def _read_offset_commit(reader: _Reader, version: int) -> OffsetCommit:
 
     group = reader.string()
     if version == 1:
-        reader.int32(), reader.string()  # generation and member: nobody coordinates groups in 0.8.2
+        reader.int32(), reader.string()  # generation and member: 0.8.2 has no group coordination
     return OffsetCommit(version, group, reader.partitions(offset))
 
 
@@ -245,7 +245,7 @@ _READERS: Final[dict[int, Callable[[_Reader, int], Body]]] = {
 
 
 class BrokerAddress(NamedTuple):
-    """Id, host and port that clients are told."""
+    """Id, host and port as advertised to clients."""
 
     broker_id: int
     host: str
@@ -276,7 +276,7 @@ def encode_produce(results: Iterable[tuple[TopicPartition, tuple[int, int]]]) ->
 
 
 def encode_fetch(results: Iterable[tuple[TopicPartition, tuple[int, int, int]]]) -> list[bytes]:
-    """Return what stands before each partition's message set, given error, high watermark and length of the set.
+    """Return the bytes before each partition's message set, given error, high watermark and length of the set.
 
     Sets follow their heads, so the answer is: head, set, head, set, and so on, in the order of the input by topic.
     """
@@ -328,7 +328,7 @@ def encode_consumer_metadata(code: int, coordinator: BrokerAddress | None) -> by
 
 
 def frame(correlation_id: int, size_bytes: int) -> bytes:
-    """Return what stands before the body of an answer: size of the rest, correlation id."""
+    """Return the bytes before the body of an answer: size of the rest, correlation id."""
     return pack(">ii", size_bytes + 4, correlation_id)
 
 

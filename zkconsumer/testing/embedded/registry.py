@@ -1,6 +1,6 @@
-"""What an embedded cluster knows of itself, in ZooKeeper or, for tests without Java, in memory.
+"""The registry of an embedded cluster's brokers and topics: in ZooKeeper or, for tests without Java, in memory.
 
-`Registry` is the face; `MemoryRegistry` keeps everything in this process; `zookeeper.ZooKeeperRegistry` keeps
+`Registry` is the interface; `MemoryRegistry` keeps everything in this process; `zookeeper.ZooKeeperRegistry` keeps
 it where a Java broker of version 0.8.2 keeps it.
 """
 

@@ -1,4 +1,4 @@
-"""What an embedded broker answers to each request.
+"""Answers each kind of request as an embedded broker.
 
 Source: kafka.server.KafkaApis, ReplicaManager, DelayedFetch, MetadataCache (0.8.2.2).
 """
@@ -44,7 +44,7 @@ class NoAnswer(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """What brokers know of the cluster: living brokers, and by topic and partition replicas and state."""
+    """What brokers know of the cluster: running brokers, and by topic and partition replicas and state."""
 
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     topics: dict[str, dict[int, tuple[tuple[int, ...], PartitionState]]] = field(default_factory=dict)

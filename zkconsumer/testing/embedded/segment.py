@@ -31,7 +31,7 @@ class LogSlice:
 
     Attributes:
         fd: open for reading; -1 for an empty slice.
-        position: where it begins in the file.
+        position: where it starts in the file.
         length: bytes.
     """
 
@@ -158,7 +158,7 @@ class Segment:
 
         Args:
             first_offset: of the first message; with more than one entry each holds one message.
-            positions: where each entry begins in `data`.
+            positions: where each entry starts in `data`.
 
         Raises:
             OSError: the disk refused; the file is cut back to what it held.

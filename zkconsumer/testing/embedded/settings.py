@@ -22,7 +22,7 @@ _LOG_KEYS: Final = {
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What an embedded broker can be told.
+    """The settings of an embedded broker.
 
     Attributes:
         log: defaults of its logs; a topic's own settings come first.

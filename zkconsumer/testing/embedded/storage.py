@@ -29,7 +29,7 @@ def hold(folder: Path) -> IO[str]:
     """The lock file of a data folder, which is made if need be; closing it gives the folder up.
 
     Raises:
-        KitError: the folder cannot be written, or somebody else, in this process or another one, holds it.
+        KitError: the folder cannot be written, or another cluster, in this process or another one, uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

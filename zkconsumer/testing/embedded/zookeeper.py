@@ -1,4 +1,4 @@
-"""An embedded cluster in ZooKeeper: the nodes, and the text in them, of Java brokers of version 0.8.2.
+"""The registry of an embedded cluster in ZooKeeper: the same nodes as Java brokers of version 0.8.2 write.
 
 | node | kept by |
 |---|---|
@@ -73,7 +73,7 @@ def controller_node(broker_id: int, now_ms: int) -> bytes:
 
 
 def state_path(topic: str, partition: int) -> str:
-    """Where the state of a partition stands."""
+    """The path of a partition's state node."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
@@ -85,7 +85,7 @@ def _done(asked: Any) -> Any:
     """The answer to an asynchronous request of kazoo.
 
     Raises:
-        RegistryUnavailable: the connection is down, or ZooKeeper said nothing for ten seconds.
+        RegistryUnavailable: the connection is down, or ZooKeeper has not answered for ten seconds.
         kazoo's own errors: the ones that are answers.
     """
     try:
@@ -127,7 +127,7 @@ class _Session:
     def end(self, *, abruptly: bool) -> None:
         """Close the session; `abruptly`: only the connection, as the death of a process does."""
         if abruptly:
-            # kazoo knows only the orderly end, so its loop is told to stop and its socket is taken away.
+            # kazoo has only an orderly end, so its loop is stopped and its socket is closed.
             self.client._stopped.set()
             connection = getattr(self.client._connection, "_socket", None)
             if connection is not None:
@@ -249,7 +249,7 @@ class ZooKeeperRegistry:
             try:
                 data = json.loads(_done(self.client.get_async(f"{IDS}/{name}"))[0])
             except NoNodeError:
-                continue  # it went in between; the watch tells
+                continue  # it was deleted in between; the watch reports it
             found[int(name)] = BrokerAddress(int(name), str(data["host"]), int(data["port"]))
         return found
 
@@ -310,7 +310,7 @@ class ZooKeeperRegistry:
             data = json.loads(_done(self.client.get_async(f"{TOPICS}/{topic}", watch=self._topic_moved))[0])
             assignment = {int(p): tuple(replicas) for p, replicas in data["partitions"].items()}
         except (NoNodeError, ValueError, KeyError):
-            return None  # gone, or written by a hand: as in Java, a topic without partitions
+            return None  # gone, or edited manually: as in Java, a topic without partitions
         try:
             config = json.loads(_done(self.client.get_async(f"{CONFIG}/{topic}"))[0])["config"]
         except (NoNodeError, ValueError, KeyError):
@@ -365,7 +365,7 @@ class ZooKeeperRegistry:
             return
 
     def state(self, topic: str, partition: int) -> PartitionState | None:
-        """What stands in the state node."""
+        """The content of the state node."""
         try:
             data = json.loads(_done(self.client.get_async(state_path(topic, partition)))[0])
         except NoNodeError:

@@ -1,6 +1,6 @@
-"""Verdicts on a history: what was lost, skipped, repeated, out of order, owned twice, delivered by a zombie. Pure.
+"""Checks of a history: messages lost, skipped, repeated, out of order, owned twice, delivered by a zombie. Pure.
 
-Each check returns findings, one for each thing that must not have happened; an empty list is a clean history.
+Each check returns findings, one for each violation; an empty list means a clean history.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_history(events: Iterable[Event], limits: Limits | None = None) -> list
 
 
 def find_lost(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Messages that a producer was told are stored and that nobody ever got."""
+    """Messages that were acknowledged to a producer and that no member ever got."""
     delivered = {(event.place, event.offset) for event in events if event.kind == "deliver"}
     floors = Floors(limits)
     for event in events:
@@ -48,9 +48,9 @@ def find_lost(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
 
 def find_skipped(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Deliveries that leave out a message: inside an ownership, or between it and everything delivered before.
+    """Deliveries that skip a message: inside an ownership, or between it and everything delivered before.
 
-    Offsets that no producer was told of may be missing (compaction leaves such holes).
+    Offsets that were acknowledged to no producer may be missing (compaction leaves such holes).
     """
     existing = _acked_offsets(events)
     delivered: dict[Place, set[int]] = defaultdict(set)
@@ -91,7 +91,7 @@ def find_backwards(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
 
 def find_two_owners(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Two members that held one partition at the same time, or delivered it in turns without being assigned anew."""
+    """Two members that held one partition at the same time, or delivered it in turns without a new assignment."""
     findings = []
     by_place: dict[Place, list[Ownership]] = defaultdict(list)
     for owned in ownerships(events):
@@ -115,7 +115,7 @@ def _pairs(all_of_place: Sequence[Ownership]) -> Iterable[tuple[Ownership, Owner
 
 
 def _taken_turns(all_of_place: Sequence[Ownership]) -> list[Finding]:
-    """A delivers, B delivers, A delivers again within the ownership it had before."""
+    """A delivers, B delivers, A delivers again within its earlier ownership."""
     deliveries = sorted(
         ((event.time_ns, number, event) for number, each in enumerate(all_of_place) for event in each.deliveries),
         key=lambda entry: entry[:2],
@@ -125,21 +125,21 @@ def _taken_turns(all_of_place: Sequence[Ownership]) -> list[Finding]:
     for (_, before, first), (_, after, second) in pairwise(deliveries):
         later = all_of_place[after]
         if later.gone_by and later.gone_ns is not None and second.time_ns > later.gone_ns:
-            continue  # for `find_zombies` to judge, who knows why the node went
+            continue  # `find_zombies` checks it, which knows why the node was deleted
         if all_of_place[before].member == all_of_place[after].member:
             continue
         passed[before] = second
         if after in passed and all_of_place[after].explicit:
-            sentence = f"{second.member} delivered {name_of(second.place)} again after {first.member} had begun"
+            sentence = f"{second.member} delivered {name_of(second.place)} again after {first.member} had started"
             findings.append(Finding("two owners", sentence, (passed[after], second)))
     return findings
 
 
 def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Offset nodes whose value was seen to fall, but for what a hand or a Java member did.
+    """Offset nodes whose value was seen to fall, except for what an operator or a Java member wrote.
 
     A value that a member found to be outside the log may be lowered to where it was reset to, and one before the start
-    of the log to any other: it was of no use. In a topic that was created anew a member that notices begins once more
+    of the log to any other: it was useless. In a topic that was created again a member that notices starts once more
     at its start, whatever others had stored by then.
     """
     last: dict[Place, Event] = {}
@@ -177,7 +177,7 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
 def find_early_commits(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Commits beyond what the application was done with: a crash would lose those messages.
 
-    Looked at only in ownerships that were announced with their start position.
+    Only ownerships that were announced with their start position are checked.
     """
     findings = []
     done_before: dict[tuple[str, Place], int] = defaultdict(int)

@@ -1,8 +1,8 @@
-"""Verdicts on claims: whether members wait until the group has settled, look whose a partition is, and are quick then.
+"""Checks of claims: members wait until the group has settled, claim only what is theirs, and then claim quickly. Pure.
 
-Who claims in the middle of a burst of changes has to give back again a moment later, and makes others wait for it,
-Java members among them, which have but four tries. What should be whose at each moment stands in the history as
-events of the kind `due`. Pure.
+A member that claims in the middle of a burst of changes has to release again a moment later, and makes others wait,
+Java members among them, which have only four tries. The rightful owners at each moment are in the history as events of
+the kind `due`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["find_forbidden", "find_hasty", "find_stale", "find_unclaimed"]
 
 _NEVER: Final = 2**63
 _UNNOTICED_NS: Final = 2 * NS
-"""A partition that was somebody else's for so long may never have been that for a member that reads seldom."""
+"""A member that reads seldom may never see that a partition was another's for so short a time."""
 _NEXT_OF_A_BURST_NS: Final = NS // 4
 _TRIED_NS: Final = 3 * NS // 2
 """A member that should have had a partition for so long has tried to claim it, also in a long burst of changes."""
@@ -36,13 +36,13 @@ class _Term:
 
 
 class _Terms:
-    """Who each partition was due to, from the first event to the present one."""
+    """The member that each partition was due to, from the first event to the present one."""
 
     def __init__(self) -> None:
         self._terms: dict[Place, list[_Term]] = defaultdict(list)
 
     def see(self, event: Event) -> None:
-        """Take note of an event of the kind `due`."""
+        """Process an event of the kind `due`."""
         terms = self._terms[event.place]
         if terms:
             terms[-1].end_ns = event.time_ns
@@ -52,21 +52,21 @@ class _Terms:
         """The member's terms, the newest first."""
         return [term for term in reversed(self._terms[place]) if term.member == member]
 
-    def nobodys_since_ns(self, place: Place) -> int | None:
-        """Since when nobody should have it; None if somebody should, or nothing was said of it."""
+    def unassigned_since_ns(self, place: Place) -> int | None:
+        """Since when no member should own it; None if one should, or no event named it."""
         terms = self._terms[place]
         return terms[-1].begin_ns if terms and not terms[-1].member else None
 
     def present(self, place: Place) -> str:
-        """Whose it should be now."""
+        """The member that should own it now."""
         return self._terms[place][-1].member if self._terms[place] else ""
 
 
 def find_hasty(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Claims of what had become the claimer's only a moment before: the next change may take it away again.
+    """Claims of partitions that were assigned to the member only a moment before: the next change may take them away.
 
-    Not so where a member saw no change, since the partition, or that of its topic's earlier life, had been its own
-    shortly before; and not at the end of a burst or a read that took so long that claims were put off no longer.
+    Except where a member saw no change, since the partition, or that of its topic's earlier incarnation, had been its
+    own shortly before; and except at the end of a burst or a read that took longer than claims are put off.
     """
     if not limits.settle_s:
         return []
@@ -99,7 +99,7 @@ class _Pending:
         self._have_claimed: set[str] = set()
 
     def see(self, event: Event) -> None:
-        """Take note of an event."""
+        """Process an event."""
         if event.kind not in ("due", "claimed", "owner_gone"):
             return
         begin_ns, end_ns = self._burst
@@ -133,10 +133,10 @@ def _is_put_off_enough(since_ns: int, claim: Event, limits: Limits) -> bool:
 
 
 def find_stale(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Claims of what another one should have, by a member that had waited for the partition and was told it is free.
+    """Claims of another member's partitions, by a member that had waited for the partition and saw that it is free.
 
-    An owner node that goes away goes with a change, or for it: who does not read the members again before he claims
-    takes what Java members let go of for a moment only, or what has become somebody else's meanwhile.
+    An owner node is deleted with a change, or because of one: a member that does not read the members again before it
+    claims takes what Java members released for a moment only, or what has become another member's meanwhile.
     """
     terms = _Terms()
     gone: dict[Place, Event] = {}
@@ -161,32 +161,32 @@ def find_stale(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
 
 def find_unclaimed(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Partitions without an owner node that lay there for too long, although a healthy member should have had them."""
+    """Partitions that had no owner node for too long, although a healthy member should have claimed them."""
     if limits.unclaimed_s is None:
         return []
     findings = []
     free = _Free()
     for event in events:
-        findings += _lay_there(free.ended_by(event), event, limits)
+        findings += _unclaimed(free.ended_by(event), event, limits)
         free.see(event)
     if events:
-        findings += [each for place in free.places() for each in _lay_there(place, events[-1], limits)]
+        findings += [each for place in free.places() for each in _unclaimed(place, events[-1], limits)]
     return findings
 
 
 def find_forbidden(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Claims of what the rule has given to nobody for a while, as there is a registration that may not be read, say."""
+    """Claims of partitions that the rule assigns to no member, because a registration may not be read, say."""
     terms = _Terms()
     findings = []
     for event in events:
         if event.kind == "due":
             terms.see(event)
         elif event.kind == "claimed" and event.member not in limits.unfenced:
-            since_ns = terms.nobodys_since_ns(event.place)
+            since_ns = terms.unassigned_since_ns(event.place)
             if since_ns is None or event.time_ns - since_ns <= _UNNOTICED_NS \
                     or was_troubled(event.member, since_ns, event.time_ns, limits):
                 continue
-            sentence = (f"{event.member} claimed {name_of(event.place)}, which nobody was to claim for "
+            sentence = (f"{event.member} claimed {name_of(event.place)}, which no member was to claim for "
                         f"{(event.time_ns - since_ns) / NS:.3f} s")
             findings.append(Finding("forbidden claim", sentence, (event,)))
     return findings
@@ -201,7 +201,7 @@ class _Spell(NamedTuple):
 
 
 class _Free:
-    """The partitions that nobody owns, and who should."""
+    """The partitions without an owner, and the members that should own them."""
 
     def __init__(self) -> None:
         self._due: dict[Place, Event] = {}
@@ -226,7 +226,7 @@ class _Free:
         return [spell for place in self._due if (spell := self._spell(place)) is not None]
 
     def see(self, event: Event) -> None:
-        """Take note of an event."""
+        """Process an event."""
         if event.kind == "due":
             self._due[event.place] = event
         elif event.kind in ("claimed", "occupied"):
@@ -238,7 +238,7 @@ class _Free:
             self._absent.add(event.member)
 
 
-def _lay_there(spell: _Spell | None, end: Event, limits: Limits) -> list[Finding]:
+def _unclaimed(spell: _Spell | None, end: Event, limits: Limits) -> list[Finding]:
     if spell is None or spell.member in limits.unfenced or limits.unclaimed_s is None:
         return []
     begin_ns = spell.begin_ns

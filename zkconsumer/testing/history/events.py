@@ -1,9 +1,9 @@
-"""What members, producers and watchers saw, as events on one clock; and the ownerships that follow from it. Pure.
+"""Events of members, producers and watchers on one clock, and the ownerships that follow from them. Pure.
 
 Every process of a host shares CLOCK_MONOTONIC (`time.monotonic_ns()` in Python, `System.nanoTime()` in Java), so the
 events of all of them can be put in one order. A history is about one consumer group.
 
-| kind | who writes it | fields beside time_ns and kind |
+| kind | written by | fields beside time_ns and kind |
 |---|---|---|
 | acked | producer | topic, partition, offset, id |
 | assigned | member | member, topic, partition, offset (its start position, -1 if unknown) |
@@ -13,28 +13,28 @@ events of all of them can be put in one order. A history is about one consumer g
 | revoked | member | member, topic, partition: given up in order |
 | lost | member | member, topic, partition: lease or session gone |
 | killed | test | member: its process was killed |
-| owner_gone | watcher | member, topic, partition: its owner node vanished or changed hands; `id`: by whom, if known |
+| owner_gone | watcher | member, topic, partition: its owner node was deleted or replaced; `id`: by whom, if known |
 | offset_node | watcher | topic, partition, offset: value seen in the offset node; `member`: who wrote it, if known |
 
 Only a simulation (`tests.simulator`) sees these:
 
-| kind | who writes it | fields beside time_ns and kind |
+| kind | written by | fields beside time_ns and kind |
 |---|---|---|
 | claimed | watcher | member, topic, partition: its owner node was created |
 | registered | watcher | member: its registration was created |
 | unregistered | watcher | member: its registration was deleted; `id`: by whom, as with owner_gone |
 | touched | watcher | member, topic, partition, offset: it deleted or set another's node, at that version; `id`: whose |
-| log_start | broker | topic, partition, offset: retention; what lies below is gone |
+| log_start | broker | topic, partition, offset: retention; messages below it are gone |
 | reset | member | member, topic, partition, offset: its position was outside the log, it goes on there |
-| connected | watcher | member, offset: so often within a second its session had a connection again |
+| connected | watcher | member, offset: how often within a second its session was connected again |
 | requests | watcher | member, offset: so many requests to ZooKeeper within a second; `id`: reads or writes |
 | blocked_try | member | member, topic, partition: a Java member's claim failed; `id`: who held the node |
 | gave_up | member | member: a Java member's tries are exhausted |
-| occupied, vacated | watcher | topic, partition: an owner node of nobody in the group came, and went |
-| leaving | test | member: it was told to leave in order; `id`: within how many seconds, if that is to be checked |
+| occupied, vacated | watcher | topic, partition: an owner node of no member was created, deleted |
+| leaving | test | member: a test had it leave in order; `id`: within how many seconds, if that is to be checked |
 | left | member | member: its `shutdown()` has returned |
 | said_stored | member | member, topic, partition, offset: a position that its `shutdown()` did not name as not stored |
-| due | watcher | member, topic, partition: by the assignment rule it should be its from now on; no member: nobody's |
+| due | watcher | member, topic, partition: it should own it from now on by assignment rule; no member: none should |
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Ownership:
 
     @property
     def graceful(self) -> bool:
-        """True if the member gave the partition up in order, and nothing came between its word and its owner node."""
+        """True if the member gave the partition up in order, and deleted its owner node itself."""
         return self.end is not None and self.end.kind == "revoked" and self.gone_by in ("", "released", "closed")
 
     @property
@@ -143,21 +143,21 @@ class Ownership:
         """True if its owner node was gone when it was announced.
 
         The lease of a session that was ended from outside goes on for a while, and with it what the member does; what
-        it delivers by then is the zombie check's to judge.
+        it delivers until then is left to `find_zombies`.
         """
         return self.gone_ns is not None and self.gone_ns <= self.start_ns
 
     @property
     def end_ns(self) -> int | None:
-        """When nobody may count on it any more: its end, or the moment at which its owner node was gone before that."""
+        """When it is over for other members: at its end, or when its owner node was gone before that."""
         ends = [at for at in (self.end.time_ns if self.end else None, self.gone_ns) if at is not None]
         return min(ends) if ends else None
 
 
 def ownerships(events: Iterable[Event]) -> list[Ownership]:
-    """All ownerships of a history, in the order in which they began.
+    """All ownerships of a history, in the order of their starts.
 
-    An unannounced one begins with a delivery and ends when that of somebody with an owner node begins, or when its own
+    An unannounced one starts with a delivery and ends when that of a member with an owner node starts, or when its own
     deliveries step back.
     """
     found: list[Ownership] = []
@@ -203,7 +203,7 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
 def _end_if_gone(owned: Ownership, gone: dict[tuple[str, Place], Event]) -> None:
     """An owner node can be gone, and not be claimed again, before its ownership is announced.
 
-    Only if somebody has seen claims, too: then it is known by whom the node went.
+    Only if claims are in the history, too: then it is known who deleted the node.
     """
     before = gone.get((owned.member, owned.place))
     if before is not None and before.id:
@@ -213,7 +213,7 @@ def _end_if_gone(owned: Ownership, gone: dict[tuple[str, Place], Event]) -> None
 def _member_event(
     current: dict[tuple[str, Place], Ownership], event: Event, gone: dict[tuple[str, Place], Event]
 ) -> Iterator[Ownership]:
-    """Put an event into its ownership; yields the unannounced ownership that a delivery begins."""
+    """Put an event into its ownership; yields the unannounced ownership that a delivery starts."""
     owned = current.get((event.member, event.place))
     if event.kind == "deliver":
         stepped_back = owned and not owned.explicit and owned.deliveries[-1].offset >= event.offset

@@ -1,7 +1,7 @@
-"""What a history cost, in figures: delivered, lost, repeated, the longest stand-still. Pure.
+"""The figures of a history: delivered, lost, repeated, the longest time without progress. Pure.
 
-`history_checks` says whether something was wrong; these figures are for comparing groups that may do wrong, such as
-Java's, with those that may not.
+`check_history` finds violations; these figures compare groups that may violate the promises, such as
+Java's, with groups that may not.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Figures:
     """A history in numbers.
 
     acked: messages that were acknowledged to their producer.
-    lost: those of them that nobody got.
+    lost: those of them that no member got.
     repeated: deliveries beyond the first of each message.
     repeated_by_same: those of them to the member that had got the message before.
     put_back: how far offset nodes fell, in messages, over all falls.
-    longest_gap_s: longest time that some partition had messages to deliver and stood still.
+    longest_gap_s: longest time that some partition had messages to deliver and delivered none.
     gap_place: that partition.
     """
 
@@ -43,7 +43,7 @@ def figures_of(events: Iterable[Event], since_ns: int = 0) -> Figures:
     """The figures of a history.
 
     Args:
-        since_ns: stand-still before that moment does not count.
+        since_ns: gaps before that moment do not count.
     """
     ordered = in_order(events)
     acked = {(event.place, event.offset) for event in ordered if event.kind == "acked"}

@@ -1,7 +1,7 @@
-"""What hands, retention and resets do to where a group reads: what may be left out, and what may come once more. Pure.
+"""How manual offset changes, retention and resets move a group's start offsets: what may be skipped or repeated. Pure.
 
-An offset that a hand has set does nothing by itself. It counts from the moment at which a member begins there: ours
-tell where they begin, and a Java member has read just before it claims.
+An offset that an operator has set has no effect by itself. It counts from the moment at which a member starts there:
+members of ours report their start offset, and a Java member has read just before it claims.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Floors", "PutBacks"]
 _JAVA_READ_NS: Final = NS
 """A Java member may read an offset that long before it claims."""
 _NONE: Final = -1
-"""The value of an offset node that is not there, or that nobody can read."""
+"""The value of an offset node that is missing or unreadable."""
 
 
 class _Value(NamedTuple):
@@ -35,7 +35,7 @@ class _Stored:
         self._values: dict[Place, list[_Value]] = defaultdict(list)
 
     def see(self, event: Event) -> _Value | None:
-        """Take note of a value; the one before it."""
+        """Process a value; return the one before it."""
         values = self._values[event.place]
         before = values[-1] if values else None
         values.append(_Value(event.time_ns, event.offset, event.id or event.member))
@@ -46,8 +46,8 @@ class _Stored:
         values = self._values.get(place)
         return values[-1] if values else None
 
-    def by_hand(self, place: Place) -> set[int]:
-        """All values that a hand has set."""
+    def by_operator(self, place: Place) -> set[int]:
+        """All values that an operator has set."""
         return {value.offset for value in self._values.get(place, ()) if value.writer == OPERATOR}
 
     def read_by_java(self, claim: Event) -> list[_Value]:
@@ -60,14 +60,14 @@ class _Stored:
         return found
 
 
-class _JavaBeginnings:
-    """When Java members begin: at a claim, or without one, at a node that an earlier session of theirs has left."""
+class _JavaStarts:
+    """When Java members start: at a claim, or without one, at a node that an earlier session of theirs has left."""
 
     def __init__(self, limits: Limits) -> None:
         self._unfenced = limits.unfenced
         self._next: dict[tuple[str, Place], int | None] = {}
 
-    def begins(self, event: Event) -> bool:
+    def starts(self, event: Event) -> bool:
         """Whether a Java member has read its offset just before this event."""
         key = (event.member, event.place)
         if event.member not in self._unfenced or event.kind not in ("claimed", "deliver"):
@@ -81,22 +81,22 @@ class _JavaBeginnings:
 
 
 class Floors:
-    """Below which offset messages may be left out by now.
+    """The offset of each partition below which messages may be skipped by now.
 
-    That is: before the group's begin; gone from the log; passed over by a member that began where a hand had raised the
-    stored offset to, or that was reset to the log's end.
+    That is: before the group's start; gone from the log; skipped by a member that started where an operator had raised
+    the stored offset to, or that was reset to the log's end.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._floors: dict[Place, int] = dict(limits.begin)
         self._stored = _Stored()
-        self._java = _JavaBeginnings(limits)
+        self._java = _JavaStarts(limits)
         self._raised: dict[Place, set[int]] = defaultdict(set)
         self._log_ends: dict[Place, int] = {}
 
     def see(self, event: Event) -> None:
-        """Take note of an event."""
+        """Process an event."""
         place = event.place
         if event.kind == "acked":
             self._log_ends[place] = max(self._log_ends.get(place, 0), event.offset + 1)
@@ -104,13 +104,13 @@ class Floors:
             self._raise(place, event.offset)
         elif event.kind == "offset_node":
             self._stored.see(event)
-        elif event.kind == "assigned" and event.offset in self._stored.by_hand(place):
+        elif event.kind == "assigned" and event.offset in self._stored.by_operator(place):
             self._raised[place].add(event.offset)
-        elif self._java.begins(event):
+        elif self._java.starts(event):
             self._raised[place].update(value.offset for value in self._stored.read_by_java(event)
                                        if value.writer == OPERATOR)
         elif event.kind == "reset":
-            # Whoever began behind the log's end has passed over nothing.
+            # A member that started behind the log's end has skipped nothing.
             end = self._log_ends.get(place, 0)
             self._raised[place] = {offset for offset in self._raised[place] if offset <= end}
             if self._limits.reset_to_end:
@@ -125,48 +125,48 @@ class Floors:
 
 
 class PutBacks:
-    """Which messages may come once more, as somebody began before them, where a hand or a Java member had put him."""
+    """Which messages may be repeated, because a member started before them at an operator's or Java member's offset."""
 
     def __init__(self, limits: Limits) -> None:
         self._unfenced = limits.unfenced
         self._stored = _Stored()
-        self._java = _JavaBeginnings(limits)
+        self._java = _JavaStarts(limits)
         self._lowered: dict[Place, set[int]] = defaultdict(set)
         self._highest: dict[Place, int] = {}
         self._begun: dict[Place, list[tuple[int, int]]] = defaultdict(list)
 
     def see(self, event: Event) -> None:
-        """Take note of an event."""
+        """Process an event."""
         place = event.place
         if event.kind == "offset_node":
             self._written(event)
         elif event.kind == "reset":
-            self._begin(event, event.offset)
-        elif self._java.begins(event):
-            self._begin(event, min((value.offset for value in self._stored.read_by_java(event)), default=0))
-        elif event.kind == "assigned" and (self._is_spoilt(place) or event.offset in self._lowered[place]):
-            self._begin(event, event.offset)
+            self._start(event, event.offset)
+        elif self._java.starts(event):
+            self._start(event, min((value.offset for value in self._stored.read_by_java(event)), default=0))
+        elif event.kind == "assigned" and (self._is_unreadable(place) or event.offset in self._lowered[place]):
+            self._start(event, event.offset)
 
     def _written(self, event: Event) -> None:
-        was_spoilt = self._is_spoilt(event.place)
+        was_unreadable = self._is_unreadable(event.place)
         self._stored.see(event)
-        # Who has put it back goes on from there, write by write.
+        # A member that has lowered it goes on from there, write by write.
         is_java = event.member in self._unfenced and event.offset < self._highest.get(event.place, _NONE)
         if event.id == OPERATOR or event.offset > self._highest.get(event.place, _NONE):
             self._highest[event.place] = event.offset
-        # A first position is stored before it is told.
-        if event.id == OPERATOR or is_java or was_spoilt:
+        # A first position is stored before it is reported.
+        if event.id == OPERATOR or is_java or was_unreadable:
             self._lowered[event.place].add(event.offset)
         if is_java:
-            self._begin(event, event.offset)
+            self._start(event, event.offset)
 
-    def _is_spoilt(self, place: Place) -> bool:
+    def _is_unreadable(self, place: Place) -> bool:
         value = self._stored.present(place)
         return value is not None and value.offset == _NONE
 
-    def _begin(self, event: Event, offset: int) -> None:
+    def _start(self, event: Event, offset: int) -> None:
         self._begun[event.place].append((event.time_ns, offset))
 
     def explain(self, before: Event, again: Event) -> bool:
-        """Whether somebody has begun at or before a message since it was delivered."""
+        """Whether a member has started at or before a message since it was delivered."""
         return any(at_ns >= before.time_ns and offset <= again.offset for at_ns, offset in self._begun[again.place])

@@ -1,4 +1,4 @@
-"""Verdicts on a group: who should own what, who touched what is another's, who kept whom waiting, who asked much. Pure.
+"""Checks of a group: rightful owners, changes to other members' nodes, Java members kept waiting, request rates. Pure.
 
 Each check returns findings, as those of `zkconsumer.testing.history.checks` do.
 """
@@ -29,7 +29,7 @@ _PATIENCE_NS: Final = 20 * NS
 _ATTEMPT_NS: Final = NS
 """Longer than the claims of one try take."""
 _LET_GO_NS: Final = 4_500_000_000
-"""In so long a healthy member of ours has heard of a change, waited for the message in hand, committed and released."""
+"""A healthy member of ours learns of a change, waits for the message in hand, commits and releases within this time."""
 _TEN_S: Final = 10
 
 
@@ -41,7 +41,7 @@ def rightful_owners(
     Registrations that cannot be read count as none.
 
     Raises:
-        UnequalSubscriptions: roundrobin deals nothing in this group.
+        UnequalSubscriptions: roundrobin assigns nothing in this group.
     """
     members: dict[str, Subscription] = {}
     for name, data in registrations.items():
@@ -71,7 +71,7 @@ def find_wrong_owners(owners: Mapping[Place, str], rightful: Mapping[Place, str]
     for place in sorted(rightful.keys() | owners.keys()):
         should, does = rightful.get(place), owners.get(place)
         if should != does:
-            sentence = f"{place[0]}/{place[1]} is owned by {does or 'nobody'}, {should or 'nobody'} should own it"
+            sentence = f"{place[0]}/{place[1]} is owned by {does or 'no member'}, {should or 'no member'} should own it"
             findings.append(Finding("wrong owner", sentence))
     return findings
 
@@ -79,34 +79,34 @@ def find_wrong_owners(owners: Mapping[Place, str], rightful: Mapping[Place, str]
 def find_touched(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Nodes of one member that another one deleted or wrote.
 
-    Who had the node and cannot know yet that a hand deleted it may hit the next one's: versions begin at 0 again.
+    A member that cannot know yet that an operator deleted its node may hit the next owner's: versions start at 0 again.
     """
     findings = []
-    robbed: dict[tuple[str, Place], Event] = {}
+    taken: dict[tuple[str, Place], Event] = {}
     for event in events:
         key = (event.member, event.place)
         if event.kind in ("owner_gone", "unregistered") and event.id == OPERATOR:
-            robbed[key] = event
+            taken[key] = event
         elif event.kind in ("claimed", "registered"):
-            robbed.pop(key, None)
+            taken.pop(key, None)
         elif event.kind == "touched" and event.member not in limits.unfenced:
-            if key in robbed and event.offset >= 0 and _is_news(robbed[key], event, limits):
+            if key in taken and event.offset >= 0 and _is_news(taken[key], event, limits):
                 continue
-            sentence = f"{event.member} wrote or deleted a node of {event.id or 'somebody'}"
+            sentence = f"{event.member} wrote or deleted a node of {event.id or 'another'}"
             findings.append(Finding("foreign node touched", sentence, (event,)))
     return findings
 
 
-def _is_news(robbed: Event, event: Event, limits: Limits) -> bool:
-    """Whether a member may not have heard by now what became of its owner node."""
+def _is_news(taken: Event, event: Event, limits: Limits) -> bool:
+    """Whether a member may not have learned by now that its owner node was deleted or replaced."""
     since_ns = event.time_ns - int(limits.told_late_s * NS)
-    return robbed.time_ns >= since_ns or was_troubled(event.member, since_ns, event.time_ns, limits)
+    return taken.time_ns >= since_ns or was_troubled(event.member, since_ns, event.time_ns, limits)
 
 
 def find_exhausted(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Java members that gave up because some of ours kept a partition from them at each of their tries.
 
-    A member of ours that something was wrong with may be late; a healthy one lets go within the patience of a Java one.
+    A member of ours that had a fault may be late; a healthy one releases within the tries of a Java one.
     """
     findings = []
     holders: dict[Place, str] = {}
@@ -127,7 +127,7 @@ def find_exhausted(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
 
 def _kept_away(gave_up: Event, tries: Sequence[tuple[Event, str]], limits: Limits) -> list[Finding]:
-    """What made a Java member give up, if that was ours.
+    """Return findings if members of ours made a Java member give up.
 
     Args:
         tries: claims of it that failed, each with the member that held the partition then.
@@ -179,9 +179,9 @@ def find_busy(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
 
 def find_unpaired(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Partitions that a listener was told to have twice, or to lose without having them, or that went without a word.
+    """Partitions that were assigned twice in a row, revoked or lost without an assignment, or taken without a callback.
 
-    A topic that was created anew has another name in the history, and the same one for the listener.
+    A topic that was created again has another name in the history, and the same one for the listener.
     """
     findings = []
     told: dict[tuple[str, Place], Event] = {}
@@ -196,12 +196,12 @@ def find_unpaired(events: Sequence[Event], limits: Limits) -> list[Finding]:
         elif event.kind in ("revoked", "lost"):
             untold.pop(key, None)
             if told.pop(key, None) is None:
-                sentence = f"{event.member} was told that {name_of(event.place)} is {event.kind}, and did not have it"
+                sentence = f"{event.member} was called for {name_of(event.place)} as {event.kind}, and did not have it"
                 findings.append(Finding("unpaired", sentence, (event,)))
         elif event.kind == "owner_gone" and event.id in ("released", "closed") and key in told:
             untold[key] = event
         elif event.kind == "killed":
-            # It had no time to tell what it had given back just before, or may have been in the middle of telling.
+            # It had no time to call the listener for what it had just released, or was in the middle of the call.
             just_ns = event.time_ns - int(limits.told_late_s * NS)
             for each in [each for each in told if each[0] == event.member]:
                 gone = untold.get(each, event)
@@ -209,13 +209,13 @@ def find_unpaired(events: Sequence[Event], limits: Limits) -> list[Finding]:
                     untold.pop(each, None)
                     told.pop(each)
     for (member, place), gone in untold.items():
-        sentence = f"{member} gave {name_of(place)} back, and told nobody"
+        sentence = f"{member} gave {name_of(place)} back without a callback"
         findings.append(Finding("unpaired", sentence, (told[member, place], gone)))
     return findings
 
 
 def check_group(events: Iterable[Event], limits: Limits | None = None) -> list[Finding]:
-    """The findings of all checks of a history that a simulation wrote down, beyond `check_history`."""
+    """The findings of all checks of a simulation's history, beyond `check_history`."""
     ordered = in_order(events)
     chosen = limits or Limits()
     checks = (find_touched, find_exhausted, find_busy, find_unpaired, find_hasty, find_stale,

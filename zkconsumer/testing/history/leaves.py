@@ -1,6 +1,6 @@
-"""Verdicts on leaves: that each was over in its time, and told the truth about what was stored. Pure.
+"""Checks of leaves: each ended within its time-out, and reported correctly which positions were stored. Pure.
 
-Each check returns findings, as those of `zkconsumer.testing.history_checks` do.
+Each check returns findings, as those of `zkconsumer.testing.history.checks` do.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from zkconsumer.testing.history.limits import NS, Finding, name_of, node_of
 __all__ = ["PAUSED", "check_leaves", "find_false_stores", "find_late_leaves"]
 
 PAUSED: Final = "paused"
-"""Said of a leave whose process was stopped meanwhile: it can keep no time."""
+"""The `id` of a leave whose process was stopped meanwhile: it cannot keep its time."""
 _SPARE_NS: Final = NS // 2
 _DRIFT: Final = 1.001
-"""What the clock of the process may be slow by."""
+"""By how much the clock of the process may be slow."""
 
 
 def check_leaves(events: Sequence[Event]) -> list[Finding]:
@@ -29,7 +29,7 @@ def check_leaves(events: Sequence[Event]) -> list[Finding]:
 def find_late_leaves(events: Sequence[Event]) -> list[Finding]:
     """Leaves that took longer than their time-out and half a second, or did not come to an end.
 
-    A `leaving` event tells the time-out, in seconds, as its id.
+    The id of a `leaving` event is the time-out in seconds.
     """
     began: dict[str, Event] = {}
     findings = []
@@ -50,9 +50,9 @@ def _limit_ns(start: Event) -> float:
 
 
 def find_false_stores(events: Sequence[Event]) -> list[Finding]:
-    """Positions that a leave did not name as not stored, and that nobody has seen in ZooKeeper.
+    """Positions that a leave did not report as not stored, and that were never seen in ZooKeeper.
 
-    A higher offset counts as well, but not one of an earlier life of the topic: whoever begins there skips messages.
+    A higher offset counts as well, but not one of an earlier incarnation of the topic: starting there skips messages.
     """
     highest: dict[Place, int] = defaultdict(lambda: -1)
     values: dict[Place, set[int]] = defaultdict(set)

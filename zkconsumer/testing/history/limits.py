@@ -1,4 +1,4 @@
-"""What a history may contain, and what is said of one that contains something else. Pure."""
+"""The limits that a history is checked against, and the findings of the checks. Pure."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 
 from zkconsumer.testing.history.events import Event, Place
 
-__all__ = ["OPERATOR", "NS", "Finding", "Limits", "Trouble", "name_of", "was_troubled"]
+__all__ = ["NS", "OPERATOR", "Finding", "Limits", "Trouble", "name_of", "was_troubled"]
 
 NS = 1_000_000_000
 OPERATOR = "hand"
-"""Who deletes owner nodes and sets offsets when nobody of the group does."""
+"""The `id` of events that no member caused: an operator deleted an owner node or set an offset."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A time in which something was wrong on purpose: with one member, or with all (no name)."""
+    """A time in which a fault was in force: for one member, or for all (no name)."""
 
     begin_ns: int
     end_ns: int
     member: str = ""
 
     def concerns(self, member: str) -> bool:
-        """Whether that member could have been hit."""
+        """Whether that member could have been affected."""
         return self.member in ("", member)
 
 
@@ -35,26 +35,26 @@ class Limits:
     repeat_before_end_s: a message may come again if it was first delivered this long before an ungraceful end; the
         interval of the auto-commit plus a second.
     zombie_slack_s: a delivery this soon after the owner node was gone may have been under way.
-    orphan_s: longest time a partition with messages to deliver may stand still; None: not checked.
-    begin: partition -> offset at which the group begins to count; what lies before it may be missing.
+    orphan_s: longest time a partition with messages to deliver may deliver none; None: not checked.
+    begin: partition -> offset at which the checks start; what lies before it may be missing.
     end: partition -> offset at which the group stopped reading; what lies behind may be missing.
     drain_s: a message that was in hand for so long when its partition was given up may come again; None: never.
     reset_to_end: a position outside the log goes on at the log's end; False: at its start, which passes over nothing.
     told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
     troubles: when commits of a member, or of all, may have been impossible.
-    blind_spots: when servers may have answered what was no longer true: a session that ended is no news then.
+    blind_spots: when servers may have answered what was no longer true: members may not learn that a session ended.
     blind_s: how long after the end of its session a member may go on in such a time.
-    reborn: topics that were created anew, or all when ZooKeeper lost its data: who notices it late begins once more at
-        their start.
+    reborn: topics that were created again, or all when ZooKeeper lost its data: a member that notices late starts again
+        at their start.
     by_hand: members whose application commits: what they had not committed may come again.
-    unfenced: members (Java's) whose late deliveries and commits nobody can prevent.
+    unfenced: members (Java's) whose late deliveries and commits cannot be prevented.
     requests_a_second: reads, or parts of writes, that a member may ask ZooKeeper for within a second.
     requests_in_ten_s: the same within ten seconds.
     requests_a_connection: so many more for each connection after the first one within a second: all is read again.
     calm_ns: orphans are looked for from this moment on.
-    settle_s: so long after a change of its share a member claims nothing new; 0: not checked.
+    settle_s: how long after a change of its share a member claims nothing new; 0: not checked.
     unclaimed_s: how long a partition may lie without an owner that a member should have; None: not checked.
-    settle_max_s: so long claims are put off at most while changes keep coming.
+    settle_max_s: how long claims are put off at most while changes keep coming.
     """
 
     repeat_before_end_s: float = 2.0
@@ -82,7 +82,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that must not have happened: `check` is its kind, `events` prove it."""
+    """One violation: `check` is its kind, `events` prove it."""
 
     check: str
     sentence: str
@@ -100,7 +100,7 @@ def was_troubled(member: str, begin_ns: int, end_ns: int, limits: Limits) -> boo
 
 
 def node_of(place: Place) -> Place:
-    """The partition as its nodes name it: a topic that was created anew keeps those of its earlier life."""
+    """The partition as its nodes name it: a topic that was created again keeps those of its earlier incarnation."""
     return place[0].partition("~")[0], place[1]
 
 

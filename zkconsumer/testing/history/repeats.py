@@ -1,4 +1,4 @@
-"""Messages that came more than once: which of them an end without order explains, and which nothing does. Pure."""
+"""Checks of repeated messages: which ones an ungraceful end of an ownership explains, and which nothing does. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from zkconsumer.testing.history.limits import NS, Finding, Limits, name_of, was_
 
 __all__ = ["count_allowed_repeats", "find_repeated", "was_troubled"]
 
-_TOLD_NS: Final = NS // 20
-"""So soon a listener is told of a drain that came to its end without the message in hand."""
-_BEGINNINGS: Final = 2
-"""So often may a member begin at the start of a topic that was created anew: it notices late, and ZooKeeper can lose
-its data besides."""
+_CALLED_NS: Final = NS // 20
+"""How soon a listener is called after a drain that ended without the message in hand."""
+_MOST_STARTS: Final = 2
+"""How often a member may start at the start of a topic that was created again: it notices late, and ZooKeeper can
+lose its data as well."""
 
 
 def find_repeated(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -34,7 +34,7 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     last: dict[tuple[Place, int], Event] = {}
     claimed_ns: dict[tuple[str, Place], int] = {}
     put_backs = PutBacks(limits)
-    beginnings = _beginnings(owned_by.values())
+    starts = _numbered_starts(owned_by.values())
     leaves: dict[str, Event] = {}
     found = []
     for event in events:
@@ -52,9 +52,9 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
             allowed = now is not owned and _explained(owned, before, next_ns, limits)
             allowed |= now is not owned and _was_in_hand(owned, before, leaves.get(owned.member))
             allowed &= now.member != owned.member or not _is_kept(owned, before, limits)
-            # A delivery without owner node is `find_zombies`' to judge; that it repeats something is no surprise.
+            # A delivery without owner node is checked by `find_zombies`; it is expected to repeat something.
             allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
-            allowed |= event.topic in limits.reborn and now is not owned and beginnings.get(id(now), 99) <= _BEGINNINGS
+            allowed |= event.topic in limits.reborn and now is not owned and starts.get(id(now), 99) <= _MOST_STARTS
             allowed |= put_backs.explain(before, event)
             gap_s = (event.time_ns - before.time_ns) / NS
             sentence = f"offset {event.offset} of {name_of(event.place)} came again after {gap_s:.3f} s"
@@ -63,10 +63,10 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     return found
 
 
-def _beginnings(all_owned: Iterable[Ownership]) -> dict[int, int]:
-    """By the id of each ownership that began at offset 0, or went on where such a one had come: the how manieth.
+def _numbered_starts(all_owned: Iterable[Ownership]) -> dict[int, int]:
+    """Number the ownerships that started at offset 0, or where such a one had stopped: by the id of each.
 
-    One whose session ended before it had committed anything leaves the next one to begin there as well.
+    One whose session ended before it had committed anything makes the next one start there as well.
     """
     counts: dict[tuple[str, Place], int] = defaultdict(int)
     numbers: dict[int, int] = {}
@@ -85,25 +85,25 @@ def _beginnings(all_owned: Iterable[Ownership]) -> dict[int, int]:
 
 
 def _explained(owned: Ownership, before: Event, next_ns: int, limits: Limits) -> bool:
-    """True if the ownership of the first delivery ended without order shortly after it, or in the middle of it.
+    """True if the ownership of the first delivery ended ungracefully shortly after it, or in the middle of it.
 
-    next_ns: when the next owner claimed; it reads the offset then, and may know nothing of commits that come later.
+    next_ns: when the next owner claimed; it reads the offset then, and may not see commits that come later.
     """
     ended_ns = owned.end_ns
     if ended_ns is None:
         return False
-    # Who never says "done", as a Java member, is taken to be done with what it delivered.
+    # A member that never writes "done", as a Java member, counts as done with what it delivered.
     in_hand_ns = ended_ns + 1 if owned.explicit or owned.done else before.time_ns
     done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), in_hand_ns)
     was_done = done_ns <= ended_ns
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
     if owned.graceful:
         held_s = (min(done_ns, ended_ns) - before.time_ns) / NS
-        if limits.drain_s is not None and held_s >= limits.drain_s and done_ns > ended_ns - _TOLD_NS:
+        if limits.drain_s is not None and held_s >= limits.drain_s and done_ns > ended_ns - _CALLED_NS:
             return True
         if not was_done:
             return False
-        # In order, but the last commit may have been impossible. Who deletes his owner node has waited for it.
+        # In order, but the last commit may have been impossible. A member that releases has waited for it.
         was_waited_for = owned.gone_by == "released" and owned.member not in limits.by_hand
         broken_off = not was_waited_for and was_troubled(owned.member, ended_ns, owned.gone_ns or ended_ns, limits)
     if owned.member in limits.by_hand:
@@ -118,14 +118,14 @@ def _was_in_hand(owned: Ownership, before: Event, leave: Event | None) -> bool:
         return False
     until_ns = leave.time_ns + int(float(leave.id) * NS)
     done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), None)
-    return before.time_ns <= until_ns + _TOLD_NS and (done_ns is None or done_ns > until_ns - _TOLD_NS)
+    return before.time_ns <= until_ns + _CALLED_NS and (done_ns is None or done_ns > until_ns - _CALLED_NS)
 
 
 def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
     """True if the member was done with a message and remembers it, committed or not."""
-    told_ns = _TOLD_NS if owned.graceful else 0  # the drain ended a little before
+    called_ns = _CALLED_NS if owned.graceful else 0  # the drain ended a little before
     return owned.member not in limits.by_hand | limits.unfenced and any(
-        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns - told_ns)
+        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns - called_ns)
         for done in owned.done
     )
 

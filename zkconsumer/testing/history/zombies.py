@@ -1,4 +1,4 @@
-"""Verdicts on zombies: members that deliver or commit what they do not own, or no longer. Pure."""
+"""Checks for zombies: members that deliver or commit what they do not own, or no longer own. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, nam
 __all__ = ["find_zombies"]
 
 _OWN_ACTS = ("released", "closed")
-"""Who gives an owner node back himself has stopped before."""
+"""A member that deletes its owner node itself has stopped before."""
 
 
 def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Deliveries and commits by a member whose owner node had been gone for longer than the slack, or never was there.
 
-    Whether it never was there is known only where somebody sees claims.
+    Whether it never was there is known only where claims are in the history.
     """
     findings = []
     gone: dict[tuple[str, Place], Event] = {}
@@ -49,20 +49,20 @@ def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bo
     """Whether a delivery or commit after the end of the owner node is within what is promised."""
     if gone.id in _OWN_ACTS:
         return False
-    is_robbed = gone.id == OPERATOR or gone.id in limits.unfenced
-    if is_robbed and _could_not_hear(event, gone, limits):
+    is_taken = gone.id == OPERATOR or gone.id in limits.unfenced
+    if is_taken and _could_not_know(event, gone, limits):
         return True  # its session lives
     if event.kind == "commit":
-        # The fence is the registration: with a living session commits land until the member hears of the deletion.
-        return late_s <= (limits.told_late_s if is_robbed else 0.0 if gone.id else limits.zombie_slack_s)
-    if late_s <= (limits.told_late_s if is_robbed or gone.id == "ended" else limits.zombie_slack_s):
+        # The fence is the registration: in a living session commits succeed until the member learns of the deletion.
+        return late_s <= (limits.told_late_s if is_taken else 0.0 if gone.id else limits.zombie_slack_s)
+    if late_s <= (limits.told_late_s if is_taken or gone.id == "ended" else limits.zombie_slack_s):
         return True
     is_blind = any(each.begin_ns <= event.time_ns <= each.end_ns for each in limits.blind_spots)
     return is_blind and late_s <= limits.blind_s
 
 
-def _could_not_hear(event: Event, gone: Event, limits: Limits) -> bool:
-    """Whether a trouble kept the news of the end of its owner node from the member until shortly before."""
+def _could_not_know(event: Event, gone: Event, limits: Limits) -> bool:
+    """Whether a fault kept the member from learning of its owner node's end until shortly before."""
     told_late_ns = int(limits.told_late_s * NS)
     return any(each.concerns(event.member) and each.begin_ns <= event.time_ns
                and each.end_ns >= max(gone.time_ns, event.time_ns - told_late_ns) for each in limits.troubles)

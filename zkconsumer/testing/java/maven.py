@@ -1,4 +1,4 @@
-"""Jars of pinned versions: from the cache, else from Maven, always checked against a lock file.
+"""Fetches jars of pinned versions: from the cache, else by Maven, always checked against a lock file.
 
 Package data `poms/<version>.xml` names the artifacts, `poms/<version>.txt` locks every jar: one line
 `group:artifact:version[:classifier] sha256 size` each. The cache is `~/.cache/zkconsumer/jars/<version>/`; a folder
@@ -195,7 +195,7 @@ def _download(repository: str, locked: list[LockedJar], folder: Path) -> None:
         address = f"{repository.rstrip('/')}/{jar.repository_path}"
         try:
             with urllib.request.urlopen(address, timeout=60) as response:
-                # One byte more than expected is enough to know that the size is wrong.
+                # One byte more than expected suffices: the size is wrong.
                 (folder / jar.file_name).write_bytes(response.read(jar.size_bytes + 1))
         except (urllib.error.URLError, OSError, ValueError) as error:
             raise MavenMissing(f"{address} could not be fetched: {error}") from error

@@ -68,7 +68,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         environment: instead of `os.environ`.
 
     Raises:
-        JavaMissing: none was found; says which ones were looked at and what to install.
+        JavaMissing: none was found; names those that were tried and what to install.
     """
     seen = []
     for origin, program in _candidates(os.environ if environment is None else environment):

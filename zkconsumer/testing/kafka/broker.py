@@ -66,7 +66,7 @@ class KafkaBroker:
 
     @property
     def address(self) -> str:
-        """`host:port` that clients are told."""
+        """`host:port` as advertised to clients."""
         return f"127.0.0.1:{self.advertised_port or self.port}"
 
     @property
@@ -126,13 +126,13 @@ class KafkaBroker:
 
         wait_until(ready, self.timeout_s + 5, f"{process.name} to answer")
         if self.advertised_port is not None and version_tuple(self.version) < (0, 8, 1):
-            self._advertise_by_hand(client)
+            self._advertise_in_zookeeper(client)
 
     def registered(self, client: KazooClient) -> bool:
         """True while its id node exists."""
         return client.exists(self.id_path) is not None
 
-    def _advertise_by_hand(self, client: KazooClient) -> None:
+    def _advertise_in_zookeeper(self, client: KazooClient) -> None:
         """0.7 and 0.8.0 have no setting for it, but all that clients learn comes from this node."""
         data, stat = client.get(self.id_path)
         if version_tuple(self.version) < (0, 8):

@@ -131,14 +131,14 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
             raise KitError("the cluster was not started")
         return self._client
 
-    # ---- life
+    # ---- start and end
 
     def start_all(self) -> Self:
         """Start ZooKeeper (if it is the cluster's own) and all brokers at once; returns when all of them answer
         requests.
 
         Raises:
-            JavaMissing, MavenMissing: the servers cannot be run on this machine; says what to install.
+            JavaMissing, MavenMissing: the servers cannot be run on this machine; names what to install.
             StartFailed: a port is taken, or a server ended or stayed silent; carries the end of its log.
         """
         jars = self._jars()
@@ -155,7 +155,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
                 fixed = not self._ports_may_change or broker.advertised_port is not None
                 if fixed or PORT_TAKEN not in str(error):
                     raise
-                broker.port = free_port()  # another process was faster; nobody knows the old port yet
+                broker.port = free_port()  # another process was faster; no client knows the old port yet
                 self._launch(broker, jars)
                 broker.wait_ready(self.client)
         self._ports_may_change = False

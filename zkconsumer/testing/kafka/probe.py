@@ -1,4 +1,4 @@
-"""The kit's own questions to a broker: does it answer, whom does it take for the leader, does a leader lead.
+"""The kit's own requests to brokers: whether one answers, which leaders it names, and whether a leader serves.
 
 Independent of `simpleconsumer` on purpose: a test bed must not rest on the code under test.
 """
@@ -21,7 +21,7 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class PartitionAnswer:
-    """What one broker says of a partition; `error` 0 and a `leader` of 0 or more mean that it can be used."""
+    """One broker's metadata of a partition; `error` 0 and a `leader` of 0 or more mean that it can be used."""
 
     error: int
     leader: int
@@ -54,7 +54,7 @@ def answers(port: int, generation_07: bool = False, *, timeout_s: float = 5.0) -
 
 
 def topic_leaders(port: int, topic: str) -> dict[int, PartitionAnswer]:
-    """Partition -> what this broker says of it (metadata request v0); empty while it does not know the topic.
+    """Partition -> this broker's metadata of it (metadata request v0); empty while it does not know the topic.
 
     Creates the topic where the broker does so by itself. Raises OSError when the broker does not answer.
     """

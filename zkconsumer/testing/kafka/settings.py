@@ -26,8 +26,8 @@ def broker_properties(
     """The server.properties of one broker.
 
     Args:
-        advertised_port: port clients are told instead of `port`. 0.7 and 0.8.0 know no such setting and ignore it.
-        settings: last word over everything else; a value of None leaves that key out.
+        advertised_port: port that clients get instead of `port`. 0.7 and 0.8.0 have no such setting and ignore it.
+        settings: override everything else; a value of None leaves that key out.
     """
     number = version_tuple(version)
     if number < (0, 8):

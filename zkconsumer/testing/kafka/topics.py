@@ -32,7 +32,7 @@ def spread(partitions: int, replication: int, brokers: Sequence[int]) -> dict[in
 
 
 def topic_path(topic: str) -> str:
-    """Where the assignment of a topic stands."""
+    """The path of a topic's replica assignment."""
     return f"/brokers/topics/{topic}"
 
 

@@ -1,4 +1,4 @@
-"""Kafka's own Java high-level consumer as a member of a group: the counterpart in tests of mixed groups."""
+"""Runs Kafka's own Java high-level consumer as a member of a group, for tests of mixed groups."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class JavaMember:
         self._messages: list[Delivered] = []
         self._stream_errors: list[str] = []
 
-    # ---- who it is
+    # ---- identity
 
     @property
     def id(self) -> str:
@@ -143,7 +143,7 @@ class JavaMember:
             raise KitError(f"{self.id} is not registered") from None
         return int(stat.ephemeralOwner)
 
-    # ---- life
+    # ---- start and end
 
     @property
     def process(self) -> ChildProcess:
@@ -255,7 +255,7 @@ class JavaMember:
         return list(self._stream_errors)
 
     def events(self) -> list[Event]:
-        """What was delivered, for the checks of `history_checks`; the value stands in `id`, escaped where not ASCII."""
+        """What was delivered, for `check_history`; the value is in `id`, escaped where not ASCII."""
         return [
             Event(
                 each.time_ns,
@@ -285,7 +285,7 @@ class JavaMember:
 
     @property
     def rebalance_attempts(self) -> int:
-        """How often it began to rebalance."""
+        """How many rebalances it started."""
         return len(ATTEMPT.findall(self.log()))
 
     @property

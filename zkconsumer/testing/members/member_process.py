@@ -1,4 +1,4 @@
-"""A consumer of ours as a child process: joined, watched by the history it writes, ended in order or not."""
+"""Runs a consumer of ours as a child process, and reads the history that it writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READY_S = 20.0
 
 @dataclass(frozen=True)
 class Note:
-    """What a member said about itself; see `member.py`."""
+    """A line that a member has printed about itself; see `program.py`."""
 
     time_ns: int
     word: str
@@ -113,7 +113,7 @@ class MemberProcess:
         return [each for each in self._events if (not kinds or each.kind in kinds) and each.time_ns >= since_ns]
 
     def notes(self, word: str, since_ns: int = 0) -> list[Note]:
-        """What it said about itself under this word."""
+        """What it printed about itself under this word."""
         self._read()
         return [note for note in self._notes if note.word == word and note.time_ns >= since_ns]
 
@@ -121,7 +121,7 @@ class MemberProcess:
         """Id of its ZooKeeper session: the owner of its registration."""
         return int(client.get(f"/consumers/{self.group}/ids/{self.id}")[1].ephemeralOwner)
 
-    # ---- life
+    # ---- start and end
 
     def wait_ready(self, timeout_s: float = READY_S) -> Self:
         """Return when its streams exist."""
@@ -159,7 +159,7 @@ class MemberProcess:
         return killed
 
     def pause(self) -> Event:
-        """SIGSTOP; the event of it, which the history keeps: from now on nobody may count on this member."""
+        """SIGSTOP; the event of it, which the history keeps: from now on other members cannot rely on it."""
         self.process.pause()
         stopped = Event(time.monotonic_ns(), "killed", self.name)
         self._events.append(stopped)

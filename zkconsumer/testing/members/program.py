@@ -227,7 +227,7 @@ def main(arguments: Sequence[str]) -> None:
         datefmt="%H:%M:%S",
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
-    faulthandler.register(signal.SIGUSR1)  # all stacks to standard error, for whoever wonders why it hangs
+    faulthandler.register(signal.SIGUSR1)  # all stacks to standard error, to find out why it hangs
     stop = Wakeup()  # an Event would wait on where the signal strikes just before its `wait`
     signal.signal(signal.SIGTERM, lambda number, frame: stop.wake())
     numbered = [f"{options.name}{number:02}" for number in range(options.copies)]

@@ -81,7 +81,7 @@ class TcpProxy:
         self._thread = threading.Thread(target=self._run, name=f"proxy-{self.port}", daemon=True)
         self._thread.start()
 
-    # ---- what is seen
+    # ---- counts
 
     @property
     def address(self) -> str:

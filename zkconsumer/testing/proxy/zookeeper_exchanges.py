@@ -1,4 +1,4 @@
-"""Reads both directions of a ZooKeeper connection: what was asked, what was answered, and which watches fired. Pure.
+"""Reads both directions of a ZooKeeper connection: requests, replies, and watches that fired. Pure.
 
 Source: ZooKeeper 3.4.6, zookeeper.jute, ZooDefs.java (OpCode), KeeperException.java (Code), MultiResponse.java.
 """
@@ -43,7 +43,7 @@ class Exchange:
         children: the names that `children` was answered, in the server's order.
         paths: of `set_watches`.
         parts: of a `multi`.
-        is_answered: whether the answer was seen; without it `fault` says nothing.
+        is_answered: whether the answer was seen; without it `fault` means nothing.
         fault: why it was refused, None if it was done. `exists` without a node is `Fault.NO_NODE`, as on the wire; a
             multi has that of the operation that failed.
     """
@@ -89,7 +89,7 @@ Entry = Exchange | Fired | Connected
 class ExchangeReader:
     """One client connection: feed it both directions as the bytes pass.
 
-    Each entry is handed over when it begins (a request when it is sent, its answer is filled in later), so entries come
+    Each entry is passed on when it starts (a request when it is sent, its answer is filled in later), so entries come
     in the order in which their bytes passed. Pings are left out.
     """
 
@@ -115,7 +115,7 @@ class ExchangeReader:
                 self._found(exchange)
 
     def down(self, chunk: bytes) -> None:
-        """Take bytes of the server; ValueError for an answer that nobody asked for."""
+        """Take bytes of the server; ValueError for an answer to no request."""
         for frame in self._down.feed(chunk):
             if not self._greeted:
                 self._greeted = True
@@ -146,7 +146,7 @@ class ExchangeReader:
 
 
 def _request(frame: _Frame, code: int) -> Exchange:
-    """The request whose record stands next in a frame."""
+    """The request whose record comes next in a frame."""
     kind = _KINDS.get(code, f"type {code}")
     if kind == "multi":
         return Exchange(kind, parts=_parts(frame))
@@ -198,7 +198,7 @@ def _fill_part(part: Exchange, frame: _Frame) -> None:
     frame.skip(1 + 4)
     part.is_answered = True
     if code == -1:
-        # Without an error of its own it was undone, or not begun, because of another.
+        # Without an error of its own it was undone, or not started, because of another.
         part.fault = _FAULTS.get(frame.int32(), Fault.OTHER) or Fault.ROLLED_BACK
     elif part.kind == "create":
         frame.text()
@@ -231,7 +231,7 @@ class _Frames:
 
 
 class _Frame:
-    """Reads one frame from its beginning; ValueError where it ends too early."""
+    """Reads one frame from its start; ValueError where it ends too early."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -1,4 +1,4 @@
-"""Holds a ZooKeeper client back at the very moment at which it asks for something, so that a fault can hit just there.
+"""Holds a chosen request of a ZooKeeper client back, so that a fault can happen at exactly that point.
 
     with TcpProxy(server.connect, count_zookeeper=True) as link:
         with Hold(link, "get_data", "/offsets/") as hold:   # between claim and offset read

@@ -1,4 +1,4 @@
-"""Nodes in ZooKeeper that nobody else may read, until they are opened again or vanish."""
+"""Makes nodes in ZooKeeper unreadable for all other sessions, until they are opened again or vanish."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ClosedNodes:
         self._client.create(path, data, acl=CREATOR_ALL_ACL, ephemeral=ephemeral)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Put an ephemeral node that is closed in the place of somebody else's, in one transaction."""
+        """Replace another session's node by an ephemeral node that is closed, in one transaction."""
         transaction = self._client.transaction()
         transaction.delete(path)
         transaction.create(path, data, acl=CREATOR_ALL_ACL, ephemeral=True)
@@ -45,7 +45,7 @@ class ClosedNodes:
                 raise outcome
 
     def close(self, path: str) -> None:
-        """Let nobody else read or write a node; whoever has created it is excluded, too."""
+        """Let no other session read or write a node, not even the one that has created it."""
         self._client.set_acls(path, CREATOR_ALL_ACL)
         self._closed.add(path)
 
@@ -54,7 +54,7 @@ class ClosedNodes:
         self._client.set(path, data)
 
     def open(self, path: str) -> None:
-        """Let everybody do everything with a node."""
+        """Give all rights on a node to all sessions."""
         self._client.set_acls(path, OPEN_ACL_UNSAFE)
         self._closed.discard(path)
 

@@ -1,4 +1,4 @@
-"""A look at a group from outside: its owner and offset nodes in ZooKeeper, as events and as they stand."""
+"""Watches a group's owner and offset nodes in ZooKeeper, and records their changes as events."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def wait_owned(
 
 
 class GroupWatch:
-    """Writes down when an owner node vanishes or changes hands, and each value of an offset node (-1: no number).
+    """Records when an owner node is deleted or replaced, and each value of an offset node (-1: no number).
 
     A look that comes late, as after an outage, sees what is there then: a member that has lost a node and made it anew
     in the meantime has it, and nothing is written down.

@@ -67,7 +67,7 @@ def default_jars() -> list[Path]:
     """The jars of ZooKeeper 3.9: those of the installed pyspark, else by Maven.
 
     Raises:
-        MavenMissing: neither is there; says what to install.
+        MavenMissing: neither is there; names what to install.
     """
     found = pyspark_jars()
     if found is not None:
@@ -186,7 +186,7 @@ class ZooKeeperServer:
         """The last lines of its log."""
         return self.process.tail(lines)
 
-    # ---- life
+    # ---- start and end
 
     def start(self) -> Self:
         """Start, or start again on the same port and data; returns when sessions can be opened.
@@ -324,7 +324,7 @@ class ZooKeeperServer:
 
     @property
     def mode(self) -> str | None:
-        """`standalone`, `leader`, `follower`, or None while it serves nobody."""
+        """`standalone`, `leader`, `follower`, or None while it serves no client."""
         try:
             lines = self.four_letter("srvr").splitlines()
         except OSError:

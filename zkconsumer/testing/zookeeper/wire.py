@@ -1,4 +1,4 @@
-"""The few bytes of ZooKeeper's protocol the kit speaks itself: handshake, closing a session, four-letter words."""
+"""The parts of ZooKeeper's protocol that the kit speaks itself: handshake, closing a session, four-letter words."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def handshake(
 
 
 def end_session(connect: str, session_id: int, *, timeout_s: float = 10.0) -> None:
-    """Close a session, anybody's, knowing only its id: the `ephemeralOwner` of any of its nodes.
+    """Close any client's session by its id alone: the `ephemeralOwner` of any of its nodes.
 
     Its ephemeral nodes vanish within milliseconds; its client sees an expired session. Works on Java clients too. That
     client connects again at once, and may take the session back before it is closed: then it is done once more.
@@ -106,7 +106,7 @@ def end_session(connect: str, session_id: int, *, timeout_s: float = 10.0) -> No
 
 
 def move_session(host: str, port: int, session_id: int, *, timeout_s: float = 5.0) -> socket.socket:
-    """A connection to another server under a session, anybody's: for the leader the session is at that server now.
+    """A connection to another server under any client's session: for the leader the session is at that server now.
 
     Raises:
         OSError: no connection, or the server does not know the session.
@@ -128,7 +128,7 @@ def _connect(
         then: the first request, sent without waiting: it is served before the session's own client can come back.
 
     Raises:
-        _UnknownSessionError: so the server says.
+        _UnknownSessionError: the server does not know the session.
         OSError: no connection, or it was closed without an answer.
     """
     connection = socket.create_connection((host, port), timeout=max(deadline.remaining_s, 0.001))
