@@ -1,9 +1,9 @@
-"""The one thread of a group member: events in, machines asked, actions done.
+"""Runs one group member on one thread: passes events to the state machines and carries out their actions.
 
-It owns the state of the group, the partitions and the commits; nobody else writes claims. It decides nothing itself:
-what should be is `rebalance.machine`'s, one partition's next step is `rebalance.partition`'s, the session is
-`rebalance.session`'s, and how a node is written is `rebalance.claims`'s. Rule: nothing here blocks; whatever takes
-time answers by posting to the loop.
+The coordinator owns the state of the group, the partitions and the commits; no other thread writes claims. It makes no
+decision itself: `rebalance.machine` decides for the group, `rebalance.partition` for one partition, `rebalance.session`
+follows the session, and `rebalance.claims` writes the owner nodes. Rule: nothing here blocks; whatever takes time
+answers by posting to the loop.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import logging
 import random
 from collections.abc import Callable
 
-from rebalance import machine as m
+from rebalance import events as e
 from rebalance import partition as p
 from rebalance import znodes
 from rebalance.assignment import Partition
 from rebalance.audit import Audit
 from rebalance.claims import Claims, Fence
+from rebalance.group_reader import GroupReader
 from rebalance.lease import Lease
-from rebalance.loop import Loop, Timer
+from rebalance.loop import Timer
+from rebalance.machine import GroupState, RebalanceMachine
 from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
 from rebalance.pipeline import Pipeline
-from rebalance.ports import Delivery, Listener, Member, Offsets
+from rebalance.ports import Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
-from rebalance.requests import Reply, Request, SessionChange, ZooKeeperPort
+from rebalance.requests import SessionChange
 from rebalance.session import SessionKeeper
-from rebalance.watchers import GroupReader
 
 __all__ = ["Coordinator"]
 
@@ -38,11 +39,10 @@ class Coordinator:
     """Runs one member of one group.
 
     Args:
-        member: what it is.
-        port: ZooKeeper.
-        loop: the queue and timers; the caller runs it on one thread.
-        lease: rewritten here, read by the streams.
-        delivery, offsets, listener: the rest of the member.
+        member: its identity and settings.
+        pipeline: sends requests to ZooKeeper; the caller runs its loop on one thread.
+        parts: delivery, offsets and listener.
+        lease: written here, read by the streams.
         rng: source of jitter.
         wall_clock_ms: for the timestamp in the registration only.
 
@@ -52,66 +52,53 @@ class Coordinator:
     def __init__(
         self,
         member: Member,
-        port: ZooKeeperPort,
-        loop: Loop,
+        pipeline: Pipeline,
+        parts: MemberParts,
         lease: Lease,
-        delivery: Delivery,
-        offsets: Offsets,
-        listener: Listener,
         rng: random.Random,
         wall_clock_ms: Callable[[], int],
     ) -> None:
         self.member = member
         self.error: Exception | None = None
-        self.machine = m.RebalanceMachine(
+        self._loop = loop = pipeline.loop
+        self.machine = RebalanceMachine(
             member.consumer_id, member.subscription, member.strategy, member.times, rng, loop.clock()
         )
-        self._port = port
-        self._loop = loop
-        self._delivery = delivery
-        self._offsets = offsets
-        self._pipeline = Pipeline(port, loop)
-        claims = self._claims = Claims(self.ask, member.group, loop.after_step)
-        self.session = SessionKeeper(
-            member, port, self._pipeline.ask_first, loop, lease, claims, self, wall_clock_ms,
-            self._pipeline.waiting_since,
-        )
+        self._pipeline = pipeline
+        self._delivery = parts.delivery
+        self._offsets = parts.offsets
+        self._claims = claims = Claims(pipeline.ask, member.group, loop.after_step)
+        self.session = SessionKeeper(member, pipeline, lease, claims, self, wall_clock_ms)
         self.rebalance_statistics = RebalanceStatistics()
-        self._partitions = MemberPartitions(
-            member, loop, claims, delivery, offsets, listener,
-            recheck=self._changed, fenced=self.session.prove, moved=self._moved,
-            statistics=self.rebalance_statistics,
-            may_claim=lambda: self.machine.state is m.GroupState.STABLE,  # nothing is pending
-        )
-        self._audit = Audit(member, loop, self._partitions, listener, rng, self._audited)
-        self._reader = GroupReader(
-            self.ask, loop, member.group, member.subscription, member.strategy, self._changed, member.times, rng
-        )
+        self._partitions = MemberPartitions(member, loop, claims, parts, self.rebalance_statistics, self)
+        self._audit = Audit(member, loop, self._partitions, parts.listener, rng, self._audited)
+        self._reader = GroupReader(pipeline.ask, loop, member, self.recheck, rng)
         self._group_timer: Timer | None = None
         self._logged_warnings: frozenset[str] = frozenset()
         self._settled_calls: list[Callable[[], None]] = []
         self._is_settling = False
         self._closing = False
 
-    # -- the shell's face --------------------------------------------------------------------------------------------
+    # -- for the shell -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to take part; the session's changes come by `session_changed`."""
+        """Start to take part; changes of the session are reported to `session_changed`."""
         self._audit.start()
         if self.member.max_processing_s is not None:
             self._look_for_stuck_streams()
 
     def session_changed(self, change: SessionChange) -> None:
-        """Take note of what became of the session. Threads: any."""
+        """Handle a change of the session. Threads: any."""
         self._loop.post(self.session.changed, change)
 
-    def ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
-        """Send a request when its turn comes; `handle` runs on the loop's thread."""
-        self._pipeline.ask(request, handle)
+    @property
+    def fence(self) -> Fence | None:
+        """The registration that stands, `None` without one; whoever decides on a commit keeps it. Threads: any."""
+        return self._claims.fence
 
     @property
     def partitions(self) -> dict[Partition, MemberPartition]:
-        """The partitions that are wanted, held or let go of."""
+        """The partitions that are wanted, held or released."""
         return self._partitions.all
 
     @property
@@ -119,15 +106,15 @@ class Coordinator:
         """Whether each assigned partition is being delivered or is blocked; true as well when the member has failed."""
         if self.error is not None:
             return True
-        return self.machine.state is m.GroupState.STABLE and self._partitions.settled
+        return self.machine.state is GroupState.STABLE and self._partitions.settled
 
     def when_settled(self, call: Callable[[], None]) -> None:
         """Run `call` as soon as `settled` is true."""
         self._settled_calls.append(call)
-        self._moved()
+        self.partitions_moved()
 
     def close(self) -> None:
-        """Take no further part; ending the session gives everything back at once."""
+        """Take no further part; the end of the session releases everything at once."""
         self._closing = True
         self._pipeline.close()
         self.session.close()
@@ -137,17 +124,17 @@ class Coordinator:
         if self._group_timer is not None:
             self._group_timer.cancel()
 
-    # -- what the session tells --------------------------------------------------------------------------------------
+    # -- reports of the session --------------------------------------------------------------------------------------
 
     def watches_forgotten(self) -> None:
-        """The connection was lost, and every watch with it."""
+        """The connection was lost, and all watches with it."""
         self._reader.forget_watches()
         self._pipeline.reconnected()
 
     def session_opened(self, fence: Fence) -> None:
         """The registration stands."""
         self._offsets.session_opened(fence)
-        # Registered anew under the same session: what was refused in between has to be looked at again.
+        # Registered again under the same session: owner nodes whose writes were refused in between are read again.
         self._partitions.handle_all(p.Reconnected())
 
     def session_resumed(self) -> None:
@@ -160,8 +147,8 @@ class Coordinator:
         self._offsets.session_over()
         self._reader.session_over()
 
-    def group_event(self, event: m.Event) -> None:
-        """Ask the machine of the group, and do what it says."""
+    def group_event(self, event: e.Event) -> None:
+        """Pass an event to the machine of the group, and carry out its actions."""
         if self._closing or self.error is not None:
             return
         before = self.machine.state
@@ -171,38 +158,38 @@ class Coordinator:
             log.debug("%s: %s after %s", self.member.consumer_id, self.machine.state.value, type(event).__name__)
             self._time_rebalance()
         self._arm_timer()
-        self._moved()
+        self.partitions_moved()
 
     def _time_rebalance(self) -> None:
-        is_changing = self.machine.state in (m.GroupState.REGISTERING, m.GroupState.READING)
+        is_changing = self.machine.state in (GroupState.REGISTERING, GroupState.READING)
         if is_changing and not self.rebalance_statistics.is_under_way:
-            self.rebalance_statistics.began(self._loop.clock())
+            self.rebalance_statistics.started(self._loop.clock())
             self._settled_calls.append(lambda: self.rebalance_statistics.ended(self._loop.clock()))
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
-    def _do(self, action: m.Action) -> None:
+    def _do(self, action: e.Action) -> None:
         match action:
-            case m.Register():
+            case e.Register():
                 self._reader.stop()
                 self.session.register()
-            case m.ReadGroup(attempt):
+            case e.ReadGroup(attempt):
                 self._reader.read(lambda snapshot, reason: self.group_event(
-                    m.SnapshotFailed(attempt, reason) if snapshot is None else m.SnapshotRead(attempt, snapshot)
+                    e.SnapshotFailed(attempt, reason) if snapshot is None else e.SnapshotRead(attempt, snapshot)
                 ))
-            case m.SetAssignment(assignment, snapshot):
+            case e.SetAssignment(assignment, snapshot):
                 self._warn(action)
                 self._partitions.set_assignment(assignment, snapshot)
-            case m.AllowClaims():
+            case e.AllowClaims():
                 self._partitions.handle_all(p.ClaimsAllowed())
-            case m.DropClaims():
+            case e.DropClaims():
                 self._partitions.handle_all(p.SessionOver())
-            case m.ReleaseAll():
+            case e.ReleaseAll():
                 self._reader.stop()
                 self._partitions.handle_all(p.Want(None))
-            case m.Unregister():
+            case e.Unregister():
                 self.session.unregister()
-            case m.Fail(error):
+            case e.Fail(error):
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -212,43 +199,39 @@ class Coordinator:
         self._partitions.handle_all(p.SessionOver())
         self._delivery.fail(error)
         self._offsets.session_over()
-        # Owner nodes outlive the member's part in the group as long as the session does, and would block the others.
-        self._port.close(0.0)
+        # Owner nodes last as long as the session, and would block the others.
+        self._pipeline.port.close(0.0)
 
     def _look_for_stuck_streams(self) -> None:
-        """Let others have the partitions while the application is stuck on a message; come back when it goes on."""
+        """Leave the group while the application is stuck on a message; rejoin when it goes on."""
         limit_s = self.member.max_processing_s
         if self._closing or limit_s is None:
             return
         self._loop.call_later(min(1.0, limit_s / 4), self._look_for_stuck_streams)
         stuck = self._delivery.stuck_streams(self._loop.clock())
         state = self.machine.state
-        out = state in (m.GroupState.LEAVING, m.GroupState.UNREGISTERING, m.GroupState.OUT)
+        out = state in (GroupState.LEAVING, GroupState.UNREGISTERING, GroupState.OUT)
         if stuck and not out:
             reason = f"{', '.join(stuck)} asked for no message within {limit_s:g} s"
-            if state is m.GroupState.STABLE:
-                log.warning("%s steps out of group %s: %s", self.member.consumer_id, self.member.group, reason)
-            self.group_event(m.Leave(reason))
-        elif out and not stuck and state is not m.GroupState.UNREGISTERING:
-            self.group_event(m.Rejoin())
+            if state is GroupState.STABLE:
+                log.warning("%s leaves group %s until its application goes on: %s", self.member.consumer_id,
+                            self.member.group, reason)
+            self.group_event(e.Leave(reason))
+        elif out and not stuck and state is not GroupState.UNREGISTERING:
+            self.group_event(e.Rejoin())
 
     def _audited(self, cause: str) -> None:
         self._reader.doubt()
-        self._changed(cause)
-
-    def _changed(self, cause: str) -> None:
-        if not self._closing:
-            log.debug("%s: %s changed", self.member.consumer_id, cause)
-            self.group_event(m.Changed(cause))
+        self.recheck(cause)
 
     def _arm_timer(self) -> None:
         if self._group_timer is not None:
             self._group_timer.cancel()
         due = self.machine.next_timer()
         wait_s = 0.0 if due is None else max(0.0, due - self._loop.clock())
-        self._group_timer = None if due is None else self._loop.call_later(wait_s, self.group_event, m.TimerFired())
+        self._group_timer = None if due is None else self._loop.call_later(wait_s, self.group_event, e.TimerFired())
 
-    def _warn(self, action: m.SetAssignment) -> None:
+    def _warn(self, action: e.SetAssignment) -> None:
         frozen = action.assignment.frozen
         warnings = frozenset(action.assignment.warnings) | (frozenset({frozen}) if frozen else frozenset())
         snapshot = action.snapshot
@@ -258,12 +241,12 @@ class Coordinator:
         for warning in sorted(warnings - self._logged_warnings):
             log.warning("group %s: %s", self.member.group, warning)
         for warning in sorted(self._logged_warnings - warnings):
-            log.info("group %s: this is over: %s", self.member.group, warning)
+            log.info("group %s: no longer the case: %s", self.member.group, warning)
         self._logged_warnings = warnings
 
     @property
     def warnings(self) -> frozenset[str]:
-        """What was wrong with the group when it was last read, and what this member may not do of its own nodes."""
+        """What was wrong with the group when it was last read, and which of its own nodes this member may not write."""
         found = set(self._logged_warnings)
         if self.session.refused is not None:
             found.add(self.session.refused)
@@ -272,8 +255,25 @@ class Coordinator:
             found.update(refused[path] for path in paths if path in refused)
         return frozenset(found)
 
-    def _moved(self) -> None:
-        if self.machine.state is m.GroupState.LEAVING and self._partitions.empty:
+    # -- for the partitions and the reader ---------------------------------------------------------------------------
+
+    def may_claim(self) -> bool:
+        """Whether no change of the group is pending."""
+        return self.machine.state is GroupState.STABLE
+
+    def recheck(self, cause: str) -> None:
+        """Read the group again before anything is claimed."""
+        if not self._closing:
+            log.debug("%s: %s changed", self.member.consumer_id, cause)
+            self.group_event(e.Changed(cause))
+
+    def fenced(self) -> None:
+        """Check the registration: a write was refused because it is not the one under which it was asked."""
+        self.session.prove()
+
+    def partitions_moved(self) -> None:
+        """See whether all partitions are released or settled by now."""
+        if self.machine.state is GroupState.LEAVING and self._partitions.empty:
             self._loop.post(self._all_released)
         if self._settled_calls and not self._is_settling:
             # Once a step: looking at thousands of partitions after each of thousands of events would take seconds.
@@ -281,8 +281,8 @@ class Coordinator:
             self._loop.after_step(self._notify_settled)
 
     def _all_released(self) -> None:
-        if self.machine.state is m.GroupState.LEAVING and self._partitions.empty:
-            self.group_event(m.AllReleased())
+        if self.machine.state is GroupState.LEAVING and self._partitions.empty:
+            self.group_event(e.AllReleased())
 
     def _notify_settled(self) -> None:
         self._is_settling = False

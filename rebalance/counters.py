@@ -1,4 +1,4 @@
-"""Counts what happens, by what and of which kind: for statistics, not for decisions."""
+"""Counts events by name and kind, for the statistics; no decision depends on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Counters"]
 
 
 class Counters:
-    """Counts from any thread; a count takes a lock, so nothing that happens for each message is counted here."""
+    """Counts from any thread. Each count takes a lock, so nothing that happens for each message is counted here."""
 
     def __init__(self) -> None:
         # Reentrant: a signal handler may shut down on a thread that is inside.
@@ -23,6 +23,6 @@ class Counters:
                 self._counts.setdefault(what, Counter())[kind] += count
 
     def counts(self, what: str) -> dict[str, int]:
-        """Kind -> how many, in the order of the kinds' names."""
+        """Kind -> number, in the order of the kinds' names."""
         with self._lock:
             return dict(sorted(self._counts.get(what, {}).items()))

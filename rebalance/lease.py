@@ -1,12 +1,14 @@
-"""Until when this member may still deliver and commit.
+"""The lease: until when this member may deliver and commit.
 
-Knows the session, its negotiated time-out and when the newest answered question was *sent*. Refuses to know sockets
-and threads. Rule: only an answer that proves the session, counted from the moment its question left, extends the
-lease; watch events, connect answers and replies read after a pause prove nothing about now.
+It knows the session, the time-out that the server granted, and when the newest answered request was *sent*; it knows
+neither sockets nor threads. Rule: only an answer that proves the session extends the lease, and it counts from the
+moment its request was sent. Watch events, connect replies and replies read after a pause prove nothing about the
+present.
 
-A follower answers at once, but reports to its leader whom it has heard of only twice a tick. Asked while the lease
-holds, the report comes in time. Asked later, the leader may end the session before it knows: such an answer counts
-only when another one confirms it, asked so much later that the report has reached the leader.
+A follower answers at once, but reports active sessions to its leader only twice a tick. If a request is sent while the
+lease holds, this report comes in time. If it is sent later, the leader may end the session before it gets the report:
+such an answer counts only when a second answer confirms it, to a request sent so much later that the report has reached
+the leader.
 
 Source: docs/SEMANTICS.md, "The lease".
 """
@@ -21,12 +23,12 @@ from collections.abc import Callable
 __all__ = ["CONFIRM_FRACTION", "LEASE_FRACTION", "Lease", "lease_clock"]
 
 LEASE_FRACTION = 2 / 3
-"""Share of the session time-out that a proof of the session is good for; the rest covers clock drift and one tick."""
+"""Share of the session time-out for which a proof is valid; the rest covers clock drift and one tick."""
 
 CONFIRM_FRACTION = 1 / 3
-"""Share of the session time-out after which a question confirms one that was asked without a lease.
+"""Share of the session time-out after which a request confirms one that was sent without a lease.
 
-Half a tick is a quarter of the shortest session that servers grant unless told otherwise; the rest is for the way.
+Half a tick is a quarter of the shortest session that servers grant by default; the rest covers the network.
 """
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -38,7 +40,7 @@ lease_clock: Callable[[], float] = functools.partial(time.clock_gettime, _CLOCK)
 
 
 class Lease:
-    """The promise of one ZooKeeper session to this member, as a point in time.
+    """The point in time until which one ZooKeeper session is proved to last.
 
     Attributes:
         until: clock value (`lease_clock`) up to which messages may be handed over; minus infinity when there is none.
@@ -56,17 +58,18 @@ class Lease:
         self._timeout_s = 0.0
         self._late_since: float | None = None
 
-    def begin(self, session_id: int, timeout_s: float) -> None:
-        """Take the lease of a session; a session other than the last one starts without any proof."""
+    def start(self, session_id: int, timeout_s: float) -> None:
+        """Start the lease of a session; a session other than the last one starts without any proof."""
         if session_id != self._session_id:
             self._forget()
         self._session_id = session_id
         self._timeout_s = timeout_s
 
     def renew(self, session_id: int, sent_at: float) -> bool:
-        """Whether the answer to a question sent at `sent_at` belongs to the leased session; extends the lease then.
+        """Whether the answer to a request sent at `sent_at` belongs to the leased session; extends the lease if so.
 
-        One that was asked without a lease extends nothing before it is confirmed; the first of a session needs none.
+        A request that was sent without a lease extends nothing until it is confirmed; the first of a session needs no
+        confirmation.
         """
         if session_id != self._session_id:
             return False
@@ -82,7 +85,7 @@ class Lease:
 
     @property
     def confirmed_at(self) -> float | None:
-        """From when on a question confirms the one that was asked without a lease; `None` if none waits for that."""
+        """From when on a request confirms the one that was sent without a lease; `None` if none waits for that."""
         return None if self._late_since is None else self._late_since + self._timeout_s * CONFIRM_FRACTION
 
     def end(self) -> None:
@@ -99,5 +102,5 @@ class Lease:
         return now < self.until
 
     def age_s(self, now: float) -> float | None:
-        """Seconds since the newest proof was asked for, `None` without any."""
+        """Seconds since the request of the newest proof was sent, `None` without one."""
         return None if self.renewed_at == -math.inf else now - self.renewed_at

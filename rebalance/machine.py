@@ -1,10 +1,12 @@
-"""The machine of the group: what should be read, and when what was assigned may be claimed.
+"""The state machine of a group member: when it registers, reads the group, and may claim what it was assigned.
 
-Pure: events and `now` in, actions out, timers through `next_timer`. Partitions have a machine of their own
-(`rebalance.partition`). Rules: reads and decisions carry an attempt number and are dropped when stale; while a
-change is pending nothing is claimed; releases never wait.
+Pure: it takes events and `now` and returns actions; timers through `next_timer`. Each partition has its own machine
+(`rebalance.partition`). Rules, and which failure each prevents:
+- Reads and decisions carry an attempt number and are dropped when stale: an old answer must not replace a newer one.
+- Nothing is claimed while a change is pending: the claim would be for an outdated assignment.
+- Releases never wait: others wait for them.
 
-The transition table stands at the end of the file; a pair that is not in it is a bug and raises.
+The transition table stands at the end of the file; a pair of state and event that is not in it is a bug and raises.
 """
 
 from __future__ import annotations
@@ -45,40 +47,11 @@ from rebalance.snapshot import Assignment, GroupSnapshot, Strategy, assign
 from rebalance.subscription import Subscription
 from rebalance.waits import RebalanceTimes, Waits
 
-__all__ = [
-    "Action",
-    "AllReleased",
-    "AllowClaims",
-    "Changed",
-    "DropClaims",
-    "Event",
-    "Fail",
-    "GroupState",
-    "ReadGroup",
-    "RebalanceMachine",
-    "RebalanceTimes",
-    "Register",
-    "Registered",
-    "RegistrationGone",
-    "RegistrationRefused",
-    "RegistrationUnknown",
-    "ReleaseAll",
-    "SetAssignment",
-    "SessionExpired",
-    "SessionOpened",
-    "SessionSuspended",
-    "SnapshotFailed",
-    "SnapshotRead",
-    "Rejoin",
-    "Leave",
-    "TimerFired",
-    "Unregister",
-    "Unregistered",
-]
+__all__ = ["GroupState", "RebalanceMachine"]
 
 
 class GroupState(enum.Enum):
-    """Where a member stands."""
+    """The states of a member."""
 
     DISCONNECTED = "disconnected"
     REGISTERING = "registering"
@@ -92,15 +65,15 @@ class GroupState(enum.Enum):
 
 
 class RebalanceMachine:
-    """Decides for one member; knows the group only through the snapshots it is given.
+    """Decides for one member; it knows the group only by the snapshots that it gets.
 
     Args:
         consumer_id: this member.
         subscription: what it subscribes to.
-        strategy: how the group deals partitions.
+        strategy: how the group assigns partitions.
         times: the waits.
         rng: source of jitter.
-        now: when the member begins.
+        now: when the member starts.
     """
 
     def __init__(
@@ -129,10 +102,10 @@ class RebalanceMachine:
         self._timer: float | None = None
         self._now = now
 
-    # -- the face ------------------------------------------------------------------------------------------------------
+    # -- events and timers ---------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """What to do about `event`, in this order.
+        """The actions that follow from `event`, in order.
 
         Raises:
             LookupError: the table has no row for the event in the present state.
@@ -161,7 +134,7 @@ class RebalanceMachine:
     def _open(self, event: SessionOpened) -> list[Action]:
         self._is_connected = True
         if self._registered and event.session_id == self._session_id:
-            # The same session: nothing is lost but the watches. Read all again; act only if something differs.
+            # The same session: only the watches are lost. Read all again; act only on a difference.
             return self._read()
         dropped: list[Action] = []
         if self._session_id is not None and event.session_id != self._session_id:
@@ -244,7 +217,7 @@ class RebalanceMachine:
             return []
         self._waits.read_done()
         if self._dirty and not self._waits.is_overdue(self._now):
-            # The world moved while it was read. Acting on it could let go of what stays mine.
+            # The group changed while it was read. Acting on it could release what stays assigned to this member.
             return self._read_soon()
         if event.snapshot.lacks(self.consumer_id):
             return self._register_again(event)
@@ -253,17 +226,17 @@ class RebalanceMachine:
             and self.assignment.frozen == assignment.frozen \
             and self.assignment.frozen_topics == assignment.frozen_topics
         self.assignment, self.snapshot = assignment, event.snapshot
-        self._membership_changes.seen(event.snapshot.created_ms, self._now)
-        set_assignment = SetAssignment(assignment, event.snapshot)
+        self._membership_changes.update(event.snapshot.created_ms, self._now)
+        assign_now = SetAssignment(assignment, event.snapshot)
         if self._dirty:
-            return [set_assignment, *self._read_soon()]
+            return [assign_now, *self._read_soon()]
         if not unchanged:
             self._waits.be_quiet(self._now, self._membership_changes.bursts(self._now))
         elif self._now >= self._waits.quiet_until:
-            return [set_assignment, *self._settled()]
+            return [assign_now, *self._settled()]
         self._go(GroupState.SETTLING)
         self._timer = self._waits.quiet_until
-        return [set_assignment]
+        return [assign_now]
 
     def _read_failed(self, event: SnapshotFailed) -> list[Action]:
         if event.attempt != self.attempt:
@@ -286,7 +259,7 @@ class RebalanceMachine:
     def _due(self) -> bool:
         return self._timer is not None and self._now >= self._timer
 
-    # -- out of the group for a while: the registration goes last, because every release is fenced by it -------------
+    # -- out of the group for a while: the registration is deleted last, because it fences every release --------------
 
     def _leave(self, _: Leave) -> list[Action]:
         self._go(GroupState.LEAVING)
@@ -349,15 +322,15 @@ class RebalanceMachine:
 _M = RebalanceMachine
 _S = GroupState
 
-# What is not here cannot happen:
-# - `SessionOpened` and `SessionExpired` come after `SessionSuspended` only (`SessionKeeper.changed` sees to it), and
-#   that leads from every state of a connected member to `disconnected`.
-# - A registration is under way in `registering` and `disconnected` only: each `Register` silences the one before, and
-#   each tells one thing. It stands (so that it can be gone) from `Registered` to `Unregistered`.
-# - A read is under way in `reading` only: the coordinator silences it when it is left otherwise.
+# What is not in the table cannot happen:
+# - `SessionOpened` and `SessionExpired` follow `SessionSuspended` only (ensured by `SessionKeeper.changed`), and that
+#   leads from every state of a connected member to `disconnected`.
+# - A registration is under way in `registering` and `disconnected` only: each `Register` silences the previous one, and
+#   each reports once. It stands (so that it can be gone) from `Registered` to `Unregistered`.
+# - A read is under way in `reading` only: the coordinator silences it when that state is left otherwise.
 # - Timers are cancelled when their state is left.
-# - `_look_for_stuck_streams` and `_all_released` look at the state before they tell.
-# - A member that has failed is told nothing any more.
+# - `_look_for_stuck_streams` and `_all_released` check the state before they report.
+# - A member that has failed gets no events any more.
 _EVERYWHERE: dict[type, Callable[..., list[Action]]] = {
     RegistrationRefused: _M._refuse,
     Changed: _M._ignore,
@@ -374,13 +347,13 @@ _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
         SessionExpired: _M._expire,
         Registered: _M._registered_while_away,
         RegistrationUnknown: _M._ignore,
-        # Nothing is held that is not held up by the lost connection already.
+        # Without a connection nothing is delivered or released anyway.
         Leave: _M._ignore,
     },
     _S.REGISTERING: {
         **_CONNECTED,
         Registered: _M._registered_now,
-        # The connection went away; if the session survives and nobody says so, ask again.
+        # The connection was lost; if the session survives without a report, ask again.
         RegistrationUnknown: _M._register_later,
         RegistrationGone: _M._ignore,
         TimerFired: _M._register_timer,
@@ -399,7 +372,7 @@ _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
         SessionOpened: _M._open_leaving,
         SessionSuspended: _M._away_while_leaving,
         SessionExpired: _M._expire_leaving,
-        # Nothing can be released without it; who is stuck still leaves again.
+        # Nothing can be released without it; a member that is still stuck leaves again.
         RegistrationGone: _M._register_again,
         AllReleased: _M._all_released,
         Rejoin: _M._stay,

@@ -1,4 +1,4 @@
-"""What a member remembers of one partition that it wants, holds or lets go of."""
+"""The state that a member keeps for one partition that it wants, holds or releases."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["MemberPartition"]
 
 @dataclass(slots=True)
 class MemberPartition:
-    """One partition that this member wants, holds or lets go of.
+    """One partition that this member wants, holds or releases.
 
     Attributes:
-        since: when the machine came into its state.
-        turn: of what this waits for on the way in or out, 0 for nothing.
-        asked: number of the last question to ZooKeeper; only its answer counts.
+        since: when the machine entered its state.
+        turn: number of the step that waits for an answer during a takeover or a release, 0 if none does.
+        asked: number of the last request to ZooKeeper; only its answer counts.
         looked_at: when the owner node was last read.
-        position: where delivery begins, or where it ended.
+        position: where delivery starts, or where it ended.
         started: whether delivery runs.
-        is_blocked_reported: whether the listener knows that the claim waits for long.
-        uncommitted: whether the commit of what was drained has failed, so that it is tried again before the release.
+        is_blocked_reported: whether the listener was notified that the claim has waited for long.
+        uncommitted: whether the commit of the drained position has failed; it is tried again before the release.
     """
 
     machine: p.PartitionMachine

@@ -1,8 +1,9 @@
-"""The partitions that a member wants, holds or lets go of: each machine's actions, done in the right order.
+"""Carries out the actions of the partitions' machines: claims, takeovers, drains, commits and releases, in order.
 
-Order of a handover: stop fetching, let the message in hand finish, tell the listener, commit, release; and on the
-other side claim, read the offset, tell the listener, fetch. Every wait in it carries a turn number, so that an
-answer which comes after the partition went another way is dropped. Rule: nothing here blocks.
+Order of a handover. The old owner stops fetching, lets the application finish the message in hand, notifies the
+listener, commits and releases. The new owner claims, reads the offset, notifies the listener and fetches. Every wait
+in between carries a turn number: an answer that comes after the partition was assigned otherwise is dropped. Rule:
+nothing here blocks.
 
 Source: docs/REBALANCE.md, "Step by step".
 """
@@ -11,43 +12,58 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.claims import UNREAD_OWNER, Claims, is_same_session
+from rebalance.known_topics import KnownTopics
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
 from rebalance.pending_claims import PendingClaims
-from rebalance.ports import Delivery, Listener, Member, Offsets
+from rebalance.ports import Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.requests import WatchEvent
 from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.takeover import Takeover
 
-__all__ = ["MemberPartitions"]
+__all__ = ["MemberPartitions", "PartitionsFollower"]
 
 log = logging.getLogger(__name__)
 
 _COMMIT_AGAIN_S = 0.1
 _WAITING = (p.PartitionState.FREE, p.PartitionState.BLOCKED, p.PartitionState.CLAIMING)
-_LETTING_GO = (p.PartitionState.DRAINING, p.PartitionState.RELEASING, p.PartitionState.UNKNOWN)
+_RELEASING = (p.PartitionState.DRAINING, p.PartitionState.RELEASING, p.PartitionState.UNKNOWN)
 _LISTENER_LEAST_S = 0.5
-"""What the listener always gets to commit in, also after a drain that took all the time there is."""
+"""What the listener always gets for its commits, even after a drain that used up all the time."""
+
+
+class PartitionsFollower(Protocol):
+    """The side of the group, as far as the partitions need it."""
+
+    def may_claim(self) -> bool:
+        """Whether no change of the group is pending."""
+
+    def recheck(self, cause: str) -> None:
+        """The members have to be read again before anything is claimed."""
+
+    def fenced(self) -> None:
+        """A write was refused because the registration is not the one under which it was asked."""
+
+    def partitions_moved(self) -> None:
+        """A partition may have changed its state."""
 
 
 class MemberPartitions:
     """All partitions of one member.
 
     Args:
-        member: what it is.
+        member: whose they are.
         loop: the queue and timers.
         claims: writes the owner nodes; its fence names the session and the registration.
-        delivery, offsets, listener: the rest of the member.
-        recheck: called with a reason when the members have to be read again before anything is claimed.
-        fenced: called when a write was refused because the registration is not the one it was made under.
-        moved: called after every step.
-        statistics: hears what is taken, released and lost.
-        may_claim: whether no change of the group is pending.
+        parts: delivery, offsets and listener.
+        statistics: counts what is claimed, released and lost.
+        follower: is asked and notified about the group.
 
     Threads: the coordinator's alone, but for the watch callback, which only posts.
     """
@@ -57,97 +73,67 @@ class MemberPartitions:
         member: Member,
         loop: Loop,
         claims: Claims,
-        delivery: Delivery,
-        offsets: Offsets,
-        listener: Listener,
-        recheck: Callable[[str], None],
-        fenced: Callable[[], None],
-        moved: Callable[[], None],
+        parts: MemberParts,
         statistics: RebalanceStatistics,
-        may_claim: Callable[[], bool],
+        follower: PartitionsFollower,
     ) -> None:
         self.member = member
         self.all: dict[Partition, MemberPartition] = {}
         self._loop = loop
         self._claims = claims
-        self._delivery = delivery
-        self._offsets = offsets
-        self._listener = listener
-        self._recheck = recheck
-        self._fenced = fenced
-        self._moved = moved
+        self._delivery = parts.delivery
+        self._offsets = parts.offsets
+        self._listener = parts.listener
+        self._follower = follower
         self._statistics = statistics
-        self._known_at_start: set[Partition] | None = None
-        self._unread_at_start: set[str] = set()
-        self._incarnations: dict[str, int] = {}
-        self._recreated: dict[str, int] = {}
+        self._topics = KnownTopics(member.reset_policy)
         self._revoked: dict[Partition, int] = {}
         self._lost: list[Partition] = []
         self._unsettled: list[Partition] = []
         self._turns = 0
         self._closed = False
-        self._pending_claims = PendingClaims(claims, loop, may_claim)
-        self._takeover = Takeover(member, loop, delivery, offsets, listener, self.all, moved)
+        self._pending_claims = PendingClaims(claims, loop, follower.may_claim)
+        self._takeover = Takeover(member, loop, parts, self.all, follower.partitions_moved)
 
-    # -- what the group's machine asks for ---------------------------------------------------------------------------
+    # -- actions of the group's machine ------------------------------------------------------------------------------
 
     def set_assignment(self, assignment: Assignment, snapshot: GroupSnapshot) -> None:
-        """Make `assignment` what should be held; what goes begins to go at once."""
-        self._notice_start(snapshot)
-        self._notice_new_incarnations(snapshot)
+        """Take `assignment` as what should be held; releases start at once."""
+        for topic in self._topics.update(snapshot):
+            self._restart(topic)
         for partition, entry in list(self.all.items()):
             if assignment.frozen is not None or partition[0] in assignment.frozen_topics:
                 # Keep what is held, claim nothing.
-                is_given_up = entry.machine.state in _WAITING
+                is_unwanted = entry.machine.state in _WAITING
             else:
-                is_given_up = partition not in assignment.mine
-            if is_given_up:
+                is_unwanted = partition not in assignment.mine
+            if is_unwanted:
                 self.handle(partition, p.Want(None))
         for partition, thread_id in assignment.mine.items():
             if partition not in self.all:
                 self.all[partition] = MemberPartition(p.PartitionMachine(), self._loop.clock())
             self.handle(partition, p.Want(thread_id))
 
-    def _notice_start(self, snapshot: GroupSnapshot) -> None:
-        """Remember what was there at the start: whatever appears later begins at its smallest offset.
-
-        A topic that could not be read then counts as it is when it can be.
-        """
-        topics = snapshot.topics
-        if self._known_at_start is None:
-            if snapshot.refused_topics_list is not None:
-                return
-            self._known_at_start = set()
-            self._unread_at_start = {*topics, *snapshot.refused_topics}
-        self._unread_at_start &= {*topics, *snapshot.refused_topics}
-        for topic in self._unread_at_start & topics.keys():
-            self._unread_at_start.discard(topic)
-            self._known_at_start.update((topic, part) for part in topics[topic].partitions)
-
-    def _notice_new_incarnations(self, snapshot: GroupSnapshot) -> None:
-        """A topic that was deleted and created again begins at its start: offsets of its earlier life would skip it."""
-        for topic, node in snapshot.topics.items():
-            if self._incarnations.setdefault(topic, node.czxid) == node.czxid:
+    def _restart(self, topic: str) -> None:
+        """Start a topic that was created anew at its smallest offset: offsets of the old incarnation would skip it."""
+        log.warning("topic %s was deleted and created again; starting at its smallest offset", topic)
+        self._offsets.forget_topic(topic, self._topics.incarnation(topic))
+        for partition, entry in self.all.items():
+            if partition[0] != topic:
                 continue
-            log.warning("topic %s was deleted and created again; beginning at its start", topic)
-            self._incarnations[topic] = self._recreated[topic] = node.czxid
-            self._offsets.forget_topic(topic)
-            for partition, entry in self.all.items():
-                if partition[0] != topic:
-                    continue
-                if entry.machine.state is p.PartitionState.OWNED:
-                    self._delivery.abandon(partition)
-                    self._lost.append(partition)
-                    self._loop.after_step(self._notify_lost)
-                    self._take(partition, entry)
-                elif entry.drain_timer is not None:
-                    # The message in hand is of the earlier life, too: its position, committed now, would count.
-                    self._delivery.abandon(partition)
-                    self._drained(partition, entry, None)
-                entry.position = None
+            if entry.machine.state is p.PartitionState.OWNED:
+                self._delivery.abandon(partition)
+                self._lost.append(partition)
+                self._loop.after_step(self._notify_lost)
+                self._take(partition, entry)
+            elif entry.drain_timer is not None:
+                # The message in hand is of the old incarnation: its position must not be committed for the new one.
+                self._delivery.abandon(partition)
+                self._drained(partition, entry, None)
+            entry.position = None
 
     def handle_all(self, event: p.Event) -> None:
-        """Give every partition's machine the same event."""
+        """Pass one event to the machine of every partition."""
         for partition in list(self.all):
             self.handle(partition, event)
 
@@ -164,22 +150,22 @@ class MemberPartitions:
         before = entry.machine.state
         actions = entry.machine.handle(event)
         if entry.machine.state is not before:
-            # What was asked before says nothing any more. No write is among it: who waits for one stays where he is.
+            # Answers to earlier requests no longer count. None is to a write: whoever waits for one keeps its state.
             entry.asked += 1
             entry.since = self._loop.clock()
             entry.is_blocked_reported = False
-            entry.uncommitted &= entry.machine.state in _LETTING_GO
+            entry.uncommitted &= entry.machine.state in _RELEASING
             log.debug("%s %s-%s: %s -> %s after %s", self.member.consumer_id, *partition, before.value,
                       entry.machine.state.value, type(event).__name__)
             if before in (p.PartitionState.OWNED, p.PartitionState.DRAINING):
                 entry.turn = 0
         if isinstance(event, p.Fenced):
-            self._fenced()
+            self._follower.fenced()
         for action in actions:
             self._do_partition(partition, entry, action)
         if entry.machine.is_idle and self.all.get(partition) is entry:
             del self.all[partition]
-        self._moved()
+        self._follower.partitions_moved()
 
     def _do_partition(self, partition: Partition, entry: MemberPartition, action: p.Action) -> None:
         match action:
@@ -187,12 +173,12 @@ class MemberPartitions:
                 claim = self._claims.claim if is_vacant else self._pending_claims.claim
                 claim(partition, thread_id, self._answer_handler(partition, entry))
             case p.AwaitEnd():
-                told = self._answer_handler(partition, entry)
+                report = self._answer_handler(partition, entry)
                 number = entry.asked
-                self._pending_claims.await_end(partition, told, self._owner_changed, lambda: entry.asked == number)
+                self._pending_claims.await_end(partition, report, self._owner_changed, lambda: entry.asked == number)
             case p.Inspect(watch):
                 if watch:
-                    # It is looked at because something happened to it: one that may not be read is not mine any more.
+                    # Something happened to the node: one that may not be read any more is not owned by this session.
                     self._claims.inspect(partition, self._answer_handler(partition, entry), self._owner_changed,
                                          unread=UNREAD_OWNER)
                 else:
@@ -210,35 +196,35 @@ class MemberPartitions:
             case p.Stop():
                 self._stop(partition, entry)
             case p.Recheck():
-                self._recheck(f"owner of {partition[0]}-{partition[1]}")
+                self._follower.recheck(f"owner of {partition[0]}-{partition[1]}")
 
     def _answer_handler(self, partition: Partition, entry: MemberPartition) -> Callable[[p.Event], None]:
-        """Takes the answer to a new question to the partition's machine.
+        """A function that passes the answer to a new request to the partition's machine.
 
-        Answers of an ended session died with its nodes. Of two open questions only the later counts: it reads what
-        the earlier one did, and a result of the earlier one after it would be news of a state long left.
+        Answers of an ended session do not count: its nodes are gone. Of two open requests only the later one counts:
+        it sees what the earlier one did, and the answer to the earlier one would describe an outdated state.
         """
         fence = self._claims.fence
         entry.asked += 1
         number = entry.asked
 
-        def told(event: p.Event) -> None:
-            # Registering anew under the same session leaves what is under way in force.
+        def report(event: p.Event) -> None:
+            # Requests stay valid when the same session registers again.
             if not is_same_session(fence, self._claims.fence) or self.all.get(partition) is not entry:
                 return
             if entry.asked != number:
                 return
             self.handle(partition, event)
             if isinstance(event, p.Fenced) and fence != self._claims.fence:
-                # It was asked under the registration before, and that the new one stands was told already.
+                # It was asked under the previous registration, and the new one was already reported.
                 self.handle(partition, p.Reconnected())
 
-        return told
+        return report
 
     def look(self, partition: Partition) -> None:
-        """Read the owner node of a partition, with a watch; its machine hears what is there, if it may be read.
+        """Read the owner node of a partition, with a watch, and report it to the machine.
 
-        Of a node that may not be read nothing is concluded: no watch has told that it is another one.
+        A node that may not be read is no reason for a change: no watch has reported that it is another one.
         """
         entry = self.all.get(partition)
         if entry is None or self._claims.fence is None:
@@ -251,29 +237,24 @@ class MemberPartitions:
         topic, name = event.path.rsplit("/", 2)[-2:]
         self._loop.post(self.handle, (topic, int(name) if name.isdigit() else name), p.OwnerChanged())
 
-    # -- taking ----------------------------------------------------------------------------------------------------
+    # -- takeover --------------------------------------------------------------------------------------------------
 
     def _take(self, partition: Partition, entry: MemberPartition) -> None:
-        """The owner node is mine: have delivery begin."""
+        """Start delivery: this session owns the owner node."""
         self._turns += 1
         entry.turn = self._turns
-        self._takeover.take(partition, entry, self._policy(partition), self._recreated.get(partition[0], 0))
+        self._takeover.take(partition, entry, self._topics.policy(partition), self._claims.fence)
 
-    def _policy(self, partition: Partition) -> str:
-        known = self._known_at_start is None or partition in self._known_at_start
-        known = known and partition[0] not in self._recreated
-        return self.member.reset_policy if known else "smallest"
-
-    # -- letting go ------------------------------------------------------------------------------------------------
+    # -- release ---------------------------------------------------------------------------------------------------
 
     def _drain(self, partition: Partition, entry: MemberPartition) -> None:
-        """Stop, let the message in hand finish, and see to it that this ends."""
+        """Stop fetching and let the message in hand finish, for the drain time-out at most."""
         if not entry.started:
             self._delivery.abandon(partition)
             self._loop.post(self._drained, partition, entry, entry.position)
             return
         entry.started = False
-        # Where it began must not be taken, and committed, for where it ended.
+        # The start position must not be taken for the end position, and committed.
         entry.position = None
         self._turns += 1
         turn = entry.turn = self._turns
@@ -304,8 +285,8 @@ class MemberPartitions:
             return
         entry.position = position
         if position is not None and self.member.auto_commit:
-            # Who commits by hand goes on from the last commit, as any other member would: what was read since may
-            # have been thrown away with the partition.
+            # Without auto-commit the next claim goes on from the last commit, as any other member would: the
+            # application may have thrown away with the partition what it read since.
             self._offsets.remember(partition, position)
         self._turns += 1
         entry.turn = self._turns
@@ -321,15 +302,15 @@ class MemberPartitions:
         }
         if not live:
             return
-        told: list[bool] = []
-        # Drain and listener share one time: a Java member that waits for the partition has four seconds' patience.
+        outcomes: list[bool] = []
+        # Drain and listener share one time-out: a Java member that waits for the partition gives up after four seconds.
         left_s = min(self.all[partition].since for partition in live) + self.member.drain_timeout_s - self._loop.clock()
         wait_s = max(_LISTENER_LEAST_S, left_s)
 
         def done(in_time: bool) -> None:
-            if told:
+            if outcomes:
                 return
-            told.append(in_time)
+            outcomes.append(in_time)
             if not in_time:
                 log.warning("on_partitions_revoked did not return within %.1f s; releasing all the same", wait_s)
             self._commit_drained(live)
@@ -350,20 +331,21 @@ class MemberPartitions:
         }
 
         def committed(failed: Mapping[Partition, str]) -> None:
-            self._commit_reported(failed)
+            for name, reason in failed.items():
+                log.warning("offset of %s-%s is not committed: %s", *name, reason)
             for partition in live:
                 entry = self.all.get(partition)
                 if entry is not None and entry.turn == turns[partition]:
                     entry.uncommitted = partition in failed
                     self.handle(partition, p.Drained())
 
-        # Also without anything to commit: the release waits for whatever is still on its way.
-        self._offsets.commit(positions, committed)
+        # Without any position, too: the release waits for all commits that are still unanswered.
+        self._offsets.commit(self._claims.fence, positions, committed)
 
     def _release(self, partition: Partition, entry: MemberPartition, tries: int = 5) -> None:
-        """Delete the owner node; what could not be committed before is committed first, if it can be soon.
+        """Delete the owner node; a commit that has failed before is tried again first, a few times.
 
-        A registration that a hand has deleted is made again within a moment; until then every write is refused.
+        A registration that an operator has deleted is made again within a moment; until then every write is refused.
         """
         if not entry.uncommitted or entry.position is None:
             self._claims.release(partition, self._answer_handler(partition, entry))
@@ -383,17 +365,14 @@ class MemberPartitions:
             if self.all.get(partition) is entry and entry.asked == number:
                 self._release(partition, entry, tries - 1)
 
-        self._offsets.commit({partition: entry.position}, committed)
-
-    def _commit_reported(self, failed: Mapping[Partition, str]) -> None:
-        for partition, reason in failed.items():
-            log.warning("offset of %s-%s is not committed: %s", *partition, reason)
+        self._offsets.commit(self._claims.fence, {partition: entry.position}, committed)
 
     def _stop(self, partition: Partition, entry: MemberPartition) -> None:
-        """Ownership ended without a release: at once nothing more is delivered.
+        """Deliver nothing more, at once: ownership ended without a release.
 
-        With auto-commit on, what was done is remembered for the next claim. Without it only the application knows what
-        of it is safe: it may throw away in `on_partitions_lost` what it had not committed, and must get it again.
+        With auto-commit on, the done position is remembered for the next claim. Without it only the application knows
+        which of its work is safe: it may throw away in `on_partitions_lost` what it had not committed, and must get it
+        again.
         """
         if entry.drain_timer is not None:
             entry.drain_timer.cancel()
@@ -417,7 +396,7 @@ class MemberPartitions:
     @property
     def settled(self) -> bool:
         """Whether each assigned partition is being delivered or is blocked."""
-        # Asked after each of thousands of steps: so each partition is looked at once, not each time.
+        # Called after each of thousands of steps: each partition is therefore looked at once, not each time.
         while self._unsettled:
             entry = self.all.get(self._unsettled[-1])
             if entry is not None and not entry.is_settled:

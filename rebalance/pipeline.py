@@ -1,8 +1,8 @@
-"""Requests on their way to ZooKeeper: many at a time, but not all at once.
+"""Sends requests to ZooKeeper in order, with a limit on how many are unanswered at a time.
 
-A claim of thousands of partitions asks thousands of questions. Sent at once, the question that renews the lease would
-wait behind all of them, be taken for unanswered, and cost the connection. So only some are on their way at a time, in
-the order in which they were asked, and whoever keeps the session passes the others.
+A claim of thousands of partitions takes thousands of requests. If all were sent at once, the request that renews the
+lease would wait behind them, count as unanswered, and cost the connection. Therefore only a limited number is sent at
+a time, in the order in which they were asked, and the requests that keep the session pass the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rebalance.requests import Fault, Reply, Request, ZooKeeperPort
 __all__ = ["MOST_UNANSWERED", "Pipeline"]
 
 MOST_UNANSWERED: Final = 200
-"""Requests without an answer, above which others wait: some hundredths of a second of a server's work."""
+"""Unanswered requests above which others wait: some hundredths of a second of a server's work."""
 
 Handle = Callable[[Reply], None]
 
@@ -34,8 +34,8 @@ class Pipeline:
     """
 
     def __init__(self, port: ZooKeeperPort, loop: Loop) -> None:
-        self._port = port
-        self._loop = loop
+        self.port = port
+        self.loop = loop
         self._serial = itertools.count()
         self._unanswered: dict[int, float] = {}
         self._waiting: deque[tuple[Request, Handle]] = deque()
@@ -46,38 +46,38 @@ class Pipeline:
         self._send_waiting()
 
     def ask_first(self, request: Request, handle: Handle) -> None:
-        """Send a request now, whatever waits."""
+        """Send a request now, before all that wait."""
         serial = next(self._serial)
-        self._unanswered[serial] = self._loop.clock()
+        self._unanswered[serial] = self.loop.clock()
 
         def answered(reply: Reply) -> None:
             self._unanswered.pop(serial, None)
             handle(reply)
             self._send_waiting()
 
-        self._port.send(request, lambda reply: self._loop.post(answered, reply))
+        self.port.send(request, lambda reply: self.loop.post(answered, reply))
 
     def _send_waiting(self) -> None:
         while self._waiting and len(self._unanswered) < MOST_UNANSWERED:
             self.ask_first(*self._waiting.popleft())
 
     def waiting_since(self) -> float | None:
-        """When the oldest request without an answer was sent, or could first be sent again; `None` without any."""
+        """When the oldest unanswered request was sent, or could first be sent again; `None` if there is none."""
         return next(iter(self._unanswered.values()), None)
 
     def reconnected(self) -> None:
-        """The connection was lost or is back.
+        """Count the time of unanswered requests from now: the connection was lost or is back.
 
-        What is asked while there is none waits for the next one, and its time runs from then.
+        A request that is sent without a connection waits for the next connection.
         """
-        self._unanswered = dict.fromkeys(self._unanswered, self._loop.clock())
+        self._unanswered = dict.fromkeys(self._unanswered, self.loop.clock())
 
     def session_over(self) -> None:
-        """What waits was meant for a session that is gone: answer so instead of sending it under the next one."""
+        """Answer all waiting requests with `SESSION_EXPIRED`: they must not be sent under the next session."""
         waiting, self._waiting = self._waiting, deque()
         for _, handle in waiting:
-            self._loop.post(handle, Reply(None, Fault.SESSION_EXPIRED, self._loop.clock(), "the session is over"))
+            self.loop.post(handle, Reply(None, Fault.SESSION_EXPIRED, self.loop.clock(), "the session is over"))
 
     def close(self) -> None:
-        """Send nothing of what waits."""
+        """Send none of the waiting requests."""
         self._waiting.clear()

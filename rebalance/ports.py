@@ -1,6 +1,6 @@
-"""What the coordination needs of the rest of a member: delivery, offsets, and whoever wants to be told.
+"""The interfaces through which the coordination directs the rest of a member: delivery, offsets and listener.
 
-These are protocols: `rebalance` decides who owns what and has never heard of fetch requests.
+They are protocols: `rebalance` decides who owns which partition and knows nothing about fetch requests.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Protocol
 
 from rebalance.assignment import Partition
 from rebalance.claims import Fence
-from rebalance.machine import RebalanceTimes
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
+from rebalance.waits import RebalanceTimes
 
-__all__ = ["Delivery", "Listener", "Member", "Offsets", "Starts"]
+__all__ = ["Delivery", "Listener", "Member", "MemberParts", "Offsets", "Starts"]
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What the listener answered to an assignment.
+    """What the listener returned for an assignment.
 
     Attributes:
-        chosen: where reading is to begin, instead of at the position that was told.
-        refused: what was said in vain about a partition, as a sentence: nothing of it may be delivered.
+        chosen: the offset at which delivery starts, instead of the position that was reported to the listener.
+        refused: why a partition may not be delivered, as a sentence: what was returned for it is no usable offset.
     """
 
     chosen: Mapping[Partition, int] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Starts:
 
 
 class Delivery(Protocol):
-    """What streams messages. Every call returns at once; `done` may come from any thread."""
+    """Delivers messages to streams. Every call returns at once; `done` may come from any thread."""
 
     def resolve(self, partition: Partition, policy: str, done: Callable[[int], None]) -> None: ...
 
@@ -54,23 +54,32 @@ class Delivery(Protocol):
 
 
 class Offsets(Protocol):
-    """Where positions are kept. Every call returns at once; `done` comes on the coordinator's thread."""
+    """Stores positions. Every call returns at once; `done` comes on the coordinator's thread.
+
+    A load or commit carries the fence under which the caller decided on it, and ends when that fence is over: a load
+    without an answer, a commit with a failure. It is never carried out under a later session.
+    """
 
     def is_stored(self, partition: Partition, position: int, explicit: bool = False) -> bool: ...
 
-    def load(self, partition: Partition, done: Callable[[int | None], None], created_zxid: int = 0) -> None: ...
+    def load(self, fence: Fence | None, partition: Partition, done: Callable[[int | None], None]) -> None: ...
 
-    def forget_topic(self, topic: str) -> None: ...
+    def forget_topic(self, topic: str, incarnation: int) -> None: ...
 
     def commit(
         self,
+        fence: Fence | None,
         positions: Mapping[Partition, int],
         done: Callable[[Mapping[Partition, str]], None],
         explicit: bool = False,
     ) -> None: ...
 
     def commit_start(
-        self, partition: Partition, offset: int, done: Callable[[Mapping[Partition, str]], None]
+        self,
+        fence: Fence | None,
+        partition: Partition,
+        offset: int,
+        done: Callable[[Mapping[Partition, str]], None],
     ) -> None: ...
 
     def remember(self, partition: Partition, position: int) -> None: ...
@@ -83,7 +92,7 @@ class Offsets(Protocol):
 
 
 class Listener(Protocol):
-    """Who is told. `done` may come from any thread, once; the others are information only."""
+    """Is notified of rebalances. `done` may come from any thread, once; the other calls are information only."""
 
     def revoked(self, partitions: list[Partition], done: Callable[[], None]) -> None: ...
 
@@ -95,8 +104,17 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class MemberParts:
+    """The parts of a member that the coordination directs."""
+
+    delivery: Delivery
+    offsets: Offsets
+    listener: Listener
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
-    """What a member is, and its waits in seconds."""
+    """The identity and the settings of a member; times in seconds."""
 
     group: str
     consumer_id: str

@@ -1,6 +1,6 @@
-"""How often and how long a member was rebalancing: from the first sign of a change until it is settled again.
+"""Measures how often and how long a member rebalances: from the first sign of a change until it is settled again.
 
-Pure. A look at the group that moves no partition of the member is not counted.
+Pure. A read of the group after which no partition of the member moves is not counted.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class RebalanceFigures:
     """The rebalances of one member, the first one included.
 
     Attributes:
-        count: those that moved partitions to this member or away from it, and are over.
+        count: finished rebalances that moved partitions to this member or away from it.
         last_s, longest_s, total_s: how long they took until each partition was delivered or blocked.
-        taken, released, lost: partitions that were claimed, let go of in order, lost with a session or an owner node.
+        taken, released, lost: partitions that were claimed, released in order, lost with a session or an owner node.
     """
 
     count: int = 0
@@ -35,46 +35,46 @@ class RebalanceFigures:
 
 
 class RebalanceStatistics:
-    """Keeps the figures.
+    """Collects the figures of one member.
 
     Threads: changed by the coordinator alone; `figures` is one frozen value that any thread may read.
     """
 
     def __init__(self) -> None:
         self.figures = RebalanceFigures()
-        self._began: tuple[float, int] | None = None
+        self._started: tuple[float, int] | None = None
 
     @property
     def is_under_way(self) -> bool:
         """Whether a change was noticed that has not settled."""
-        return self._began is not None
+        return self._started is not None
 
     def taken(self) -> None:
         """A partition was claimed."""
         self.figures = replace(self.figures, taken=self.figures.taken + 1)
 
     def released(self) -> None:
-        """A partition was let go of."""
+        """A partition was released."""
         self.figures = replace(self.figures, released=self.figures.released + 1)
 
     def lost(self) -> None:
         """A partition was lost."""
         self.figures = replace(self.figures, lost=self.figures.lost + 1)
 
-    def began(self, now: float) -> None:
+    def started(self, now: float) -> None:
         """Something may have to move."""
-        if self._began is None:
-            self._began = now, self.figures.moves
+        if self._started is None:
+            self._started = now, self.figures.moves
 
     def ended(self, now: float) -> None:
         """Nothing has to move any more."""
-        if self._began is None:
+        if self._started is None:
             return
-        (began, moves), self._began = self._began, None
+        (started, moves), self._started = self._started, None
         figures = self.figures
         if figures.moves == moves:
             return
-        took_s = now - began
+        took_s = now - started
         self.figures = replace(
             figures, count=figures.count + 1, last_s=took_s, longest_s=max(took_s, figures.longest_s),
             total_s=figures.total_s + took_s,

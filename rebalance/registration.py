@@ -1,10 +1,11 @@
-"""The registration of this member: one ephemeral node whose version says which of its registrations it is.
+"""Creates the registration of a member: an ephemeral node whose version tells one registration from the next.
 
-Creating it is one multi: create, then set the same data `k` times, `k` = its number modulo 16. Every write of the
-member begins with `check(registration, k)`, so a request that was queued under an older registration and is sent under
-a newer one fails. The creation itself has nothing to check, and may land under a later session than the one that asked.
-So each registration has a number of its own, the second one of a session, too: nothing is asked behind it before it
-was seen to stand. Rule: another living session's node is waited for, a while, and never touched.
+One multi creates the node, then sets the same data `k` times; `k` is the number of the registration modulo 16. Every
+write of the member starts with `check(registration, k)`: a request that was queued under an older registration, and is
+sent under a newer one, fails. The creation itself has nothing to check, and may be applied under a later session than
+the one that asked for it. Therefore each registration has its own number, the second one of a session too, and no write
+is fenced with a registration before it was read. Rule: a node of another living session is never touched; the member
+waits for its end, for a limited time.
 
 Source: docs/SEMANTICS.md, "Fencing".
 """
@@ -13,18 +14,50 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rebalance import znodes
 from rebalance.claims import Ask, Fence, create_parents
 from rebalance.errors import AccessRefused, ConsumerIdInUse, GroupRefused, NamespaceMissing, refusal_of
 from rebalance.loop import Loop
+from rebalance.ports import Member
 from rebalance.requests import Create, Delete, Exists, Fault, Multi, Reply, SetData, WatchEvent
 
-__all__ = ["REGISTRATIONS_MODULO", "Registrar"]
+__all__ = ["REGISTRATIONS_MODULO", "Attempt", "Done", "Registrar"]
 
 log = logging.getLogger(__name__)
 
 REGISTRATIONS_MODULO = 16
+
+Done = Callable[[Fence | Exception | None, float], None]
+"""`done(fence, sent_at)` when the registration stands, seen by a read that was sent at `sent_at`; `done(error, 0)` when
+it never can; `done(None, 0)` when the connection was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to register.
+
+    Attributes:
+        session_id: the session that is to own the node.
+        number: of this registration among those of the member.
+        data: content of the node.
+        patience_s: how long another session may keep the node before that is an error.
+        old_sessions: earlier sessions of this member; the end of one is waited for without a limit.
+        standing: version of a registration that this session made before; if it still stands it is good as it is.
+    """
+
+    session_id: int
+    number: int
+    data: bytes
+    patience_s: float
+    old_sessions: frozenset[int] = frozenset()
+    standing: int | None = None
+
+    @property
+    def version(self) -> int:
+        """The version that the node is to have."""
+        return self.number % REGISTRATIONS_MODULO
 
 
 class Registrar:
@@ -32,83 +65,49 @@ class Registrar:
 
     Args:
         ask: sends requests.
-        loop: for the watch on a node that is in the way.
-        group, consumer_id: where.
-        chroot: for the sentence about a missing one.
+        loop: for the watch on a node of another session.
+        member: who is registered.
 
     Threads: the coordinator's alone.
     """
 
-    def __init__(self, ask: Ask, loop: Loop, group: str, consumer_id: str, chroot: str = "") -> None:
+    def __init__(self, ask: Ask, loop: Loop, member: Member) -> None:
         self._ask = ask
         self._loop = loop
-        self._group = group
-        self._path = znodes.registration_path(group, consumer_id)
-        self._chroot = chroot
+        self._member = member
         self._run: _Run | None = None
 
-    def register(
-        self,
-        session_id: int,
-        number: int,
-        old_sessions: frozenset[int],
-        data: bytes,
-        patience_s: float,
-        done: Callable[[Fence | Exception | None, float], None],
-        standing: int | None = None,
-    ) -> None:
-        """Make the registration stand under `session_id`, as the `number`-th of this member.
-
-        One that this session has made before, and that still stands at the version `standing`, is good as it is.
-
-        `done(fence, sent_at)` when it does (the fence was seen on a read sent at `sent_at`), `done(error, 0)` when it
-        never can, `done(None, 0)` when the connection went away. A later call makes an earlier one fall silent.
-        """
-        if self._run is not None:
-            self._run.silent = True
-        version = number % REGISTRATIONS_MODULO
-        self._run = _Run(self, session_id, version, old_sessions, data, patience_s, done, standing)
-        self._ask(Exists("/"), self._run.namespace_seen)
+    def register(self, attempt: Attempt, done: Done) -> None:
+        """Register; a later call makes an earlier one fall silent."""
+        self.abandon()
+        self._run = _Run(self._ask, self._loop, self._member, attempt, done)
+        self._ask(Exists("/"), self._run.namespace_read)
 
     def abandon(self) -> None:
-        """Fall silent: nobody waits for the registration any more."""
+        """Report nothing of an attempt that is under way."""
         if self._run is not None:
             self._run.silent = True
 
 
 class _Run:
-    """One call of `register`, from the first question to the answer."""
+    """One call of `register`, from the first request to the report."""
 
-    def __init__(
-        self,
-        registrar: Registrar,
-        session_id: int,
-        version: int,
-        old_sessions: frozenset[int],
-        data: bytes,
-        patience_s: float,
-        done: Callable[[Fence | Exception | None, float], None],
-        standing: int | None,
-    ) -> None:
+    def __init__(self, ask: Ask, loop: Loop, member: Member, attempt: Attempt, done: Done) -> None:
         self.silent = False
-        self._ask = registrar._ask
-        self._loop = registrar._loop
-        self._group = registrar._group
-        self._path = registrar._path
-        self._chroot = registrar._chroot
-        self._session_id = session_id
-        self._version = version
-        self._old_sessions = old_sessions
-        self._data = data
-        self._give_up_at = self._loop.clock() + patience_s
+        self._ask = ask
+        self._loop = loop
+        self._group = member.group
+        self._path = znodes.registration_path(member.group, member.consumer_id)
+        self._chroot = member.chroot
+        self._attempt = attempt
+        self._give_up_at = loop.clock() + attempt.patience_s
         self._done = done
-        self._standing = standing
-        # What stands at the right version may be the one before that somebody has written into.
-        self._is_mine_at_version = standing is None
+        # The node at the right version may be the previous one, which somebody else has written.
+        self._is_mine_at_version = attempt.standing is None
         self._holder = 0
         self._waiting = False
 
-    def _tell(self, outcome: Fence | Exception | None, sent_at: float = 0.0) -> None:
+    def _report(self, outcome: Fence | Exception | None, sent_at: float = 0.0) -> None:
         if not self.silent:
             self.silent = True
             self._done(outcome, sent_at)
@@ -117,29 +116,30 @@ class _Run:
         if reply.fault in (None, Fault.NODE_EXISTS, Fault.NO_NODE):
             return False
         if reply.fault in (Fault.CONNECTION_LOSS, Fault.SESSION_EXPIRED):
-            self._tell(None)
+            self._report(None)
         else:
             self._refused(reply.path or self._path, reply.fault, reply.reason)
         return True
 
     def _refused(self, path: str, fault: Fault, reason: str) -> None:
         if fault is Fault.NO_AUTH:
-            self._tell(AccessRefused.of_node("create", path, reason))
+            self._report(AccessRefused.of_node("create", path, reason))
         else:
-            self._tell(GroupRefused(self._group, refusal_of("create", path, fault, reason)))
+            self._report(GroupRefused(self._group, refusal_of("create", path, fault, reason)))
 
-    def namespace_seen(self, reply: Reply) -> None:
+    def namespace_read(self, reply: Reply) -> None:
         if self.silent or self._unknown(reply):
             return
         if reply.value is None:
-            self._tell(NamespaceMissing(self._chroot or "/"))
+            self._report(NamespaceMissing(self._chroot or "/"))
             return
         self._create()
 
     def _create(self, clear_version: int | None = None) -> None:
         clear = () if clear_version is None else (Delete(self._path, clear_version),)
-        sets = tuple(SetData(self._path, self._data) for _ in range(self._version))
-        create = Create(self._path, self._data, ephemeral=True)
+        data = self._attempt.data
+        sets = tuple(SetData(self._path, data) for _ in range(self._attempt.version))
+        create = Create(self._path, data, ephemeral=True)
         position = len(clear)
         self._ask(Multi((*clear, create, *sets)), lambda reply: self._created(reply, position))
 
@@ -154,7 +154,7 @@ class _Run:
             create_parents(self._ask, parents, self._parents_made)
         elif fault in (None, Fault.NODE_EXISTS, Fault.NO_NODE, Fault.BAD_VERSION):
             self._is_mine_at_version |= fault is None
-            self._look()
+            self._read()
         else:
             self._refused(self._path, fault, reply.reason)
 
@@ -162,34 +162,35 @@ class _Run:
         if not self.silent and not self._unknown(reply):
             self._create()
 
-    def _look(self) -> None:
-        self._ask(Exists(self._path, self._node_changed), self._looked)
+    def _read(self) -> None:
+        self._ask(Exists(self._path, self._node_changed), self._answered)
 
-    def _looked(self, reply: Reply) -> None:
+    def _answered(self, reply: Reply) -> None:
         if self.silent or self._unknown(reply):
             return
         stat = reply.value
         if stat is None:
             self._create()
-        elif stat.ephemeral_owner == self._session_id and self._is_good(stat.version):
-            self._tell(Fence(self._path, stat.version, self._session_id), reply.sent_at)
-        elif stat.ephemeral_owner == self._session_id:
-            # Mine, but its version names another registration: only a fresh node can be told from it.
+        elif stat.ephemeral_owner == self._attempt.session_id and self._is_good(stat.version):
+            self._report(Fence(self._path, stat.version, self._attempt.session_id), reply.sent_at)
+        elif stat.ephemeral_owner == self._attempt.session_id:
+            # This session owns it, but its version is that of another registration: only a new node differs from it.
             self._create(clear_version=stat.version)
         else:
             self._wait_for(stat.ephemeral_owner)
 
     def _is_good(self, version: int) -> bool:
-        return version == self._standing or (version == self._version and self._is_mine_at_version)
+        return version == self._attempt.standing or (version == self._attempt.version and self._is_mine_at_version)
 
     def _wait_for(self, holder: int) -> None:
         left_s = self._give_up_at - self._loop.clock()
-        if left_s <= 0 and holder not in self._old_sessions:
-            self._tell(ConsumerIdInUse(self._path, holder))
+        is_old = holder in self._attempt.old_sessions
+        if left_s <= 0 and not is_old:
+            self._report(ConsumerIdInUse(self._path, holder))
             return
         if holder != self._holder:
-            mine = "an older session of this member" if holder in self._old_sessions else "another session"
-            log.warning("%s is held by %s (0x%x); waiting until it ends", self._path, mine, holder % 2**64)
+            whose = "an older session of this member" if is_old else "another session"
+            log.warning("%s is held by %s (0x%x); waiting until it ends", self._path, whose, holder % 2**64)
         self._holder = holder
         if not self._waiting:
             self._waiting = True
@@ -198,11 +199,11 @@ class _Run:
     def _waited(self) -> None:
         self._waiting = False
         if not self.silent:
-            self._look()
+            self._read()
 
     def _node_changed(self, _: WatchEvent) -> None:
         self._loop.post(self._changed)
 
     def _changed(self) -> None:
         if not self.silent and self._waiting:
-            self._look()
+            self._read()

@@ -1,9 +1,9 @@
-"""The ZooKeeper session of a member: opened, registered, proved again and again, and over.
+"""Follows the ZooKeeper session of a member: registers under it, renews the lease, and ends it.
 
-Keeps the lease. Each proof is my own `exists(registration)`: the stat in the answer names the session that holds the
-node, and the moment the question was sent is what the lease counts from. A server that leaves the question
-unanswered for a third of the session is given up for another one: our own questions keep the client from sending
-its pings, and with them from noticing.
+Each proof of the session is an `exists(registration)`: the stat in the answer names the session that owns the node, and
+the lease counts from the moment the request was sent. If a server leaves this request unanswered for a third of the
+session time-out, the connection is dropped for one to another server: our own requests keep the client from sending
+pings, and so from noticing a silent server itself.
 
 Source: docs/SEMANTICS.md, "The lease".
 """
@@ -14,14 +14,15 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from rebalance import machine as m
-from rebalance.claims import Ask, Claims, Fence
+from rebalance import events as e
+from rebalance.claims import Claims, Fence
 from rebalance.errors import AccessRefused, refusal_of
 from rebalance.lease import Lease
-from rebalance.loop import Loop, Timer
+from rebalance.loop import Timer
+from rebalance.pipeline import Pipeline
 from rebalance.ports import Member
-from rebalance.registration import Registrar
-from rebalance.requests import Delete, Exists, Multi, Reply, SessionChange, ZooKeeperPort
+from rebalance.registration import Attempt, Registrar
+from rebalance.requests import Delete, Exists, Multi, Reply, SessionChange
 from rebalance.znodes import format_registration
 
 __all__ = ["SessionFollower", "SessionKeeper"]
@@ -32,7 +33,7 @@ _UNREGISTER_AGAIN_S = 0.5
 
 
 class SessionFollower(Protocol):
-    """Who has to know what becomes of the session; called on the coordinator's thread."""
+    """Is notified of changes of the session, on the coordinator's thread."""
 
     def watches_forgotten(self) -> None: ...
 
@@ -42,22 +43,19 @@ class SessionFollower(Protocol):
 
     def session_over(self) -> None: ...
 
-    def group_event(self, event: m.Event) -> None: ...
+    def group_event(self, event: e.Event) -> None: ...
 
 
 class SessionKeeper:
     """Follows the session of one member and keeps its lease.
 
     Args:
-        member: whose.
-        port: to drop a silent connection.
-        ask: sends requests.
-        loop: the queue and timers.
-        lease: rewritten here.
+        member: whose session.
+        pipeline: sends requests, before those that wait, and drops a silent connection.
+        lease: written here.
         claims: its fence is set here.
-        follower: who is told.
+        follower: is notified.
         wall_clock_ms: for the timestamp in the registration only.
-        waiting_since: when the oldest request without an answer was sent.
 
     Threads: the coordinator's alone.
     """
@@ -65,14 +63,11 @@ class SessionKeeper:
     def __init__(
         self,
         member: Member,
-        port: ZooKeeperPort,
-        ask: Ask,
-        loop: Loop,
+        pipeline: Pipeline,
         lease: Lease,
         claims: Claims,
         follower: SessionFollower,
         wall_clock_ms: Callable[[], int],
-        waiting_since: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.member = member
         self.lease = lease
@@ -80,14 +75,13 @@ class SessionKeeper:
         self.timeout_s = 0.0
         self.connected = False
         self.refused: str | None = None
-        self._port = port
-        self._ask = ask
-        self._loop = loop
+        self._pipeline = pipeline
+        self._ask = pipeline.ask_first
+        self._loop = pipeline.loop
         self._claims = claims
         self._follower = follower
         self._wall_clock_ms = wall_clock_ms
-        self._waiting_since = waiting_since
-        self._registrar = Registrar(ask, loop, member.group, member.consumer_id, member.chroot)
+        self._registrar = Registrar(self._ask, self._loop, member)
         self._is_open = False
         self._sessions: list[int] = []
         self._number = -1  # of the last registration, modulo what fits into a version
@@ -97,13 +91,13 @@ class SessionKeeper:
         self._closed = False
 
     def changed(self, change: SessionChange) -> None:
-        """Take note of what became of the session."""
+        """Handle a change of the session."""
         if self._closed:
             return
         self._asked_at = None
         self.connected = change.what == "connected"
         if self._is_open and change.what in ("connected", "expired"):
-            # Between two connections there was none, also when nobody said so.
+            # Between two connections there was none, even if that was not reported.
             self._suspended()
         self._is_open = self.connected
         if change.what == "connected":
@@ -112,16 +106,16 @@ class SessionKeeper:
             self._suspended()
         elif change.what == "expired":
             self._end()
-            self._follower.group_event(m.SessionExpired())
+            self._follower.group_event(e.SessionExpired())
         else:
-            self._follower.group_event(m.RegistrationRefused(AccessRefused.of_credentials(change.reason)))
+            self._follower.group_event(e.RegistrationRefused(AccessRefused.of_credentials(change.reason)))
 
     def _suspended(self) -> None:
         self._follower.watches_forgotten()
-        self._follower.group_event(m.SessionSuspended())
+        self._follower.group_event(e.SessionSuspended())
 
     def close(self) -> None:
-        """Do nothing more; the session itself is ended by the port."""
+        """Do nothing more; the port ends the session itself."""
         self._closed = True
         self._registrar.abandon()
         if self._timer is not None:
@@ -139,8 +133,8 @@ class SessionKeeper:
         if change.session_id not in self._sessions:
             self._sessions.append(change.session_id)
         self._follower.watches_forgotten()
-        self.lease.begin(change.session_id, change.timeout_s)
-        self._follower.group_event(m.SessionOpened(change.session_id))
+        self.lease.start(change.session_id, change.timeout_s)
+        self._follower.group_event(e.SessionOpened(change.session_id))
         if resumed:
             self.prove()
             self._follower.session_resumed()
@@ -155,8 +149,8 @@ class SessionKeeper:
     def register(self) -> None:
         """Make the registration stand under the present session.
 
-        Again under the same session it gets another number: that its creation may be sent under a later one must not
-        let through what was asked behind the one before.
+        A second registration under the same session gets another number: its creation may be sent late, and must not
+        make valid what was asked under the previous registration.
         """
         session_id, standing = self.session_id, self._claims.fence
         registration = self.member.subscription.to_registration(self._wall_clock_ms())
@@ -167,36 +161,39 @@ class SessionKeeper:
             if isinstance(outcome, Fence):
                 self._claims.fence = outcome
                 self._number, self._has_stood = outcome.version, True
-                self.lease.begin(session_id, self.timeout_s)
+                self.lease.start(session_id, self.timeout_s)
                 self.lease.renew(outcome.session_id, sent_at)
                 self._prove_later()
                 self._follower.session_opened(outcome)
-                self._follower.group_event(m.Registered(session_id))
+                self._follower.group_event(e.Registered(session_id))
             elif outcome is None:
-                self._follower.group_event(m.RegistrationUnknown())
+                self._follower.group_event(e.RegistrationUnknown())
             else:
-                self._follower.group_event(m.RegistrationRefused(outcome))
+                self._follower.group_event(e.RegistrationRefused(outcome))
 
         self._registrar.register(
-            session_id,
-            self._number + self._has_stood,
-            frozenset(self._sessions) - {session_id},
-            format_registration(registration),
-            self.registration_patience_s,
+            Attempt(
+                session_id=session_id,
+                number=self._number + self._has_stood,
+                data=format_registration(registration),
+                patience_s=self.registration_patience_s,
+                old_sessions=frozenset(self._sessions) - {session_id},
+                standing=None if standing is None else standing.version,
+            ),
             done,
-            None if standing is None else standing.version,
         )
 
     @property
     def registration_patience_s(self) -> float:
-        """How long the end of another session that holds the registration is waited for: a dead process's is over."""
+        """How long another session may keep the registration: that of a dead process ends earlier."""
         return max(self.timeout_s * 1.5, 5.0)
 
     def unregister(self) -> None:
         """Delete the registration while the session goes on: this member takes no part for a while.
 
-        All that it fenced must be answered. Tried again until the answer is known: a registration that stays behind
-        would keep its share of the partitions from everybody. As with owner nodes it is read first whose it is.
+        All writes that it fenced must be answered. It is tried again until the answer is known: a registration that
+        stays behind would keep its share of the partitions from all others. As with owner nodes, its owner is read
+        first.
         """
         if self._claims.fence is not None:
             self._unregister(self._claims.fence)
@@ -227,7 +224,7 @@ class SessionKeeper:
             self._claims.fence = None
             self.lease.end()
             self._follower.session_over()
-            self._follower.group_event(m.Unregistered())
+            self._follower.group_event(e.Unregistered())
 
         self._ask(Exists(fence.path), looked)
 
@@ -237,7 +234,7 @@ class SessionKeeper:
         self._timer = self._loop.call_later(self.timeout_s / 4 if delay_s is None else delay_s, self.prove)
 
     def prove(self) -> None:
-        """Ask for my own registration, unless a question is open."""
+        """Read the own registration, unless a request for it is unanswered."""
         self._prove_later()
         self._check_answers()
         fence = self._claims.fence
@@ -248,7 +245,7 @@ class SessionKeeper:
         self._ask(Exists(fence.path), lambda reply: self._proved(fence, asked_at, reply))
 
     def _note_refusal(self, fence: Fence, reply: Reply) -> None:
-        """Name a registration that may not be read by its own member any more: without it there is no lease."""
+        """Log and keep that the member may not read its own registration any more: without it there is no lease."""
         was_refused, self.refused = self.refused, None
         if reply.fault is not None and reply.fault.is_refusal:
             refusal = refusal_of("read", fence.path, reply.fault, reply.reason)
@@ -261,10 +258,10 @@ class SessionKeeper:
             self._drop_connection(asked_at, "ZooKeeper has not answered")
 
     def _check_answers(self) -> None:
-        """A server that is cut off from its leader answers reads and leaves writes without answer: leave it."""
-        since = self._waiting_since()
+        """Leave a server that is cut off from its leader: it answers reads and leaves writes unanswered."""
+        since = self._pipeline.waiting_since()
         if since is not None and self._loop.clock() - since > self.timeout_s:
-            self._drop_connection(since, "ZooKeeper has left a request without answer")
+            self._drop_connection(since, "ZooKeeper has left a request unanswered")
 
     def _drop_connection(self, since: float, reason: str) -> None:
         if not self.connected or self._closed:
@@ -272,7 +269,7 @@ class SessionKeeper:
         log.warning("%s for %.1f s; trying another server", reason, self._loop.clock() - since)
         self._asked_at = None
         self.connected = False
-        self._port.drop_connection()
+        self._pipeline.port.drop_connection()
 
     def _proved(self, fence: Fence, asked_at: float, reply: Reply) -> None:
         if self._asked_at == asked_at:
@@ -288,6 +285,6 @@ class SessionKeeper:
             if self.lease.confirmed_at is not None:
                 self._prove_later(max(0.0, self.lease.confirmed_at - self._loop.clock()))
         elif self.connected:
-            # Otherwise the group is read as soon as ZooKeeper answers again, and that tells it, too.
-            log.warning("the registration %s is gone or not mine any more; registering again", fence.path)
-            self._follower.group_event(m.RegistrationGone())
+            # Without a connection the group is read as soon as ZooKeeper answers again, which shows the same.
+            log.warning("the registration %s is gone or owned by another session; registering again", fence.path)
+            self._follower.group_event(e.RegistrationGone())

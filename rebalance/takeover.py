@@ -1,9 +1,12 @@
-"""From an owner node of mine to delivery: where reading begins.
+"""Takes a claimed partition into delivery: finds its start offset, notifies the listener, starts fetching.
 
-Order: read the stored offset; where there is none ask the leader for a start, and store that at once with auto-commit
-on; tell the listener, who may choose another start; have the leader confirm that its log has it; deliver. Rules:
-nothing here blocks, and an answer that comes after the partition went another way is dropped. What the listener chose
-is obeyed or refused, never replaced: who keeps offsets beside the data must not be moved on by `auto.offset.reset`.
+Order: load the stored offset. Without one, ask the leader for a start offset and store it at once if auto-commit is on.
+Notify the listener, which may choose another start. Have the leader confirm that its log holds the chosen offset.
+Start delivery. Rules, and which failure each prevents:
+- Nothing here blocks: the coordinator must renew its lease in time.
+- An answer that comes after the partition was revoked or lost is dropped: it would start delivery without ownership.
+- An offset that the listener chose is used or refused, never replaced: an application that keeps its offsets beside
+  its data must not be moved on by `auto.offset.reset`.
 
 Source: docs/REBALANCE.md, "Step by step"; docs/SEMANTICS.md, "The rebalance listener".
 """
@@ -15,9 +18,10 @@ from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
+from rebalance.claims import Fence
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
-from rebalance.ports import Delivery, Listener, Member, Offsets, Starts
+from rebalance.ports import Member, MemberParts, Starts
 
 __all__ = ["Takeover"]
 
@@ -25,14 +29,14 @@ log = logging.getLogger(__name__)
 
 
 class Takeover:
-    """Takes claimed partitions into delivery, those together that come together.
+    """Takes claimed partitions into delivery; those that come together are reported together.
 
     Args:
-        member: what it is.
+        member: whose partitions.
         loop: the queue.
-        delivery, offsets, listener: the rest of the member.
-        held: all partitions of the member; the turn of each says whether it still waits for an answer.
-        moved: called when delivery of some has begun.
+        parts: delivery, offsets and listener.
+        partitions: all partitions of the member; the turn of each says whether it still waits for an answer.
+        moved: called when delivery of some partitions has started.
 
     Threads: the coordinator's alone.
     """
@@ -41,27 +45,25 @@ class Takeover:
         self,
         member: Member,
         loop: Loop,
-        delivery: Delivery,
-        offsets: Offsets,
-        listener: Listener,
-        held: Mapping[Partition, MemberPartition],
+        parts: MemberParts,
+        partitions: Mapping[Partition, MemberPartition],
         moved: Callable[[], None],
     ) -> None:
         self._member = member
         self._loop = loop
-        self._delivery = delivery
-        self._offsets = offsets
-        self._listener = listener
-        self._held = held
+        self._delivery = parts.delivery
+        self._offsets = parts.offsets
+        self._listener = parts.listener
+        self._partitions = partitions
         self._moved = moved
-        self._assigned: dict[Partition, int] = {}
+        self._assigned: dict[Partition, tuple[int, Fence | None]] = {}
 
-    def take(self, partition: Partition, entry: MemberPartition, policy: str, created_zxid: int) -> None:
-        """Begin with a partition under its entry's turn.
+    def take(self, partition: Partition, entry: MemberPartition, policy: str, fence: Fence | None) -> None:
+        """Find the start offset of a partition that was just claimed, under the present turn of its entry.
 
         Args:
-            policy: which end of its log to begin at without a stored offset.
-            created_zxid: creation of its topic; an offset that was stored before it is none.
+            policy: the end of the log at which delivery starts without a stored offset, `smallest` or `largest`.
+            fence: the registration under which the partition was claimed.
         """
         turn = entry.turn
         entry.position, entry.started = None, False
@@ -82,16 +84,17 @@ class Takeover:
                 return
 
             def stored(failed: Mapping[Partition, str]) -> None:
-                self._report(failed)
+                self._log_failed(failed)
                 if failed and self._is_current(partition, turn):
-                    # Somebody may have stored a lower one meanwhile, and what lies between is not to be skipped.
-                    self._offsets.load(partition, lambda found: agreed(offset if found is None else min(found, offset)),
-                                       created_zxid)
+                    # Another member may have stored a lower offset meanwhile; what lies between must not be skipped.
+                    self._offsets.load(
+                        fence, partition, lambda found: agreed(offset if found is None else min(found, offset))
+                    )
                 else:
                     agreed(offset)
 
-            # Until it is written a successor would choose a start of its own, and skip what lies between.
-            self._offsets.commit_start(partition, offset, stored)
+            # Without a stored start a successor would choose a start of its own and skip what lies between.
+            self._offsets.commit_start(fence, partition, offset, stored)
 
         def agreed(offset: int) -> None:
             if self._is_current(partition, turn):
@@ -99,29 +102,16 @@ class Takeover:
 
         def positioned(offset: int) -> None:
             entry.position = offset
-            self._assigned[partition] = turn
+            self._assigned[partition] = turn, fence
             self._loop.after_step(self._notify_assigned)
 
-        self._offsets.load(partition, loaded, created_zxid)
+        self._offsets.load(fence, partition, loaded)
 
     def _is_current(self, partition: Partition, turn: int) -> bool:
-        entry = self._held.get(partition)
+        entry = self._partitions.get(partition)
         return entry is not None and entry.turn == turn
 
-    def _store(self, partition: Partition, turn: int, offset: int, then: Callable[[], None]) -> None:
-        """Commit a chosen start, with auto-commit on, and go on whether that succeeds or not."""
-        if not self._member.auto_commit:
-            then()
-            return
-
-        def committed(failed: Mapping[Partition, str]) -> None:
-            self._report(failed)
-            if self._is_current(partition, turn):
-                then()
-
-        self._offsets.commit({partition: offset}, committed)
-
-    def _report(self, failed: Mapping[Partition, str]) -> None:
+    def _log_failed(self, failed: Mapping[Partition, str]) -> None:
         for name, reason in failed.items():
             log.warning("offset of %s-%s is not committed: %s", *name, reason)
 
@@ -129,61 +119,70 @@ class Takeover:
 
     def _notify_assigned(self) -> None:
         batch, self._assigned = self._assigned, {}
-        live = {partition: turn for partition, turn in batch.items() if self._is_current(partition, turn)}
+        live = {partition: taken for partition, taken in batch.items() if self._is_current(partition, taken[0])}
         if live:
-            positions = {partition: self._held[partition].position or 0 for partition in live}
+            positions = {partition: self._partitions[partition].position or 0 for partition in live}
             self._listener.assigned(positions, lambda starts: self._loop.post(self._answered, live, starts))
 
-    def _answered(self, turns: Mapping[Partition, int], starts: Starts) -> None:
-        for partition, turn in turns.items():
+    def _answered(self, taken: Mapping[Partition, tuple[int, Fence | None]], starts: Starts) -> None:
+        for partition, (turn, fence) in taken.items():
             if partition in starts.refused:
                 self._refuse(partition, turn, starts.refused[partition])
             elif partition in starts.chosen:
-                self._check(partition, turn, starts.chosen[partition])
+                self._check_chosen(partition, turn, fence, starts.chosen[partition])
             else:
-                self._begin(partition, turn)
+                self._start(partition, turn)
         self._moved()
 
-    def _check(self, partition: Partition, turn: int, offset: int) -> None:
-        """Begin at an offset that the listener chose, if the log has it."""
+    def _check_chosen(self, partition: Partition, turn: int, fence: Fence | None, offset: int) -> None:
+        """Start at an offset that the listener chose, if the log holds it."""
         if not self._is_current(partition, turn):
             return
 
-        def told(earliest: int, latest: int) -> None:
+        def answered(earliest: int, latest: int) -> None:
             if not self._is_current(partition, turn):
                 return
             if earliest <= offset <= latest:
                 self._offsets.start_at(partition, offset)
-                self._held[partition].position = offset
+                self._partitions[partition].position = offset
                 # A successor without such a listener would go on behind what is to be read again.
-                self._store(partition, turn, offset, lambda: self._begin_later(partition, turn))
+                self._store_chosen(partition, turn, fence, offset)
                 return
             self._refuse(partition, turn, f"on_partitions_assigned returned offset {offset}, and the log reaches from "
                                           f"{earliest} to {latest}")
             self._moved()
 
-        self._delivery.bounds(partition, lambda earliest, latest: self._loop.post(told, earliest, latest))
+        self._delivery.bounds(partition, lambda earliest, latest: self._loop.post(answered, earliest, latest))
 
-    def _begin_later(self, partition: Partition, turn: int) -> None:
-        self._begin(partition, turn)
-        self._moved()
+    def _store_chosen(self, partition: Partition, turn: int, fence: Fence | None, offset: int) -> None:
+        """Commit a chosen start if auto-commit is on, and start delivery whether that succeeds or not."""
+
+        def committed(failed: Mapping[Partition, str]) -> None:
+            self._log_failed(failed)
+            self._start(partition, turn)
+            self._moved()
+
+        if self._member.auto_commit:
+            self._offsets.commit(fence, {partition: offset}, committed)
+        else:
+            committed({})
 
     # -- delivery --------------------------------------------------------------------------------------------------
 
-    def _begin(self, partition: Partition, turn: int) -> None:
-        entry = self._ready(partition, turn)
+    def _start(self, partition: Partition, turn: int) -> None:
+        entry = self._mark_started(partition, turn)
         if entry is not None:
             self._delivery.start(partition, entry.machine.held or "", entry.position or 0)
 
     def _refuse(self, partition: Partition, turn: int, reason: str) -> None:
-        entry = self._ready(partition, turn)
+        entry = self._mark_started(partition, turn)
         if entry is not None:
             log.error("%s-%s is not delivered: %s", *partition, reason)
             self._delivery.refuse(partition, entry.machine.held or "", entry.position or 0, reason)
 
-    def _ready(self, partition: Partition, turn: int) -> MemberPartition | None:
-        """The entry, now started, of a partition that is still to begin."""
-        entry = self._held.get(partition)
+    def _mark_started(self, partition: Partition, turn: int) -> MemberPartition | None:
+        """The entry, now started, of a partition that waits for its start; `None` if it no longer does."""
+        entry = self._partitions.get(partition)
         if entry is None or entry.turn != turn or entry.machine.state is not p.PartitionState.OWNED:
             return None
         entry.started = True

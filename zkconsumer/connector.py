@@ -33,6 +33,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.filters import TopicFilter
 from zkconsumer.member.forking import notify_after_fork
+from zkconsumer.member.group_member import GroupMember
 from zkconsumer.member.membership import Membership
 from zkconsumer.member.pausing import checked_partitions
 from zkconsumer.member.signal_handlers import called_by_signal_handler
@@ -93,7 +94,7 @@ class ConsumerConnector:
         self._created = False
         self._closing = False
         self._has_returned = False
-        self._member: Membership | None = None
+        self._member: GroupMember | None = None
         self._streams: tuple[KafkaStream, ...] = ()
         self._pid = os.getpid()
         self._forked: ForkedConnector | None = None
@@ -103,7 +104,7 @@ class ConsumerConnector:
         """This process is a fork of the one that made the connector: every call but `shutdown` raises from now on."""
         self._forked = ForkedConnector(self._pid, os.getpid())
         if self._member is not None:
-            self._member.lease.end()
+            self._member.on_fork()
         for stream in self._streams:
             stream.on_fork(self._forked)
 
@@ -195,17 +196,22 @@ class ConsumerConnector:
         streams = build(lease)
         self._streams = tuple(streams.values())
         try:
-            member = Membership(self.config, self.consumer_id, subscription, lease, streams, self._listener)
-            # Said before it is looked whether a shutdown has begun, which looks the other way round.
+            member = self._new_member(subscription, lease, streams)
+            # Set before it is checked whether a shutdown has started, which checks in the opposite order.
             self._member = member
             if self._closing:
                 raise ConnectorClosed
-            member.join_group()
+            member.join()
         except BaseException:
             self._shutdown(0.0, in_hand_is_done=False)
             raise
         self._tell_statistics(member)
         return streams
+
+    def _new_member(
+        self, subscription: Subscription, lease: Lease, streams: Mapping[tuple[str, str], KafkaStream]
+    ) -> GroupMember:
+        return Membership(self.config, self.consumer_id, subscription, lease, streams, self._listener)
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +230,7 @@ class ConsumerConnector:
         self._refuse_fork()
         member = self._member
         # Until shutdown is over the listener may still commit what it is told to be revoked.
-        if self._closing and not (self._is_leaving and member and member.listening.is_on(threading.current_thread())):
+        if self._closing and not (self._is_leaving and member and member.is_on_listener(threading.current_thread())):
             raise ConnectorClosed
         if member is not None:
             member.commit(offsets, threading.get_ident())
@@ -264,9 +270,9 @@ class ConsumerConnector:
         """The partitions that are paused."""
         self._refuse_fork()
         member = self._member
-        return frozenset() if member is None or self._is_closed else member.delivery.paused()
+        return frozenset() if member is None or self._is_closed else member.paused()
 
-    def _member_for(self, wanted: str, partitions: Collection[tuple[str, int | str]]) -> Membership:
+    def _member_for(self, wanted: str, partitions: Collection[tuple[str, int | str]]) -> GroupMember:
         self._refuse_fork()
         if self._closing:
             raise ConnectorClosed
@@ -283,7 +289,7 @@ class ConsumerConnector:
         member = self._member
         if member is None or self._is_closed:
             state = "closed" if self._closing else "created"
-            error = str(member.coordinator.error) if member is not None and member.coordinator.error else None
+            error = str(member.error) if member is not None and member.error else None
             return ConnectorStatus(self.consumer_id, state, 0.0, 0, (), (), (), None, 0.0, (), error)
         return member.status()
 
@@ -294,13 +300,13 @@ class ConsumerConnector:
             return ConnectorStatistics(self.config.group_id, 0.0, status)
         return self._member.statistics(status)
 
-    def _tell_statistics(self, member: Membership) -> None:
+    def _tell_statistics(self, member: GroupMember) -> None:
         interval_ms = self.config.statistics_interval_ms
         if self._on_statistics is None or interval_ms is None:
             return
         telling = StatisticsThread(
             self.statistics, self._on_statistics, interval_ms / 1000,
-            lambda: member.counters.add("errors", "on_statistics"),
+            lambda: member.count_error("on_statistics"),
         )  # fmt: skip
         with self._state:
             if not self._closing:  # the listener may have left already
@@ -315,7 +321,7 @@ class ConsumerConnector:
 
     @property
     def _is_leaving(self) -> bool:
-        return self._closing and self._member is not None and not self._member.leaving.is_over
+        return self._closing and self._member is not None and not self._member.has_left
 
     def shutdown(self, timeout: float | None = None) -> dict[TopicPartition, str]:
         """Leave the group: finish, commit (with auto-commit on), give everything back. Never raises.
@@ -362,14 +368,14 @@ class ConsumerConnector:
             return {}
 
         def wait() -> None:
-            member.leaving.wait(wait_s)
+            member.wait_left(wait_s)
 
         for stream in in_work:
             stream.end_after_hand(wait)
-        member.leaving.begin(wait_s, None, False, None)
-        return member.leaving.unstored()
+        member.leave(wait_s, reader=None, in_hand_is_done=False, caller=None)
+        return member.unstored()
 
-    def _close(self) -> Membership | None:
+    def _close(self) -> GroupMember | None:
         """Take no further calls; who has to leave, if anybody."""
         if self._forked is not None:
             return None
@@ -385,15 +391,17 @@ class ConsumerConnector:
         member = self._close()
         if member is None:
             return {}
-        is_first = member.leaving.begin(wait_s, threading.get_ident(), in_hand_is_done, threading.current_thread())
+        is_first = member.leave(
+            wait_s, reader=threading.get_ident(), in_hand_is_done=in_hand_is_done, caller=threading.current_thread()
+        )
         if not is_first:
             for stream in self._read_here():
                 stream.settle(in_hand_is_done)
-        member.leaving.wait(until - lease_clock())
+        member.wait_left(until - lease_clock())
         self._has_returned |= is_first
         if self._telling is not None:
             self._telling.join(until + _TELLING_S - lease_clock())
-        return member.leaving.unstored()
+        return member.unstored()
 
     def __enter__(self) -> ConsumerConnector:
         return self

@@ -526,7 +526,7 @@ class RealRig:
             lambda topics: {topic for topic in topics if cluster.client.exists(f"/brokers/topics/{topic}")},
             lambda names: {name: cluster.leader(name.topic, int(name.partition)) or 0 for name in names},
         )
-        self.delivery = Delivery(config, [self.stream], lambda *_: self.stream, directory, lease_clock)
+        self.delivery = Delivery(config, {("", self.stream.thread_id): self.stream}, directory, lease_clock)
 
     def __enter__(self) -> RealRig:
         return self

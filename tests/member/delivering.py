@@ -41,11 +41,7 @@ class Rig:
             KafkaStream(f"thread-{index}", config, self.lease, lease_clock, value_decoder=decoder)  # type: ignore[arg-type]
             for index in range(streams)
         ]
-        by_thread = {stream.thread_id: stream for stream in self.streams}
-
-        def stream_of(topic: str, thread_id: str) -> KafkaStream:
-            assert topic == "t"
-            return by_thread[thread_id]
+        by_thread = {("t", stream.thread_id): stream for stream in self.streams}
 
         broker.on_fetch, broker.on_offsets = log.fetch, log.offsets
         broker.on_metadata = lambda topics: broker.metadata(
@@ -55,7 +51,7 @@ class Rig:
             config.client_id, config.socket_timeout_ms / 1000, lambda: [broker.broker], set,
             lambda names: dict.fromkeys(names, broker.broker.id),
         )
-        self.delivery = Delivery(config, self.streams, stream_of, self.directory, clock, out_of_range, died=died)
+        self.delivery = Delivery(config, by_thread, self.directory, clock, out_of_range, died=died)
 
 
 @contextmanager

@@ -35,7 +35,9 @@ class Stuck:
         self.did: list[str] = []
         self.is_coordinated = not dead
         self.config = type("Config", (), {"auto_commit_enable": True})
-        self.coordinator: Any = type("Coordinator", (), {"error": None, "close": lambda _: self._do("coordinator")})()
+        self.coordinator: Any = type("Coordinator", (), {
+            "error": None, "fence": None, "close": lambda _: self._do("coordinator"),
+        })()
         self.port = self.delivery = self.listening = self.commits = self.offsets = self.lease = self.loop = self
         self.has_listener = True
 
@@ -65,20 +67,20 @@ class Stuck:
         if not self.is_coordinated:
             return
         name = getattr(call, "__name__", "")
-        if name == "give_back":
+        if name == "release":
             self._do("listener")
             if "listener" not in self.hangs:
                 arguments[1]()
         elif name == "commit_last":
             self._do("commit")
             if "commit" not in self.hangs:
-                arguments[1]({})
+                arguments[2]({})
         elif "coordinator" not in self.hangs:
             call(*arguments)
 
-    def give_back(self, positions: Mapping[Any, int], leave: Callable[[], None]) -> None: ...
+    def release(self, positions: Mapping[Any, int], leave: Callable[[], None]) -> None: ...
 
-    def commit_last(self, positions: Mapping[Any, int], done: Callable[[Any], None]) -> None: ...
+    def commit_last(self, fence: None, positions: Mapping[Any, int], done: Callable[[Any], None]) -> None: ...
 
     def commit_done(self) -> None:
         self._do("commit of what is done")
@@ -126,7 +128,7 @@ def left(member: Stuck, wait_s: float) -> tuple[Leave, float]:
     """A leave that is over, and what it took."""
     leave = Leave(cast(LeavingMember, member), member.clock)
     began = member.now
-    assert leave.begin(wait_s, None, False, None)
+    assert leave.start(wait_s, None, False, None)
     assert leave.wait(PATIENCE_S)
     return leave, member.now - began
 
@@ -153,9 +155,9 @@ def test_whatever_hangs_a_leave_is_over_in_time_and_has_tried_everything(wait_s:
 def test_what_hangs_least_of_all_leaves_the_others_their_time() -> None:
     """Messages in hand and a listener that take all their time leave some for the commit, and for the goodbye."""
     times = LeaveTimes.of(100.0, 3.0)
-    moments = [times.hands_until, times.listener_until, times.commit_until, times.close_until, times.over_at]
+    moments = [times.in_hand_until, times.listener_until, times.commit_until, times.close_until, times.over_at]
     assert moments == sorted(set(moments))
-    assert times.hands_until == 103.0
+    assert times.in_hand_until == 103.0
     assert times.over_at < 100.0 + longest_wait_s(3.0) < 103.0 + SPARE_S
 
 
@@ -170,7 +172,7 @@ def test_what_is_done_is_committed_before_anything_is_waited_for() -> None:
     assert member.did[0] == "commit of what is done"
 
 
-@pytest.mark.parametrize("step", ["stop", "give_back", "not_stored", "end", "join_threads", "close", "post"])
+@pytest.mark.parametrize("step", ["stop", "release", "not_stored", "end", "join_threads", "close", "post"])
 def test_a_step_that_fails_is_passed_over(step: str) -> None:
     member = Stuck(frozenset({"commit"}))
 
@@ -188,7 +190,7 @@ def test_a_step_that_fails_is_passed_over(step: str) -> None:
 def test_a_second_leave_is_none_and_tells_what_the_first_does() -> None:
     member = Stuck(frozenset({"commit"}))
     leave, _ = left(member, 1.0)
-    assert not leave.begin(1.0, None, True, None)
+    assert not leave.start(1.0, None, True, None)
     assert leave.wait(0.0)
     assert leave.unstored() == {P0: "no answer from ZooKeeper within the time-out"}
 

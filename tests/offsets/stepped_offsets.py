@@ -54,26 +54,46 @@ class SteppedOffsets:
         self._do(Create(GROUP_PATH))
         self._do(Create(znodes.ids_path(GROUP)))
         self._do(Create(FENCE.path, ephemeral=True))
+        self.fence: Fence | None = None
         if is_registered:
-            self.offsets.session_opened(FENCE)
+            self.open()
 
     # -- the member --------------------------------------------------------------------------------------------------
 
+    def open(self, fence: Fence = FENCE) -> None:
+        """Register: what is decided from now on is decided under `fence`."""
+        self.fence = fence
+        self.offsets.session_opened(fence)
+
+    def end(self) -> None:
+        """End the session: what is decided from now on is decided without one."""
+        self.fence = None
+        self.offsets.session_over()
+
     def load(self, partition: Partition = P0, created_zxid: int = 0) -> int | None:
-        """Load with answers to all that is asked."""
+        """Load with answers to all that is asked; the topic was created anew by a transaction."""
+        self.recreate(partition[0], created_zxid)
         count = len(self.loaded)
-        self.offsets.load(partition, self.loaded.append, created_zxid)
+        self.begin_load(partition)
         self.answer_all()
         assert len(self.loaded) == count + 1, "no word about the offset"
         return self.loaded[-1]
 
+    def recreate(self, topic: str, created_zxid: int) -> None:
+        """Let a topic be created anew by a transaction, without any word about what is under way."""
+        self.offsets._incarnations[topic] = created_zxid
+
+    def begin_load(self, partition: Partition = P0) -> None:
+        """Start a load; nothing is answered."""
+        self.offsets.load(self.fence, partition, self.loaded.append)
+
     def begin(self, positions: Mapping[Partition, int], explicit: bool = False) -> None:
-        """Begin a commit; nothing is answered."""
-        self.offsets.commit(positions, lambda failed: self.told.append(dict(failed)), explicit)
+        """Start a commit; nothing is answered."""
+        self.offsets.commit(self.fence, positions, lambda failed: self.told.append(dict(failed)), explicit)
 
     def begin_start(self, partition: Partition, offset: int) -> None:
-        """Begin to store where reading begins; nothing is answered."""
-        self.offsets.commit_start(partition, offset, lambda failed: self.told.append(dict(failed)))
+        """Start to store a start offset; nothing is answered."""
+        self.offsets.commit_start(self.fence, partition, offset, lambda failed: self.told.append(dict(failed)))
 
     def commit(self, positions: Mapping[Partition, int], explicit: bool = False) -> dict[Partition, str]:
         """Commit with answers to all that is asked."""

@@ -7,7 +7,7 @@ import pytest
 from rebalance.errors import refusal_of
 from rebalance.requests import Create, Fault, GetData, Multi, SetData, Sync
 from tests.offsets.stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of
-from zkconsumer.offsets.zookeeper_offsets import MAX_OPERATIONS
+from zkconsumer.offsets.commit_batch import MAX_OPERATIONS
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"
 
@@ -107,7 +107,7 @@ def test_what_is_known_to_be_done_does_not_fail_with_the_session(steps: SteppedO
     for _ in (Sync, P0):
         steps.answer()
     steps.answer(Fault.CONNECTION_LOSS)
-    steps.offsets.session_over()
+    steps.end()
     assert steps.told == [{P1: SESSION_OVER}]
 
 
@@ -115,7 +115,7 @@ def test_nothing_is_asked_after_the_end_of_the_session_that_a_lost_answer_waits_
     steps.know(p0=5)
     steps.begin({P0: 6})
     steps.lose(is_done=False)
-    steps.offsets.session_over()
+    steps.end()
     steps.pass_time()
     assert steps.waiting == []
     assert steps.told[-1] == {P0: SESSION_OVER}
@@ -124,7 +124,7 @@ def test_nothing_is_asked_after_the_end_of_the_session_that_a_lost_answer_waits_
 def test_late_looks_after_the_end_of_the_session_change_nothing(steps: SteppedOffsets) -> None:
     steps.set(P0, b"5")
     steps.begin({P0: 6})
-    steps.offsets.session_over()
+    steps.end()
     steps.answer_all()
     assert steps.told == [{P0: SESSION_OVER}]
     assert steps.offsets.committed() == {}

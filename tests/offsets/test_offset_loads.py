@@ -122,7 +122,9 @@ def test_an_offset_from_before_the_creation_of_its_topic_is_none_and_may_be_writ
     created_zxid = steps.set(P0, b"50")
     assert steps.load(created_zxid=created_zxid) == 50
     assert steps.load(created_zxid=created_zxid + 1) is None
-    assert caplog.messages == ["offset 50 of t-0 was stored before the topic was created anew; beginning at its start"]
+    assert caplog.messages == [
+        "offset 50 of t-0 was stored before the topic was created anew; starting at its smallest offset"
+    ]
     assert steps.commit({P0: 3}) == {}
     assert steps.stored() == (b"3", 1)
 
@@ -145,7 +147,7 @@ def test_what_is_no_offset_and_younger_than_its_topic_says_nothing_against_what_
 
 
 def test_a_topic_that_nothing_is_known_of_is_forgotten_in_silence(steps: SteppedOffsets) -> None:
-    steps.offsets.forget_topic("t")
+    steps.offsets.forget_topic("t", 0)
     assert steps.load() is None
 
 
@@ -155,7 +157,7 @@ def test_what_was_on_its_way_when_the_topic_was_created_anew_is_of_its_earlier_l
     steps.offsets.remember(P0, 57)
     steps.begin({P0: 60})
     steps.begin({P0: 61, ("other", 0): 5})
-    steps.offsets.forget_topic("t")
+    steps.offsets.forget_topic("t", 0)
     steps.answer_all()
     assert steps.told == [{P0: "the topic was created anew"}] * 2
     assert steps.stored() == (b"60", 1)
@@ -171,7 +173,7 @@ def test_an_offset_that_may_not_be_read_is_asked_for_ever_more_rarely_until_it_m
     steps: SteppedOffsets, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps.set(P0, b"50")
-    steps.offsets.load(P0, steps.loaded.append)
+    steps.begin_load()
     waits_s = []
     for _ in range(7):
         steps.answer(Fault.NO_AUTH)
@@ -187,7 +189,7 @@ def test_an_offset_that_may_not_be_read_is_asked_for_ever_more_rarely_until_it_m
 
 
 def test_why_an_offset_may_not_be_read_is_told_in_zookeepers_words(steps: SteppedOffsets) -> None:
-    steps.offsets.load(P0, steps.loaded.append)
+    steps.begin_load()
     steps.answer(Fault.OTHER, "node is on fire")
     assert steps.offsets.refused == {
         P0: f"its offset cannot be read: ZooKeeper did not read {path_of(P0)}: node is on fire"
@@ -195,7 +197,7 @@ def test_why_an_offset_may_not_be_read_is_told_in_zookeepers_words(steps: Steppe
 
 
 def test_a_lost_answer_is_asked_for_soon_however_often_and_after_however_many_refusals(steps: SteppedOffsets) -> None:
-    steps.offsets.load(P0, steps.loaded.append)
+    steps.begin_load()
     waits_s = []
     for fault in (Fault.CONNECTION_LOSS, Fault.CONNECTION_LOSS, *[Fault.NO_AUTH] * 3, *[Fault.CONNECTION_LOSS] * 2):
         steps.answer(fault)
@@ -206,7 +208,8 @@ def test_a_lost_answer_is_asked_for_soon_however_often_and_after_however_many_re
 
 def test_what_is_asked_for_again_is_of_the_same_life(steps: SteppedOffsets) -> None:
     created_zxid = steps.set(P0, b"50") + 1
-    steps.offsets.load(P0, steps.loaded.append, created_zxid)
+    steps.recreate("t", created_zxid)
+    steps.begin_load()
     steps.answer(Fault.CONNECTION_LOSS)
     steps.pass_time()
     steps.answer()
@@ -216,12 +219,12 @@ def test_what_is_asked_for_again_is_of_the_same_life(steps: SteppedOffsets) -> N
 @pytest.mark.parametrize("is_first_lost", [False, True])
 def test_a_load_falls_silent_with_its_session(steps: SteppedOffsets, is_first_lost: bool) -> None:
     steps.set(P0, b"50")
-    steps.offsets.load(P0, steps.loaded.append)
+    steps.begin_load()
     if is_first_lost:
         steps.answer(Fault.CONNECTION_LOSS)
         steps.pass_time()
-    steps.offsets.session_over()
-    steps.offsets.session_opened(Fence(FENCE.path, 0, FENCE.session_id + 1))
+    steps.end()
+    steps.open(Fence(FENCE.path, 0, FENCE.session_id + 1))
     steps.answer_all()
     assert steps.loaded == []
     assert steps.loop.next_due() is None
@@ -230,7 +233,7 @@ def test_a_load_falls_silent_with_its_session(steps: SteppedOffsets, is_first_lo
 
 def test_a_load_goes_on_when_its_session_registers_anew(steps: SteppedOffsets) -> None:
     steps.set(P0, b"50")
-    steps.offsets.load(P0, steps.loaded.append)
-    steps.offsets.session_opened(Fence(FENCE.path, 1, FENCE.session_id))
+    steps.begin_load()
+    steps.open(Fence(FENCE.path, 1, FENCE.session_id))
     steps.answer_all()
     assert steps.loaded == [50]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.offsets.offset_records import OffsetRecord, Verdict, start_position, verdict
+from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write, start_position
 
 
 def test_the_first_claim_starts_at_what_is_stored() -> None:
@@ -74,7 +74,7 @@ def test_what_somebody_wrote_since_is_not_void_because_the_position_before_it_wa
     record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
     record.seen(950, 4)
     record.out_of_range()
-    assert verdict(record, 20, may_lower=False) is Verdict.HOLD
+    assert decide_write(record, 20, may_lower=False) is WriteDecision.HOLD
 
 
 @pytest.mark.parametrize("again", ["written", "made anew"])
@@ -85,7 +85,7 @@ def test_what_was_void_once_says_nothing_of_another_node_that_comes_to_the_same_
     record.baseline, record.baseline_version = 100, 3
     record.out_of_range()
     record.done = 20
-    assert verdict(record, 20, may_lower=False) is Verdict.WRITE
+    assert decide_write(record, 20, may_lower=False) is WriteDecision.WRITE
     assert start_position(record) == (20, False)
     if again == "written":
         record.written(20, 4)
@@ -94,7 +94,7 @@ def test_what_was_void_once_says_nothing_of_another_node_that_comes_to_the_same_
             record.written(30 + version, version)
     else:
         record.seen(33, 3, mzxid=9)
-    assert verdict(record, 32, may_lower=False) is Verdict.HOLD
+    assert decide_write(record, 32, may_lower=False) is WriteDecision.HOLD
     assert start_position(record) == (33, False)
 
 
@@ -105,26 +105,26 @@ def test_an_offset_that_is_void_stays_so_when_it_is_read_again() -> None:
     record.out_of_range()
     record.seen(100, 1, mzxid=7)
     record.seen(100, 1, mzxid=7)
-    assert verdict(record, 20, may_lower=False) is Verdict.WRITE
+    assert decide_write(record, 20, may_lower=False) is WriteDecision.WRITE
 
 
 @pytest.mark.parametrize(
     ("stored", "version", "value", "may_lower", "expected"),
     [
-        (None, None, 5, False, Verdict.CREATE),
-        (None, 2, 5, False, Verdict.WRITE),
-        (4, 2, 5, False, Verdict.WRITE),
-        (5, 2, 5, False, Verdict.SKIP),
-        (6, 2, 5, False, Verdict.HOLD),
-        (6, 2, 5, True, Verdict.WRITE),
-        (0, 2, 0, True, Verdict.SKIP),
-        (2**63 - 2, 2, 2**63 - 1, False, Verdict.WRITE),
+        (None, None, 5, False, WriteDecision.CREATE),
+        (None, 2, 5, False, WriteDecision.WRITE),
+        (4, 2, 5, False, WriteDecision.WRITE),
+        (5, 2, 5, False, WriteDecision.SKIP),
+        (6, 2, 5, False, WriteDecision.HOLD),
+        (6, 2, 5, True, WriteDecision.WRITE),
+        (0, 2, 0, True, WriteDecision.SKIP),
+        (2**63 - 2, 2, 2**63 - 1, False, WriteDecision.WRITE),
     ],
 )
 def test_what_may_be_written(
-    stored: int | None, version: int | None, value: int, may_lower: bool, expected: Verdict
+    stored: int | None, version: int | None, value: int, may_lower: bool, expected: WriteDecision
 ) -> None:
-    assert verdict(OffsetRecord(stored, version), value, may_lower) is expected
+    assert decide_write(OffsetRecord(stored, version), value, may_lower) is expected
 
 
 def test_what_was_seen_or_sent_before_the_topic_was_created_anew_is_noticed_is_of_its_earlier_life() -> None:
@@ -157,7 +157,7 @@ def test_without_leave_to_lower_what_is_stored_never_goes_back(first: int, value
     record = OffsetRecord(first, 0)
     for value in values:
         before = record.stored or 0
-        if verdict(record, value, may_lower=False) is Verdict.WRITE:
+        if decide_write(record, value, may_lower=False) is WriteDecision.WRITE:
             record.written(value, (record.version or 0) + 1)
         assert (record.stored or 0) >= before
 
@@ -168,16 +168,16 @@ def test_without_leave_to_lower_what_is_stored_never_goes_back(first: int, value
 def test_a_chosen_start_below_what_is_stored_may_be_written_over_it_and_nothing_else_may() -> None:
     record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3)
     record.start_at(4)
-    assert verdict(record, 4, may_lower=False) is Verdict.WRITE
+    assert decide_write(record, 4, may_lower=False) is WriteDecision.WRITE
     record.seen(12, 4)  # somebody else wrote meanwhile
-    assert verdict(record, 4, may_lower=False) is Verdict.HOLD
+    assert decide_write(record, 4, may_lower=False) is WriteDecision.HOLD
 
 
 @pytest.mark.parametrize("position", [10, 20])
 def test_a_chosen_start_at_or_above_what_is_stored_lowers_nothing(position: int) -> None:
     record = OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3)
     record.start_at(position)
-    assert verdict(record, 9, may_lower=False) is Verdict.HOLD
+    assert decide_write(record, 9, may_lower=False) is WriteDecision.HOLD
 
 
 def test_a_chosen_start_makes_earlier_work_count_no_more_and_later_work_counts() -> None:

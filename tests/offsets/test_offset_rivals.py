@@ -10,7 +10,7 @@ from rebalance.requests import Fault, GetData, Multi, Stat
 from tests.offsets.stepped_offsets import GROUP_PATH, P0, P1, P2, SteppedOffsets, path_of
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"
-JAVA_OR_HAND = "a Java member that was suspended, a broker's OffsetCommit or a hand wrote it"
+JAVA_OR_OPERATOR = "a Java member that was suspended, a broker's OffsetCommit or an operator wrote it"
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_lower_offset_under_a_live_owner_is_written_over_and_named(
     steps.set(P0, b"20")
     assert steps.commit({P0: 60}) == {}
     assert steps.stored() == (b"60", 2)
-    assert caplog.messages == [f"offset of t-0 went from 50 to 20: {JAVA_OR_HAND}; 60 is written again"]
+    assert caplog.messages == [f"offset of t-0 went from 50 to 20: {JAVA_OR_OPERATOR}; 60 is written again"]
 
 
 def test_the_value_itself_written_by_somebody_else_is_no_write_of_mine(
@@ -234,6 +234,6 @@ def test_eight_races_are_lost_before_somebody_else_is_said_to_keep_writing(steps
 def test_what_is_written_while_its_topic_is_forgotten_is_not_taken_for_mine(steps: SteppedOffsets) -> None:
     steps.know(p0=5)
     steps.begin({P0: 6})
-    steps.offsets.forget_topic("t")
+    steps.offsets.forget_topic("t", 0)
     steps.answer_parts([True, Stat(1, 0, 0, 0, 0)])
     assert steps.offsets.committed() == {P0: 5}

@@ -10,7 +10,7 @@ from rebalance.assignment import Partition
 from rebalance.claims import Fence
 from rebalance.requests import Create, Fault, GetData, Multi, SetData
 from tests.offsets.stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of
-from zkconsumer.offsets.zookeeper_offsets import MAX_BYTES, MAX_OPERATIONS
+from zkconsumer.offsets.commit_batch import MAX_BYTES, MAX_OPERATIONS
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"
 
@@ -131,9 +131,9 @@ def test_a_session_may_end_in_the_middle_of_an_answer_which_is_told_once(steps: 
 
     def end(failed: Mapping[Partition, str]) -> None:
         told.append(dict(failed))
-        steps.offsets.session_over()
+        steps.end()
 
-    steps.offsets.commit({P0: 6}, end)
+    steps.offsets.commit(steps.fence, {P0: 6}, end)
     steps.begin({P0: 7})
     steps.answer()
     assert (told, steps.told) == ([{}], [{P0: SESSION_OVER}])
@@ -145,9 +145,9 @@ def test_a_topic_may_be_forgotten_in_the_middle_of_an_answer(steps: SteppedOffse
 
     def forget(failed: Mapping[Partition, str]) -> None:
         told.append(dict(failed))
-        steps.offsets.forget_topic("t")
+        steps.offsets.forget_topic("t", 0)
 
-    steps.offsets.commit({P0: 6}, forget)
+    steps.offsets.commit(steps.fence, {P0: 6}, forget)
     steps.answer(Fault.SESSION_EXPIRED)
     assert told == [{P0: SESSION_OVER}]
     assert steps.commit({P0: 6}) == {}
@@ -159,10 +159,10 @@ def test_a_call_in_the_middle_of_an_answer_waits_for_its_turn(steps: SteppedOffs
 
     def again(_: object) -> None:
         order.append(6)
-        steps.offsets.commit({P0: 8}, lambda failed: order.append(8))
+        steps.offsets.commit(steps.fence, {P0: 8}, lambda failed: order.append(8))
 
-    steps.offsets.commit({P0: 6}, again)
-    steps.offsets.commit({P0: 7}, lambda failed: order.append(7))
+    steps.offsets.commit(steps.fence, {P0: 6}, again)
+    steps.offsets.commit(steps.fence, {P0: 7}, lambda failed: order.append(7))
     steps.answer_all()
     assert order == [6, 7, 8]
     assert steps.stored() == (b"8", 2), "the last two were written together"
@@ -201,8 +201,8 @@ def test_calls_that_wait_fail_with_the_session_and_are_told_in_their_order(steps
     steps.know(p0=5)
     told: list[tuple[int, dict[Partition, str]]] = []
     for number, positions in enumerate(({P0: 6}, {P0: 4}, {P1: 7})):
-        steps.offsets.commit(positions, lambda failed, number=number: told.append((number, dict(failed))))  # type: ignore[misc]
-    steps.offsets.session_over()
+        steps.offsets.commit(steps.fence, positions, lambda failed, number=number: told.append((number, dict(failed))))  # type: ignore[misc]
+    steps.end()
     assert told == [(0, {P0: SESSION_OVER}), (1, {P0: SESSION_OVER}), (2, {P1: SESSION_OVER})]
     assert steps.offsets.failures == 3
     steps.answer_all()
@@ -219,9 +219,9 @@ def test_before_the_first_registration_nothing_is_written() -> None:
 
 
 def test_an_end_of_the_session_without_commits_is_silent(steps: SteppedOffsets) -> None:
-    steps.offsets.session_over()
+    steps.end()
     assert steps.offsets.failures == 0
-    steps.offsets.session_opened(FENCE)
+    steps.open(FENCE)
     assert steps.commit({P0: 8}) == {}
 
 
@@ -229,7 +229,7 @@ def test_the_fence_is_that_of_the_newest_registration(steps: SteppedOffsets) -> 
     steps.know(p0=5)
     newer = Fence(FENCE.path, 3, FENCE.session_id)
     steps.begin({P0: 6})
-    steps.offsets.session_opened(newer)
+    steps.open(newer)
     steps.begin({P0: 7})
     steps.answer_all()
     assert [multi.operations[0] for multi in steps.multis()] == [FENCE.check(), newer.check()]
@@ -244,7 +244,7 @@ def test_nothing_more_is_written_of_a_topic_that_was_created_anew(steps: Stepped
     steps.commit({("u", 0): 1})
     steps.begin({P0: 6})
     steps.begin({P0: 7, ("u", 0): 2})
-    steps.offsets.forget_topic("t")
+    steps.offsets.forget_topic("t", 0)
     steps.answer_all()
     assert steps.told[-2:] == [{P0: "the topic was created anew"}] * 2
     assert (steps.stored(), steps.stored(("u", 0))) == ((b"6", 1), (b"2", 1))
@@ -258,7 +258,7 @@ def test_a_write_that_fails_while_its_topic_is_forgotten_is_not_tried_again(
 ) -> None:
     steps.know(p0=5)
     steps.begin({P0: 6})
-    steps.offsets.forget_topic("t")
+    steps.offsets.forget_topic("t", 0)
     steps.answer_parts([Fault.ROLLED_BACK, result])
     assert [set(failed) for failed in steps.told] == [{P0}]
     assert steps.waiting == []
@@ -273,7 +273,7 @@ def test_a_look_at_a_node_whose_topic_is_forgotten_meanwhile_decides_nothing(
     steps.lose(is_done=True)
     steps.pass_time()
     steps.answer()
-    steps.offsets.forget_topic("t")
+    steps.offsets.forget_topic("t", 0)
     steps.answer(fault)
     assert [set(failed) for failed in steps.told] == [{P0}]
     assert steps.waiting == []
@@ -283,7 +283,7 @@ def test_a_commit_that_comes_behind_a_failed_one_is_written_by_itself(steps: Ste
     steps.know(p0=5, p1=5)
     steps.begin({P1: 6})
     steps.begin({P0: 100, P2: 7})
-    steps.offsets.forget_topic("t")
+    steps.offsets.forget_topic("t", 0)
     steps.begin({P0: 3})
     steps.answer_all()
     assert [set(failed) for failed in steps.told[-3:]] == [{P1}, {P0, P2}, set()]

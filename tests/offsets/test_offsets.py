@@ -17,7 +17,8 @@ from rebalance.lease import lease_clock
 from rebalance.loop import Loop
 from rebalance.requests import Create, Fault, GetData, Multi, Reply, Request, SessionChange
 from rebalance.zookeeper import KazooPort, call
-from zkconsumer.offsets.zookeeper_offsets import MAX_OPERATIONS, ZooKeeperOffsets
+from zkconsumer.offsets.commit_batch import MAX_OPERATIONS
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -72,7 +73,7 @@ class Store:
             assert done.wait(20.0), "no word about the commit"
             return dict(failed[0])
 
-        self.loop.post(self.offsets.commit, positions, told, explicit)
+        self.loop.post(self.offsets.commit, self.fence, positions, told, explicit)
         return outcome
 
     def commit(self, positions: Mapping[Partition, int], explicit: bool = False) -> dict[Partition, str]:
@@ -80,7 +81,7 @@ class Store:
 
     def commit_start(self, partition: Partition, offset: int) -> dict[Partition, str]:
         failed: list[Mapping[Partition, str]] = []
-        self.loop.post(self.offsets.commit_start, partition, offset, failed.append)
+        self.loop.post(self.offsets.commit_start, self.fence, partition, offset, failed.append)
         wait_until(lambda: failed, 20.0, "word about the start")
         return dict(failed[0])
 
@@ -92,7 +93,8 @@ class Store:
             found.append(offset)
             done.set()
 
-        self.loop.post(self.offsets.load, partition, told, created_zxid)
+        self.offsets._incarnations[partition[0]] = created_zxid
+        self.loop.post(self.offsets.load, self.fence, partition, told)
         assert done.wait(10.0), "no offset"
         return found[0]
 
@@ -161,7 +163,7 @@ def test_an_offset_that_may_not_be_read_is_asked_for_ever_more_rarely(client: Ka
     client.ensure_path(znodes.offsets_path(store.group, TOPIC))
     client.create(node(store, 0), b"5", acl=[make_acl("digest", "nobody:x", all=True)])
     answers: list[int | None] = []
-    store.loop.post(store.offsets.load, (TOPIC, 0), answers.append)
+    store.loop.post(store.offsets.load, store.fence, (TOPIC, 0), answers.append)
     wait_until(lambda: len(store.sent) >= 4, 10.0, "some tries")
     assert answers == []
     started = lease_clock()
@@ -209,9 +211,9 @@ def test_commits_go_one_after_the_other_and_an_empty_one_waits_for_those_before(
     order: list[str] = []
 
     def ask() -> None:
-        store.offsets.commit({(TOPIC, 0): 1}, lambda failed: order.append("first"))
-        store.offsets.commit({(TOPIC, 0): 2}, lambda failed: order.append("second"))
-        store.offsets.commit({}, lambda failed: order.append("empty"))
+        store.offsets.commit(store.fence, {(TOPIC, 0): 1}, lambda failed: order.append("first"))
+        store.offsets.commit(store.fence, {(TOPIC, 0): 2}, lambda failed: order.append("second"))
+        store.offsets.commit(store.fence, {}, lambda failed: order.append("empty"))
 
     store.on_loop(ask)
     wait_until(lambda: len(order) == 3, 10.0, "all answers")
@@ -224,7 +226,8 @@ def test_calls_that_wait_for_their_turn_are_written_together(client: KazooClient
 
     def ask() -> None:
         for number in range(300):
-            store.offsets.commit({(TOPIC, number): number}, lambda failed, number=number: told.append(number))  # type: ignore[misc]
+            store.offsets.commit(store.fence, {(TOPIC, number): number},
+                                 lambda failed, number=number: told.append(number))  # type: ignore[misc]
 
     store.on_loop(ask)
     wait_until(lambda: len(told) == 300, 10.0, "all answers")
@@ -243,7 +246,8 @@ def test_of_calls_that_are_written_together_each_hears_of_its_own_partitions(
 
     def ask() -> None:
         for numbers in ([0], [1, 2], [3], []):
-            store.offsets.commit({(TOPIC, number): 7 for number in numbers}, lambda failed: told.append(set(failed)))
+            positions = {(TOPIC, number): 7 for number in numbers}
+            store.offsets.commit(store.fence, positions, lambda failed: told.append(set(failed)))
 
     store.on_loop(ask)
     wait_until(lambda: len(told) == 4, 10.0, "all answers")
@@ -258,7 +262,7 @@ def test_a_position_that_goes_back_does_not_take_the_place_of_one_that_waits(
 
     def ask() -> None:
         for at in (5, 20, 15):  # a final position, and one that another thread had looked at before
-            store.offsets.commit({(TOPIC, 0): at}, lambda failed, at=at: told.append(at))  # type: ignore[misc]
+            store.offsets.commit(store.fence, {(TOPIC, 0): at}, lambda failed, at=at: told.append(at))  # type: ignore[misc]
 
     store.on_loop(ask)
     wait_until(lambda: told == [5, 20, 15], 10.0, "all answers")
@@ -269,10 +273,10 @@ def test_a_commit_does_not_hear_what_befell_one_that_waits_before_it(client: Kaz
     told: list[dict[Partition, str]] = []
 
     def ask() -> None:
-        store.offsets.commit({("other", 0): 5}, lambda failed: told.append(dict(failed)))
-        store.offsets.commit({(TOPIC, 0): 100}, lambda failed: told.append(dict(failed)))
-        store.offsets.forget_topic(TOPIC)
-        store.offsets.commit({(TOPIC, 0): 3}, lambda failed: told.append(dict(failed)))
+        store.offsets.commit(store.fence, {("other", 0): 5}, lambda failed: told.append(dict(failed)))
+        store.offsets.commit(store.fence, {(TOPIC, 0): 100}, lambda failed: told.append(dict(failed)))
+        store.offsets.forget_topic(TOPIC, 0)
+        store.offsets.commit(store.fence, {(TOPIC, 0): 3}, lambda failed: told.append(dict(failed)))
 
     store.on_loop(ask)
     wait_until(lambda: len(told) == 3, 10.0, "all answers")
@@ -285,7 +289,7 @@ def test_an_explicit_commit_is_not_written_together_with_others(client: KazooCli
 
     def ask() -> None:
         for at, explicit in ((5, False), (20, False), (10, True), (12, False)):
-            store.offsets.commit({(TOPIC, 0): at}, lambda failed, at=at: told.append(at), explicit)  # type: ignore[misc]
+            store.offsets.commit(store.fence, {(TOPIC, 0): at}, lambda failed, at=at: told.append(at), explicit)  # type: ignore[misc]
 
     store.on_loop(ask)
     wait_until(lambda: told == [5, 20, 10, 12], 10.0, "all answers")
@@ -437,7 +441,7 @@ def test_a_start_whose_fate_is_unknown_is_not_written_over_a_lower_one_of_the_ne
         sent = len(store.sent)
         outcomes: list[Mapping[Partition, str]] = []
         for number in range(2):  # one under way, one that waits for its turn
-            store.loop.post(store.offsets.commit_start, (TOPIC, number), 100, outcomes.append)
+            store.loop.post(store.offsets.commit_start, store.fence, (TOPIC, number), 100, outcomes.append)
         wait_until(lambda: len(store.sent) > sent, 10.0, "the first to be on its way")
         for number in range(2):
             client.create(node(store, number), b"50")
@@ -460,7 +464,7 @@ def test_a_start_whose_answer_was_lost_is_found_out_by_reading(
         sent = len(store.sent)
         proxy.stall("down" if landed else "up")
         outcomes: list[Mapping[Partition, str]] = []
-        store.loop.post(store.offsets.commit_start, (TOPIC, 0), 100, outcomes.append)
+        store.loop.post(store.offsets.commit_start, store.fence, (TOPIC, 0), 100, outcomes.append)
         wait_until(lambda: len(store.sent) > sent, 10.0, "it to be on its way")
         if landed:
             wait_until(lambda: client.exists(node(store, 0)), 10.0, "the write to land")
@@ -476,9 +480,9 @@ def test_a_position_that_was_reached_takes_the_place_of_a_start_that_waits(clien
     told: list[tuple[str, dict[Partition, str]]] = []
 
     def ask() -> None:
-        store.offsets.commit({("other", 0): 1}, lambda failed: None)
-        store.offsets.commit_start((TOPIC, 0), 100, lambda failed: told.append(("start", dict(failed))))
-        store.offsets.commit({(TOPIC, 0): 120}, lambda failed: told.append(("position", dict(failed))))
+        store.offsets.commit(store.fence, {("other", 0): 1}, lambda failed: None)
+        store.offsets.commit_start(store.fence, (TOPIC, 0), 100, lambda failed: told.append(("start", dict(failed))))
+        store.offsets.commit(store.fence, {(TOPIC, 0): 120}, lambda failed: told.append(("position", dict(failed))))
 
     client.create(node(store, 0), b"50", makepath=True)
     store.on_loop(ask)
@@ -496,7 +500,7 @@ def test_commits_for_a_topic_that_was_created_anew_do_not_count_for_its_new_life
     created_zxid = client.exists(f"/consumers/{store.group}").czxid
     assert store.commit({(TOPIC, 0): 7, (TOPIC, 1): 7}) == {}
     outcome = store.begin({(TOPIC, 0): 9, (TOPIC, 2): 9, ("other", 0): 9})
-    store.on_loop(lambda: store.offsets.forget_topic(TOPIC))
+    store.on_loop(lambda: store.offsets.forget_topic(TOPIC, 0))
     assert outcome().keys() == {(TOPIC, 0), (TOPIC, 2)}
     assert [store.load((TOPIC, number), created_zxid) for number in range(3)] == [None, None, None]
     assert store.load(("other", 0)) == 9
@@ -527,8 +531,8 @@ def test_a_commit_under_way_fails_with_its_session_and_a_late_answer_changes_not
     outcomes: list[Mapping[Partition, str]] = []
 
     def end_in_the_middle() -> None:
-        store.offsets.commit({(TOPIC, 0): 6}, outcomes.append)
-        store.offsets.commit({(TOPIC, 0): 7}, outcomes.append)
+        store.offsets.commit(store.fence, {(TOPIC, 0): 6}, outcomes.append)
+        store.offsets.commit(store.fence, {(TOPIC, 0): 7}, outcomes.append)
         store.offsets.session_over()
 
     store.on_loop(end_in_the_middle)
@@ -541,7 +545,7 @@ def test_loading_survives_a_registration_made_anew_under_the_same_session(client
     found: list[int | None] = []
 
     def register_in_the_middle() -> None:
-        store.offsets.load((TOPIC, 0), found.append)
+        store.offsets.load(store.fence, (TOPIC, 0), found.append)
         store.offsets.session_opened(Fence(store.fence.path, store.fence.version + 1, store.fence.session_id))
 
     store.on_loop(register_in_the_middle)
@@ -552,11 +556,12 @@ def test_loading_falls_silent_with_its_session(client: KazooClient, store: Store
     found: list[int | None] = []
 
     def end_in_the_middle() -> None:
-        store.offsets.load((TOPIC, 0), found.append)
+        store.offsets.load(store.fence, (TOPIC, 0), found.append)
         store.offsets.session_over()
 
     store.on_loop(end_in_the_middle)
-    store.on_loop(lambda: store.offsets.session_opened(Fence(store.fence.path, 1, store.fence.session_id + 1)))
+    store.fence = Fence(store.fence.path, 1, store.fence.session_id + 1)
+    store.on_loop(lambda: store.offsets.session_opened(store.fence))
     assert store.load((TOPIC, 1)) is None
     assert found == []
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from rebalance.lease import lease_clock
 from rebalance.loop import Loop
-from rebalance.requests import Reply, Request, SessionChange
+from rebalance.pipeline import Pipeline
+from rebalance.requests import Reply, Request, SessionChange, ZooKeeperPort
 from rebalance.zookeeper import KazooPort, call
 from zkconsumer.testing.waiting import wait_until
 
@@ -66,3 +67,11 @@ class Asker:
         self.port.close(5.0)
         self.loop.post(self.loop.stop)
         self._thread.join(5.0)
+
+
+def pipeline_to(ask: Callable[[Request, Callable[[Reply], None]], None], port: ZooKeeperPort, loop: Loop) -> Pipeline:
+    """A pipeline whose requests go to `ask`."""
+    pipeline = Pipeline(port, loop)
+    pipeline.ask_first = ask  # type: ignore[method-assign]
+    pipeline.waiting_since = lambda: None  # type: ignore[method-assign]
+    return pipeline

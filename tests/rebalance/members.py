@@ -26,7 +26,8 @@ from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
-from rebalance.ports import Member, Starts
+from rebalance.pipeline import Pipeline
+from rebalance.ports import Member, MemberParts, Starts
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import KazooPort
@@ -85,7 +86,7 @@ class WatchedLease(Lease):
 
     def begin(self, session_id: int, timeout_s: float) -> None:
         self.reached = max(self.reached, self.until)
-        super().begin(session_id, timeout_s)
+        super().start(session_id, timeout_s)
 
     def end(self) -> None:
         self.reached = max(self.reached, self.until)
@@ -219,10 +220,11 @@ class TestMember:
         self.port = port or KazooPort(connect, session_s)
         self.delivery = RecordingDelivery(self.name, history or History(), self.lease)
         self.listener = RecordingListener()
-        self.offsets = ZooKeeperOffsets(lambda request, handle: self.coordinator.ask(request, handle), self.loop, group)
+        pipeline = Pipeline(self.port, self.loop)
+        self.offsets = ZooKeeperOffsets(pipeline.ask, self.loop, group)
         self.coordinator = Coordinator(
-            Member(group, self.name, subscription, strategy or Strategy(), **settings), self.port, self.loop,
-            self.lease, self.delivery, self.offsets, self.listener, random.Random(name),
+            Member(group, self.name, subscription, strategy or Strategy(), **settings), pipeline,
+            MemberParts(self.delivery, self.offsets, self.listener), self.lease, random.Random(name),
             lambda: int(time.time() * 1000),
         )
         self.crash: BaseException | None = None
@@ -276,7 +278,7 @@ class TestMember:
             failed.append(dict(result))
             done.set()
 
-        self.loop.post(self.offsets.commit, positions, told, explicit)
+        self.loop.post(self.offsets.commit, self.coordinator.fence, positions, told, explicit)
         assert done.wait(timeout_s), "no word about the commit"
         return failed[0]
 

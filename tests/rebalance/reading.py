@@ -9,10 +9,10 @@ from asking import Asker
 from kazoo.client import KazooClient
 
 from rebalance import znodes
+from rebalance.group_reader import GroupReader
+from rebalance.ports import Member
 from rebalance.snapshot import GroupSnapshot, Strategy
 from rebalance.subscription import Subscription
-from rebalance.waits import RebalanceTimes
-from rebalance.watchers import GroupReader
 from rebalance.znodes import format_registration
 from zkconsumer.testing.waiting import wait_until
 
@@ -27,8 +27,8 @@ class Reading:
         self.group = group
         self.changes: list[str] = []
         self.reader = GroupReader(
-            self.asker.ask, self.asker.loop, group, subscription, strategy or Strategy(), self.changes.append,
-            RebalanceTimes(), random.Random(group),
+            self.asker.ask, self.asker.loop, Member(group, "me", subscription, strategy or Strategy()),
+            self.changes.append, random.Random(group),
         )
 
     def read(self) -> GroupSnapshot:

@@ -14,6 +14,7 @@ from members import History, TestMember, create_topic, owners, share_is_complete
 
 from rebalance import znodes
 from rebalance.assignment import Partition
+from rebalance.claims import Fence
 from rebalance.errors import ConsumerIdInUse
 from rebalance.lease import lease_clock
 from rebalance.machine import GroupState
@@ -595,8 +596,8 @@ def test_a_first_position_is_stored_before_anything_is_delivered_from_it(client:
     answers: list[Callable[[], None]] = []
     commit_start = made.offsets.commit_start
 
-    def held(partition: Partition, offset: int, done: Callable[[Any], None]) -> None:
-        commit_start(partition, offset, lambda failed: answers.append(lambda: done(failed)))
+    def held(fence: Fence | None, partition: Partition, offset: int, done: Callable[[Any], None]) -> None:
+        commit_start(fence, partition, offset, lambda failed: answers.append(lambda: done(failed)))
 
     made.offsets.commit_start = held  # type: ignore[method-assign]
     made.start(settle_s=None)

@@ -9,7 +9,7 @@ from rebalance.lease import CONFIRM_FRACTION, LEASE_FRACTION, Lease, lease_clock
 
 def opened(session_id: int = 1, timeout_s: float = 6.0) -> Lease:
     lease = Lease()
-    lease.begin(session_id, timeout_s)
+    lease.start(session_id, timeout_s)
     return lease
 
 
@@ -45,9 +45,9 @@ def test_an_answer_of_another_session_proves_nothing() -> None:
 def test_another_session_starts_without_proof_and_the_same_one_keeps_its_own() -> None:
     lease = opened(1)
     lease.renew(1, 100.0)
-    lease.begin(1, 6.0)
+    lease.start(1, 6.0)
     assert lease.valid(103.0)
-    lease.begin(2, 6.0)
+    lease.start(2, 6.0)
     assert not lease.valid(103.0)
 
 
@@ -93,7 +93,7 @@ def test_the_first_answer_of_another_session_needs_no_other() -> None:
     lease = opened()
     lease.renew(1, 100.0)
     lease.renew(1, 105.0)
-    lease.begin(2, 6.0)
+    lease.start(2, 6.0)
     assert lease.confirmed_at is None
     lease.renew(2, 200.0)
     assert lease.valid(203.9)
@@ -101,7 +101,7 @@ def test_the_first_answer_of_another_session_needs_no_other() -> None:
 
 def test_a_granted_time_out_that_is_shorter_counts_from_the_next_proof() -> None:
     lease = opened(1, 6.0)
-    lease.begin(1, 3.0)
+    lease.start(1, 3.0)
     lease.renew(1, 100.0)
     assert lease.until == 102.0
 

@@ -12,7 +12,7 @@ from rebalance.claims import Claims, Fence
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
-from rebalance.ports import Member
+from rebalance.ports import Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.requests import Check, Delete, Fault, GetData, Multi, Reply, Request, Stat, Sync
 from rebalance.snapshot import Strategy
@@ -38,13 +38,22 @@ class Held:
         lease = WatchedLease()
         self.partitions = MemberPartitions(
             Member("g", "me", Subscription.static({"t": 1}), Strategy()), self.loop, self.claims,
-            RecordingDelivery("me", History(), lease), ZooKeeperOffsets(self.ask, self.loop, "g"), RecordingListener(),
-            recheck=lambda cause: None, fenced=lambda: None, moved=lambda: None,
-            statistics=RebalanceStatistics(), may_claim=lambda: True,
+            MemberParts(RecordingDelivery("me", History(), lease), ZooKeeperOffsets(self.ask, self.loop, "g"),
+                        RecordingListener()),
+            RebalanceStatistics(), self,
         )
         machine = p.PartitionMachine()
         machine.state, machine.held = p.PartitionState.DRAINING, "me-0"
         self.partitions.all[PARTITION] = MemberPartition(machine, 0.0)
+
+    def may_claim(self) -> bool:
+        return True
+
+    def recheck(self, cause: str) -> None: ...
+
+    def fenced(self) -> None: ...
+
+    def partitions_moved(self) -> None: ...
 
     def ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
         self.asked.append((request, handle))

@@ -336,7 +336,7 @@ def test_a_topic_that_may_not_be_read_concerns_itself_alone(
     # Who has read it before goes on with what it knows, until it has to read it again.
     wait_for_share([a, c], other, 4)
     a.on_loop(a.coordinator.watches_forgotten)
-    a.on_loop(lambda: a.coordinator._changed("test"))
+    a.on_loop(lambda: a.coordinator.recheck("test"))
     named(a, path)
     assert kept <= a.owned()
     create_topic_without_reading(closed, path, client, group.topic)
@@ -405,7 +405,7 @@ def test_my_own_registration_that_i_may_not_read_is_named_and_no_commit_goes_on_
     failed = a.commit({(group.topic, 0): 5})
     assert failed == {(group.topic, 0): f"the registration cannot be checked: {unread(path)}"}
     a.on_loop(a.coordinator._reader.session_over)
-    a.on_loop(lambda: a.coordinator._changed("test"))
+    a.on_loop(lambda: a.coordinator.recheck("test"))
     named(a, path)
     assert len(a.owned()) == 4
     # ZooKeeper from 3.9 on does not let it look at the node either, which is what proves its lease.

@@ -11,7 +11,10 @@ from kazoo.client import KazooClient
 from rebalance import znodes
 from rebalance.claims import Fence
 from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing
-from rebalance.registration import REGISTRATIONS_MODULO, Registrar
+from rebalance.ports import Member
+from rebalance.registration import REGISTRATIONS_MODULO, Attempt, Registrar
+from rebalance.snapshot import Strategy
+from rebalance.subscription import Subscription
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -26,11 +29,16 @@ def asker(zookeeper: ZooKeeperServer) -> Iterator[Asker]:
     made.close()
 
 
+def registrar_of(asker: Asker, group: str, chroot: str = "") -> Registrar:
+    member = Member(group, "me", Subscription.static({"t": 1}), Strategy(), chroot)
+    return Registrar(asker.ask, asker.loop, member)
+
+
 def register(asker: Asker, group: str, number: int = 0, old: frozenset[int] = frozenset(), patience_s: float = 5.0,
              registrar: Registrar | None = None, chroot: str = "", standing: int | None = None) -> object:
-    made = registrar or Registrar(asker.ask, asker.loop, group, "me", chroot)
+    made = registrar or registrar_of(asker, group, chroot)
     outcome = asker.outcome(
-        lambda told: made.register(asker.session_id, number, old, DATA, patience_s, told, standing),
+        lambda told: made.register(Attempt(asker.session_id, number, DATA, patience_s, old, standing), told),
         timeout_s=patience_s + 15,
     )
     return outcome[0]
@@ -114,8 +122,8 @@ def test_a_foreign_session_that_ends_in_time_makes_room(
     other.start()
     other.create(path(fresh_group), b"theirs", ephemeral=True)
     outcomes: list[tuple[object, float]] = []
-    registrar = Registrar(asker.ask, asker.loop, fresh_group, "me")
-    asker.loop.post(lambda: registrar.register(asker.session_id, 0, frozenset(), DATA, 20.0,
+    registrar = registrar_of(asker, fresh_group)
+    asker.loop.post(lambda: registrar.register(Attempt(asker.session_id, 0, DATA, 20.0, frozenset()),
                                                lambda *outcome: outcomes.append(outcome)))
     wait_until(lambda: asker.on_loop(lambda: registrar._run is not None and registrar._run._waiting), 5.0, "the wait")
     other.stop()
@@ -131,8 +139,8 @@ def test_an_older_session_of_my_own_is_waited_for_as_long_as_it_takes(
     client.create(path(fresh_group), b"mine, of before", ephemeral=True, makepath=True)
     old = client.client_id[0]
     outcomes: list[tuple[object, float]] = []
-    registrar = Registrar(asker.ask, asker.loop, fresh_group, "me")
-    asker.loop.post(lambda: registrar.register(asker.session_id, 1, frozenset({old}), DATA, 0.2,
+    registrar = registrar_of(asker, fresh_group)
+    asker.loop.post(lambda: registrar.register(Attempt(asker.session_id, 1, DATA, 0.2, frozenset({old})),
                                                lambda *outcome: outcomes.append(outcome)))
     wait_until(lambda: sum(1 for request in asker.sent if getattr(request, "path", "") == path(fresh_group)) >= 6,
                10.0, "several looks, beyond the patience")
@@ -168,13 +176,13 @@ def test_a_group_that_may_not_be_written_is_a_refusal_with_the_reason(
 
 
 def test_a_later_call_makes_the_earlier_one_fall_silent(asker: Asker, client: KazooClient, fresh_group: str) -> None:
-    registrar = Registrar(asker.ask, asker.loop, fresh_group, "me")
+    registrar = registrar_of(asker, fresh_group)
     first: list[object] = []
     second: list[object] = []
 
     def both() -> None:
-        registrar.register(asker.session_id, 3, frozenset(), DATA, 5.0, lambda *outcome: first.append(outcome))
-        registrar.register(asker.session_id, 4, frozenset(), DATA, 5.0, lambda *outcome: second.append(outcome))
+        registrar.register(Attempt(asker.session_id, 3, DATA, 5.0), lambda *outcome: first.append(outcome))
+        registrar.register(Attempt(asker.session_id, 4, DATA, 5.0), lambda *outcome: second.append(outcome))
 
     asker.on_loop(both)
     wait_until(lambda: second, 5.0, "the second")
@@ -185,9 +193,9 @@ def test_a_later_call_makes_the_earlier_one_fall_silent(asker: Asker, client: Ka
 def test_two_registrations_in_flight_end_in_the_later_one(asker: Asker, client: KazooClient, fresh_group: str) -> None:
     register(asker, fresh_group, 0)
     client.delete(path(fresh_group))
-    registrar = Registrar(asker.ask, asker.loop, fresh_group, "me")
+    registrar = registrar_of(asker, fresh_group)
     silent: list[object] = []
-    asker.on_loop(lambda: registrar.register(asker.session_id, 7, frozenset(), DATA, 5.0,
+    asker.on_loop(lambda: registrar.register(Attempt(asker.session_id, 7, DATA, 5.0, frozenset()),
                                              lambda *outcome: silent.append(outcome)))
     wait_until(lambda: client.exists(path(fresh_group)), 5.0, "the first to land")
     fence = register(asker, fresh_group, 8, registrar=registrar)
@@ -200,10 +208,10 @@ def test_a_connection_that_breaks_is_told_and_the_next_call_makes_it_good(
 ) -> None:
     with TcpProxy(zookeeper.connect) as proxy:
         asker = Asker(proxy.address)
-        registrar = Registrar(asker.ask, asker.loop, fresh_group, "me")
+        registrar = registrar_of(asker, fresh_group)
         proxy.stall("down")
         outcomes: list[tuple[object, float]] = []
-        asker.on_loop(lambda: registrar.register(asker.session_id, 1, frozenset(), DATA, 5.0,
+        asker.on_loop(lambda: registrar.register(Attempt(asker.session_id, 1, DATA, 5.0, frozenset()),
                                                  lambda *outcome: outcomes.append(outcome)))
         proxy.drop()
         proxy.clear()

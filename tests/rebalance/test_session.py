@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 
 import pytest
-from asking import Asker
+from asking import Asker, pipeline_to
 from kazoo.client import KazooClient
 
-from rebalance import machine as m
+from rebalance import events as e
 from rebalance import znodes
 from rebalance.claims import Claims, Fence
 from rebalance.lease import CONFIRM_FRACTION, LEASE_FRACTION, Lease, lease_clock
@@ -28,7 +28,7 @@ class Kept:
 
     def __init__(self, connect: str, group: str, session_s: float = 3.0) -> None:
         self.told: list[str] = []
-        self.events: list[m.Event] = []
+        self.events: list[e.Event] = []
         self.after_ask: Callable[[Request], None] = lambda request: None
         self.lease = Lease()
         self.registers = True
@@ -36,7 +36,7 @@ class Kept:
         member = Member(group, "me", Subscription.static({"t": 1}), Strategy())
         self.claims = Claims(self.ask, group, self.asker.loop.after_step)
         self.keeper = SessionKeeper(
-            member, self.asker.port, self.ask, self.asker.loop, self.lease, self.claims, self, lambda: 1
+            member, pipeline_to(self.ask, self.asker.port, self.asker.loop), self.lease, self.claims, self, lambda: 1
         )
         first = self.asker.connected()
         self.asker.port._on_session = lambda change: self.asker.loop.post(self.changed, change)
@@ -66,13 +66,13 @@ class Kept:
         assert self.lease.until == -math.inf
         self.told.append("over")
 
-    def group_event(self, event: m.Event) -> None:
+    def group_event(self, event: e.Event) -> None:
         self.events.append(event)
-        if isinstance(event, m.SessionOpened | m.RegistrationGone) and self.registers and self.claims.fence is None:
+        if isinstance(event, e.SessionOpened | e.RegistrationGone) and self.registers and self.claims.fence is None:
             self.keeper.register()
 
     def registered(self, count: int = 1) -> Kept:
-        wait_until(lambda: sum(isinstance(event, m.Registered) for event in self.events) >= count, 15.0,
+        wait_until(lambda: sum(isinstance(event, e.Registered) for event in self.events) >= count, 15.0,
                    "the registration", state=lambda: self.events)
         return self
 
@@ -156,7 +156,7 @@ def test_a_short_disconnection_resumes_the_same_session(zookeeper: ZooKeeperServ
         wait_until(lambda: "resumed" in kept.told, 10.0, "the way back", state=lambda: kept.told)
         assert kept.claims.fence is fence
         assert "over" not in kept.told
-        assert [type(event) for event in kept.events][-2:] == [m.SessionSuspended, m.SessionOpened]
+        assert [type(event) for event in kept.events][-2:] == [e.SessionSuspended, e.SessionOpened]
         kept.close()
 
 
@@ -186,7 +186,7 @@ def test_a_registration_that_is_gone_is_noticed_by_the_next_proof(
     client: KazooClient, kept: Kept, fresh_group: str
 ) -> None:
     client.delete(znodes.registration_path(fresh_group, "me"))
-    wait_until(lambda: any(isinstance(event, m.RegistrationGone) for event in kept.events), 5.0, "the notice")
+    wait_until(lambda: any(isinstance(event, e.RegistrationGone) for event in kept.events), 5.0, "the notice")
 
 
 def test_each_registration_of_a_session_has_a_version_of_its_own(
@@ -212,7 +212,7 @@ def test_a_registration_that_another_session_holds_proves_nothing(
     swap.delete(path)
     swap.create(path, b"{}", ephemeral=True)
     swap.commit()
-    wait_until(lambda: any(isinstance(event, m.RegistrationGone) for event in kept.events), 5.0, "the notice")
+    wait_until(lambda: any(isinstance(event, e.RegistrationGone) for event in kept.events), 5.0, "the notice")
     until = kept.lease.until
     wait_until(lambda: not kept.lease.valid(lease_clock()), 5.0, "the lease to run out")
     assert kept.lease.until == until
@@ -237,13 +237,13 @@ def test_a_proof_that_a_new_registration_overtakes_leaves_no_question_open(
     wait_until(lambda: kept.asker.on_loop(lambda: kept.keeper._asked_at) is None, 0.9, "the question to be answered")
     until = kept.lease.until
     wait_until(lambda: kept.lease.until > until, 5.0, "the next renewal")
-    assert not any(isinstance(event, m.SessionSuspended) for event in kept.events), "a good connection was dropped"
+    assert not any(isinstance(event, e.SessionSuspended) for event in kept.events), "a good connection was dropped"
 
 
 def test_refused_credentials_end_it(kept: Kept) -> None:
     kept.asker.on_loop(lambda: kept.keeper.changed(SessionChange("refused", reason="wrong password")))
     event = kept.events[-1]
-    assert isinstance(event, m.RegistrationRefused)
+    assert isinstance(event, e.RegistrationRefused)
     assert "wrong password" in str(event.error)
 
 

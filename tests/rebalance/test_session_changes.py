@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from asking import pipeline_to
 
-from rebalance import machine as m
+from rebalance import events as e
 from rebalance.claims import Claims, Fence
 from rebalance.lease import Lease
 from rebalance.loop import Loop
@@ -44,7 +45,7 @@ class Kept:
         self.claims = Claims(self.ask, "g", self.loop.after_step)
         member = Member("g", "me", Subscription.static({"t": 1}), Strategy())
         self.keeper = SessionKeeper(
-            member, SilentPort(), self.ask, self.loop, Lease(), self.claims, self, lambda: 1
+            member, pipeline_to(self.ask, SilentPort(), self.loop), Lease(), self.claims, self, lambda: 1
         )
 
     def ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
@@ -70,7 +71,7 @@ class Kept:
 
     def session_over(self) -> None: ...
 
-    def group_event(self, event: m.Event) -> None:
+    def group_event(self, event: e.Event) -> None:
         self.told.append(type(event))
 
 
@@ -78,21 +79,21 @@ def test_between_two_connections_there_was_none_also_when_nobody_said_so() -> No
     kept = Kept()
     kept.keeper.changed(SessionChange("connected", 1, 6.0))
     kept.keeper.changed(SessionChange("connected", 1, 6.0))
-    assert kept.told == [m.SessionOpened, m.SessionSuspended, m.SessionOpened]
+    assert kept.told == [e.SessionOpened, e.SessionSuspended, e.SessionOpened]
 
 
 def test_a_session_that_is_over_has_lost_its_connection_first() -> None:
     kept = Kept()
     kept.keeper.changed(SessionChange("connected", 1, 6.0))
     kept.keeper.changed(SessionChange("expired"))
-    assert kept.told == [m.SessionOpened, m.SessionSuspended, m.SessionExpired]
+    assert kept.told == [e.SessionOpened, e.SessionSuspended, e.SessionExpired]
 
 
 def test_what_was_said_is_told_once() -> None:
     kept = Kept()
     for what in ("connected", "suspended", "expired", "connected"):
         kept.keeper.changed(SessionChange(what, 1, 6.0))
-    assert kept.told == [m.SessionOpened, m.SessionSuspended, m.SessionExpired, m.SessionOpened]
+    assert kept.told == [e.SessionOpened, e.SessionSuspended, e.SessionExpired, e.SessionOpened]
 
 
 def test_a_second_try_to_unregister_leaves_a_registration_alone_that_was_made_meanwhile() -> None:
@@ -122,7 +123,7 @@ def test_a_registration_that_stays_is_deleted_again() -> None:
     kept.answer(STAT)
     assert kept.deletes() == [DELETE]
     kept.answer([True, True])
-    assert kept.told[-1] is m.Unregistered
+    assert kept.told[-1] is e.Unregistered
 
 
 @pytest.mark.parametrize("found", [None, STAT._replace(ephemeral_owner=2)])
@@ -133,7 +134,7 @@ def test_a_registration_that_is_gone_or_somebody_elses_by_now_is_left_alone(foun
     kept.keeper.unregister()
     kept.answer(found)
     assert kept.deletes() == []
-    assert kept.told[-1] is m.Unregistered
+    assert kept.told[-1] is e.Unregistered
 
 
 def test_an_answer_of_a_lost_connection_says_nothing_of_the_registration() -> None:
@@ -144,4 +145,4 @@ def test_an_answer_of_a_lost_connection_says_nothing_of_the_registration() -> No
     assert [request for request, _ in kept.asked] == [Exists(FENCE.path)]
     kept.keeper.changed(SessionChange("suspended"))
     kept.answer(None)
-    assert m.RegistrationGone not in kept.told
+    assert e.RegistrationGone not in kept.told

@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from rebalance import events as e
+from rebalance import group_reader, znodes
 from rebalance import machine as m
 from rebalance import partition as p
-from rebalance import watchers, znodes
 from rebalance.assignment import Partition
 from rebalance.claims import Claims, Fence
 from rebalance.coordinator import Coordinator
+from rebalance.group_reader import GroupReader
+from rebalance.known_topics import KnownTopics
 from rebalance.lease import LEASE_FRACTION, Lease
 from rebalance.member_partitions import MemberPartition, MemberPartitions
 from rebalance.pending_claims import PendingClaims
@@ -24,16 +27,15 @@ from rebalance.refused_nodes import RefusedNodes
 from rebalance.requests import Check, Delete, GetChildren, Multi, Reply, SetData
 from rebalance.session import SessionKeeper
 from rebalance.snapshot import GroupSnapshot
-from rebalance.watchers import GroupReader
 from simpleconsumer.kafka08 import message_set
 from simpleconsumer.types import TopicPartition
 from tests.simulator import member as member_module
 from zkconsumer.fetching.partition_queue import PartitionQueue
 from zkconsumer.member.leave_times import LeaveTimes
 from zkconsumer.member.listening import ListenerThread
-from zkconsumer.offsets import zookeeper_offsets as offsets_module
+from zkconsumer.offsets import commit_batch
 from zkconsumer.offsets.commits import Commits
-from zkconsumer.offsets.offset_records import OffsetRecord, Verdict, verdict
+from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 
@@ -73,10 +75,12 @@ class _Read:
     def __init__(self, offset: int | None) -> None:
         self._offset = offset
 
-    def load(self, partition: Partition, done: Callable[[int | None], None], created_zxid: int = 0) -> None:
+    def load(self, fence: Fence | None, partition: Partition, done: Callable[[int | None], None]) -> None:
         done(self._offset)
 
-    def commit(self, positions: Mapping[Partition, int], done: Callable[[Any], None]) -> None:
+    def commit(
+        self, fence: Fence | None, positions: Mapping[Partition, int], done: Callable[[Any], None]
+    ) -> None:
         done({})
 
 
@@ -91,7 +95,7 @@ def offset_before_claim(right: Any) -> Any:
                 early[partition] = offset
                 right(self, partition, entry, action)
 
-            self._offsets.load(partition, read)
+            self._offsets.load(self._claims.fence, partition, read)
         elif isinstance(action, p.Start) and early.get(partition) is not None:
             store = self._takeover._offsets
             self._takeover._offsets = _Read(early.pop(partition))
@@ -134,10 +138,10 @@ def claims_while_a_change_is_pending(right: Any) -> Any:
     In a burst of joins everybody claims, is told of the next change, and gives back again.
     """
 
-    def wrong(self: Coordinator, action: m.Action) -> None:
+    def wrong(self: Coordinator, action: e.Action) -> None:
         self._partitions._pending_claims._may_claim = lambda: True
         right(self, action)
-        if isinstance(action, m.SetAssignment):
+        if isinstance(action, e.SetAssignment):
             self._partitions.handle_all(p.ClaimsAllowed())
 
     return wrong
@@ -171,7 +175,7 @@ def blocked_claim_not_watched(right: Any) -> Any:
 
 def largest_for_new_partitions(right: Any) -> Any:
     """`auto.offset.reset` counts for what came after the start, too."""
-    return lambda self, partition: self.member.reset_policy
+    return lambda self, partition: self._reset_policy
 
 
 # -- letting go ------------------------------------------------------------------------------------------------------
@@ -201,7 +205,7 @@ def commit_after_release(right: Any) -> Any:
         for each in live:
             self.handle(each, p.Drained())
         if self.member.auto_commit:
-            self._loop.call_later(0.05, self._offsets.commit, positions, lambda failed: None)
+            self._loop.call_later(0.05, self._offsets.commit, self._claims.fence, positions, lambda failed: None)
 
     return wrong
 
@@ -226,13 +230,13 @@ def commit_tried_again_after_release(right: Any) -> Any:
         if reply.fault is None or not reply.fault.is_unknown or self._over:
             right(self, partitions, reply)
             return
-        store, fence = self._store, self._store._fence
-        sets = [SetData(znodes.offset_path(store._group, *each), znodes.format_offset(self._left[each]), -1)
+        nodes, fence = self._nodes, self._fence
+        sets = [SetData(nodes.path(each), znodes.format_offset(self._left[each]), -1)
                 for each in partitions if each in self._left]
         self._left = {}
         self._finish()
         if fence is not None:
-            store._loop.call_later(1.0, store._ask, Multi((fence.check(), *sets)), lambda late: None)
+            self._loop.call_later(1.0, nodes.ask, Multi((fence.check(), *sets)), lambda late: None)
 
     return wrong
 
@@ -340,7 +344,7 @@ def answers_of_an_ended_session_count(right: Any) -> Any:
 
 def outlives_its_session(right: Any) -> Any:
     """What was held is kept when the session ends, for the next one."""
-    return lambda self, action: None if isinstance(action, m.DropClaims) else right(self, action)
+    return lambda self, action: None if isinstance(action, e.DropClaims) else right(self, action)
 
 
 # -- the listener ----------------------------------------------------------------------------------------------------
@@ -406,8 +410,8 @@ def watches_thought_to_survive(right: Any) -> Any:
 def change_while_reading_is_lost(right: Any) -> Any:
     """A watch that fires during a read is taken for older than the read."""
 
-    def wrong(self: m.RebalanceMachine, event: m.Event, now: float) -> list[m.Action]:
-        if self.state is m.GroupState.READING and isinstance(event, m.Changed):
+    def wrong(self: m.RebalanceMachine, event: e.Event, now: float) -> list[e.Action]:
+        if self.state is m.GroupState.READING and isinstance(event, e.Changed):
             return []
         return list(right(self, event, now))
 
@@ -434,16 +438,16 @@ def closed_nodes_never_asked_for_again(right: Any) -> Any:
 def offsets_go_back(right: Any) -> Any:
     """A stored offset that is higher is written over."""
 
-    def wrong(record: OffsetRecord, value: int, may_lower: bool) -> Verdict:
-        found = verdict(record, value, may_lower)
-        return Verdict.WRITE if found is Verdict.HOLD else found
+    def wrong(record: OffsetRecord, value: int, may_lower: bool) -> WriteDecision:
+        found = decide_write(record, value, may_lower)
+        return WriteDecision.WRITE if found is WriteDecision.HOLD else found
 
     return wrong
 
 
 def new_life_not_noticed(right: Any) -> Any:
     """A topic that was deleted and created again goes on at its old offset."""
-    return lambda self, snapshot: None
+    return lambda self, topic: None
 
 
 def own_work_not_remembered(right: Any) -> Any:
@@ -473,7 +477,7 @@ BUGS: Mapping[str, Bug] = {
     "offset before claim": Bug(MemberPartitions, "_do_partition", offset_before_claim, "membership"),
     "any node is mine": Bug(PendingClaims, "claim", any_node_is_mine, "membership"),
     "late create dropped": Bug(p.PartitionMachine, "handle", late_create_dropped, "membership"),
-    "largest for new partitions": Bug(MemberPartitions, "_policy", largest_for_new_partitions, "topics"),
+    "largest for new partitions": Bug(KnownTopics, "policy", largest_for_new_partitions, "topics"),
     "drain ignores the message in hand": Bug(
         PartitionQueue, "settle_if_done", drain_ignores_the_message_in_hand, "membership"
     ),
@@ -487,22 +491,24 @@ BUGS: Mapping[str, Bug] = {
     "lease from receipt": Bug(SessionKeeper, "_proved", lease_from_receipt, "pauses"),
     "late proof not confirmed": Bug(Lease, "renew", late_proof_not_confirmed, "late proofs"),
     "lease as long as the session": Bug(Lease, "renew", lease_as_long_as_the_session, "sessions"),
-    "cache not guarded": Bug(watchers._Read, "_members_listed", cache_not_guarded, "returns"),
-    "watch after read": Bug(watchers._Read, "_read_members", watch_after_read, "membership"),
+    "cache not guarded": Bug(group_reader._Read, "_members_listed", cache_not_guarded, "returns"),
+    "watch after read": Bug(group_reader._Read, "_read_members", watch_after_read, "membership"),
     "watches thought to survive": Bug(GroupReader, "forget_watches", watches_thought_to_survive, "topics"),
     "change while reading is lost": Bug(m.RebalanceMachine, "handle", change_while_reading_is_lost, "membership"),
-    "offsets go back": Bug(offsets_module, "verdict", offsets_go_back, "hands"),
+    "offsets go back": Bug(commit_batch, "decide_write", offsets_go_back, "hands"),
     "own work not remembered": Bug(ZooKeeperOffsets, "remember", own_work_not_remembered, "sessions"),
     "closed registration counts as none": Bug(m, "assign", closed_registration_counts_as_none, "closed"),
     "closed nodes never asked for again": Bug(RefusedNodes, "_ask_again", closed_nodes_never_asked_for_again, "closed"),
-    "any version will do": Bug(offsets_module._Batch, "_decide", any_version_will_do, "hands"),
+    "any version will do": Bug(commit_batch.CommitBatch, "_decide", any_version_will_do, "hands"),
     "claims while a change is pending": Bug(Coordinator, "_do", claims_while_a_change_is_pending, "membership"),
     "claims at once what was let go of": Bug(
         MemberPartitions, "_do_partition", claims_at_once_what_was_let_go_of, "membership"
     ),
-    "commit result not waited for": Bug(offsets_module._Batch, "_written", commit_result_not_waited_for, "handovers"),
+    "commit result not waited for": Bug(
+        commit_batch.CommitBatch, "_written", commit_result_not_waited_for, "handovers"
+    ),
     "commit tried again after release": Bug(
-        offsets_module._Batch, "_written", commit_tried_again_after_release, "handovers"
+        commit_batch.CommitBatch, "_written", commit_tried_again_after_release, "handovers"
     ),
     "no fence": Bug(Fence, "check", no_fence, "sessions"),
     "answers of an ended session count": Bug(
@@ -510,6 +516,6 @@ BUGS: Mapping[str, Bug] = {
     ),
     "outlives its session": Bug(Coordinator, "_do", outlives_its_session, "sessions"),
     "blocked claim not watched": Bug(MemberPartitions, "_do_partition", blocked_claim_not_watched, "membership"),
-    "new life not noticed": Bug(MemberPartitions, "_notice_new_incarnations", new_life_not_noticed, "topics"),
+    "new life not noticed": Bug(MemberPartitions, "_restart", new_life_not_noticed, "topics"),
     "listener told twice": Bug(ListenerThread, "_forget", listener_told_twice, "sessions"),
 }

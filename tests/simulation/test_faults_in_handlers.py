@@ -56,7 +56,7 @@ class Handlers:
         right = Pipeline.ask_first
 
         def ask_first(pipeline: Pipeline, request: Request, handle: Callable[[Reply], None]) -> None:
-            loop: Any = pipeline._loop
+            loop: Any = pipeline.loop
             right(pipeline, request, lambda reply: handlers.call(loop, handle, (reply,)))
 
         monkeypatch.setattr(SteppedLoop, "run_through", run_through)
@@ -91,7 +91,7 @@ def test_the_scene_is_sound_and_has_most_of_what_a_coordinator_does(handlers: Ha
     modules = {part for name in handlers.seen for part in name.split(".")}
     assert modules >= {
         "audit", "claims", "commits", "coordinator", "member_partitions", "pipeline", "registration", "session",
-        "takeover", "watchers", "zookeeper_offsets",
+        "takeover", "group_reader", "zookeeper_offsets", "commit_batch",
     }  # fmt: skip
     assert len(handlers.seen) > 40, handlers.seen
 

@@ -8,7 +8,7 @@ is needed, fetch while there is room, and start over where the leader is gone.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, cast
 
 from simpleconsumer.consumer import LATEST
@@ -91,7 +91,7 @@ class SteppedDelivery(Delivery):
         process, rng: where it runs.
         brokers: where it fetches.
         record: hears of `reset`.
-        config, streams, stream_of, out_of_range: as in `Delivery`.
+        config, streams, out_of_range: as in `Delivery`.
     """
 
     def __init__(
@@ -101,12 +101,11 @@ class SteppedDelivery(Delivery):
         brokers: Brokers,
         record: Record,
         config: ConsumerConfig,
-        streams: Sequence[SteppedStream],
-        stream_of: Callable[[str, str], SteppedStream],
+        streams: Mapping[tuple[str, str], SteppedStream],
         out_of_range: Seeker,
     ) -> None:
         directory = cast(BrokerDirectory, None)  # asked by the leader finder alone
-        super().__init__(config, streams, stream_of, directory, process.clock, out_of_range)
+        super().__init__(config, streams, directory, process.clock, out_of_range)
         self._finder = cast(LeaderFinder, _Finder(process, rng, self._find_leader))
         self._process = process
         self._rng = rng

@@ -12,7 +12,7 @@ Not shared, because it is threads, sockets or waiting, and simulated here or in 
 | `Fetcher`, `LeaderFinder`, `BrokerDirectory`, `ClusterReader`, `SimpleConsumer` | `delivery`, `brokers` |
 | the thread of `Loop.run`, of `ListenerThread` | `stepping` |
 | the sleep in `KafkaStream.next()`, the application's threads | `application` |
-| `ConsumerConnector`, the waits of `Membership.join_group` and `commit`, and of `Leave` | this file |
+| `ConsumerConnector`, the waits of `Membership.join` and `commit`, and of `Leave` | this file |
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rebalance.assignment import Partition
+from rebalance.claims import Fence
 from rebalance.coordinator import Coordinator
 from rebalance.lease import Lease
 from rebalance.partition import PartitionState
-from rebalance.requests import Reply, Request
+from rebalance.pipeline import Pipeline
+from rebalance.ports import MemberParts
 from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.types import TopicPartition
 from tests.simulator.actor import MemberSpec, Owned, Surroundings
@@ -92,21 +94,23 @@ class OurMember:
         self._leaving_since_s = 0.0
         self._times = LeaveTimes.of(0.0, 0.0)
         self._positions: Mapping[TopicPartition, int] = {}
+        self._fence: Fence | None = None
         self._pace = Pace(rng, spec.work_s)
         self.loop = SteppedLoop(process, rng, self._failed)
         self.streams = self._build_streams()
-        self.offsets = ZooKeeperOffsets(self._ask, self.loop, surroundings.group)
+        pipeline = Pipeline(surroundings.port, self.loop)
+        self.offsets = ZooKeeperOffsets(pipeline.ask, self.loop, surroundings.group)
         self.delivery = SteppedDelivery(
-            process, rng, surroundings.brokers, surroundings.record, self.config, list(self.streams.values()),
-            self._stream_of, lambda partition: self.loop.post(self.offsets.out_of_range, partition),
+            process, rng, surroundings.brokers, surroundings.record, self.config, self.streams,
+            lambda partition: self.loop.post(self.offsets.out_of_range, partition),
         )
         self.listening = SteppedListener(
             process, rng, {"on_partitions_assigned": self._assigned, "on_partitions_revoked": self._revoked,
                            "on_partitions_lost": self._lost},
         )
         self.coordinator = Coordinator(
-            member_of(self.config, self.consumer_id, _subscription(spec)), surroundings.port, self.loop, self.lease,
-            self.delivery, self.offsets, self.listening, rng, surroundings.wall_clock_ms,
+            member_of(self.config, self.consumer_id, _subscription(spec)), pipeline,
+            MemberParts(self.delivery, self.offsets, self.listening), self.lease, rng, surroundings.wall_clock_ms,
         )
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         commit = None if self.config.auto_commit_enable else self._commit
@@ -123,13 +127,6 @@ class OurMember:
             for topic, count in topics
             for thread_id in thread_ids(self.consumer_id, count)
         }
-
-    def _stream_of(self, topic: str, thread_id: str) -> SteppedStream:
-        stream = self.streams.get((topic, thread_id))
-        return stream if stream is not None else self.streams["", thread_id]
-
-    def _ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
-        self.coordinator.ask(request, handle)
 
     def _failed(self, error: Exception) -> None:
         """What `Membership` does when the coordinator's thread ends by an exception."""
@@ -167,6 +164,7 @@ class OurMember:
 
     def _commit(self, reader: int | None, returned: Callable[[], None]) -> None:
         """`commit_offsets()` on the thread `reader` (None: the listener's)."""
+        fence = self.coordinator.fence
         in_hand = self.delivery.explicit_positions(-1 if reader is None else reader)
         chosen: dict[Partition, int] = {}
         is_over = False
@@ -174,7 +172,7 @@ class OurMember:
         def run() -> None:
             positions, _ = self.commits.choose(None, in_hand)
             chosen.update(positions)
-            self.commits.commit(positions, lambda failed: self._later(back, failed), explicit=False)
+            self.commits.commit(fence, positions, lambda failed: self._later(back, failed), explicit=False)
 
         def back(failed: Mapping[Partition, str]) -> None:
             nonlocal is_over
@@ -198,7 +196,7 @@ class OurMember:
         """Wake a thread that waits: it goes on a little later."""
         self._process.after(lateness_s(self._rng), call, *arguments)
 
-    # -- joining and leaving: `Membership.join_group` and `zkconsumer.member.leaving`, step by step --------------------
+    # -- joining and leaving: `Membership.join` and `zkconsumer.member.leaving`, step by step --------------------
 
     def start(self) -> None:
         """Join the group."""
@@ -216,7 +214,8 @@ class OurMember:
         self._times = LeaveTimes.of(self._process.clock(), self.spec.drain_s if wait_s is None else wait_s)
         if self.config.auto_commit_enable and not self._is_dead:
             self.loop.post(self.commits.commit_done)
-        self.delivery.stop_stepwise(self._left_s(self._times.hands_until), self._stopped)
+        self._fence = self.coordinator.fence
+        self.delivery.stop_stepwise(self._left_s(self._times.in_hand_until), self._stopped)
 
     @property
     def _is_dead(self) -> bool:
@@ -239,7 +238,7 @@ class OurMember:
         self._positions = positions
 
         def give_back(told: Callable[[], None]) -> None:
-            self.commits.give_back(positions, lambda: self.listening.leave(told))
+            self.commits.release(positions, lambda: self.listening.leave(told))
 
         self._step(give_back, until=self._times.listener_until, then=self._commit_last)
 
@@ -251,7 +250,7 @@ class OurMember:
                 outcome.append(failed)
                 answered()
 
-            self.commits.commit_last(self._positions, committed)
+            self.commits.commit_last(self._fence, self._positions, committed)
 
         def close() -> None:
             failed = outcome[0] if outcome else self.commits.not_stored(self._positions, "no answer")

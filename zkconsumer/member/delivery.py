@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rebalance.assignment import java_string_hash
@@ -79,8 +79,7 @@ class Delivery:
     """Fetches what the coordinator started, and delivers it to the streams.
 
     Args:
-        streams: All streams of the connector.
-        stream_of: The stream of (topic, thread id).
+        streams: (topic, thread id) -> stream; the topic is empty for a filter.
         clock: Seconds; the clock of the lease.
         out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
         counters: Counts requests and errors.
@@ -94,8 +93,7 @@ class Delivery:
     def __init__(
         self,
         config: ConsumerConfig,
-        streams: Collection[KafkaStream],
-        stream_of: Callable[[str, str], KafkaStream],
+        streams: Mapping[tuple[str, str], KafkaStream],
         brokers: BrokerDirectory,
         clock: Callable[[], float],
         out_of_range: Callable[[TopicPartition], None] = lambda partition: None,
@@ -105,8 +103,8 @@ class Delivery:
         self._config = config
         self._died = died
         self._out_of_range = out_of_range
-        self._streams = tuple(streams)
-        self._stream_of = stream_of
+        self._streams = tuple(streams.values())
+        self._streams_by_thread = streams
         self._clock = clock
         self._counters = counters or Counters()
         self._meters: dict[TopicPartition, FetchMeter] = {}
@@ -161,6 +159,10 @@ class Delivery:
             queue.push(Chunk(b"", MAX_INT64, None, error=ValueError(refusal)))
         else:
             self._finder.look_for(name, is_new=True)
+
+    def _stream_of(self, topic: str, thread_id: str) -> KafkaStream:
+        stream = self._streams_by_thread.get((topic, thread_id))
+        return stream if stream is not None else self._streams_by_thread["", thread_id]
 
     def pause(self, partition: Partition) -> None:
         """Fetch and deliver nothing more of a partition until `resume`, or until its ownership ends.

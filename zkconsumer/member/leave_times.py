@@ -1,7 +1,7 @@
-"""Until when each step of a leave may wait, so that all of it is over half a second after its time-out. Pure.
+"""Computes until when each step of a leave may wait, so that it is over half a second after its time-out. Pure.
 
-Messages in hand may take all of the time-out. The half second behind it is shared out among what has to come after
-them; whoever needs less leaves more to the next one.
+Messages in hand may take all of the time-out. The half second after it is divided among the later steps; a step that
+needs less leaves more to the next one.
 
 Source: docs/SEMANTICS.md, "The end".
 """
@@ -29,14 +29,14 @@ class LeaveTimes:
     """The moments of one leave.
 
     Attributes:
-        hands_until: for the messages in hand of other threads.
+        in_hand_until: for the messages in hand of other threads.
         listener_until: for `on_partitions_revoked`.
         commit_until: for the answer to the last commit.
         close_until: for the coordinator to take no further part.
-        over_at: for ZooKeeper's goodbye, and for threads to end.
+        over_at: for the end of the session, and for threads to end.
     """
 
-    hands_until: float
+    in_hand_until: float
     listener_until: float
     commit_until: float
     close_until: float
@@ -44,11 +44,11 @@ class LeaveTimes:
 
     @staticmethod
     def of(now: float, wait_s: float) -> LeaveTimes:
-        """A leave that begins now and has `wait_s` seconds."""
+        """A leave that starts now and has `wait_s` seconds."""
         end = now + min(wait_s, _LONGEST_S)
         return LeaveTimes(end, end + _LISTENER_S, end + _COMMIT_S, end + _CLOSE_S, end + _OVER_S)
 
 
 def longest_wait_s(wait_s: float) -> float:
-    """How long a caller with so much time waits for a leave, whatever has become of it."""
+    """How long a caller with so much time waits for a leave, whatever becomes of it."""
     return min(wait_s, _LONGEST_S) + _RETURN_S

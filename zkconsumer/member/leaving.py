@@ -1,11 +1,11 @@
-"""A member's way out of its group: finish, tell the listener, commit, give everything back, and all of it in time.
+"""Leaves the group in order and in time: finish, notify the listener, commit, release, end the session.
 
-A leave is begun once, by `shutdown` or because a thread of the member has died, and runs on a thread of its own:
+A leave is started once, by `shutdown` or because a thread of the member has died, and runs on a thread of its own:
 neither an exception that a signal handler raises in the caller nor an application that hangs in a callback can stop it
-half-way. Rules:
-- Each step has a moment until which it may wait, and the next one begins whatever became of it.
-- Whoever waits for a leave waits until a moment of his own. No thread that the leave itself waits for waits for it.
-- What was not stored is told, and nothing is raised.
+half-way. Rules, and which failure each prevents:
+- Each step has a moment until which it may wait, and the next one starts whatever became of it: nothing hangs.
+- A caller waits until a moment of its own. A thread that the leave waits for never waits for the leave: no deadlock.
+- Positions that were not stored are reported, and nothing is raised: the caller may be a signal handler.
 
 Source: docs/SEMANTICS.md, "The end".
 """
@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from rebalance.assignment import Partition
+from rebalance.claims import Fence
 from rebalance.coordinator import Coordinator
 from rebalance.counted_port import CountedPort
 from rebalance.lease import Lease, lease_clock
@@ -39,7 +40,7 @@ _SHOWN: Final = 5
 
 
 class LeavingMember(Protocol):
-    """What a leave needs of its member."""
+    """The parts of a member that its leave needs."""
 
     config: ConsumerConfig
     consumer_id: str
@@ -54,19 +55,19 @@ class LeavingMember(Protocol):
 
     @property
     def is_coordinated(self) -> bool:
-        """Whether the coordinator lives."""
+        """Whether the coordinator's thread is alive."""
 
     def give_up_start(self) -> None:
-        """Let a thread that waits for the start of the member wait no longer."""
+        """Wake up a thread that waits for the start of the member."""
 
     def is_own_thread(self, thread: threading.Thread, but: threading.Thread | None) -> bool:
-        """Whether a leave waits for what this thread does, if it was not begun by it."""
+        """Whether the leave waits for what this thread does, unless the thread has started it."""
 
     def join_threads(self, until: float, but: threading.Thread | None) -> None:
         """Wait for the coordinator and the listener to end."""
 
     def await_coordinator(self, done: Latch, timeout_s: float) -> bool:
-        """Return whether `done` is set in time; no longer than there is somebody to set it."""
+        """Return whether `done` is set in time; waits only while the coordinator's thread is alive."""
 
 
 class Leave:
@@ -76,7 +77,7 @@ class Leave:
         member: whose.
         clock: seconds.
 
-    Threads: `begin`, `wait` and `unstored` from any, signal handlers too.
+    Threads: `start`, `wait` and `unstored` from any, signal handlers too.
     """
 
     def __init__(self, member: LeavingMember, clock: Callable[[], float] = lease_clock) -> None:
@@ -84,27 +85,28 @@ class Leave:
         self._clock = clock
         self._lock = threading.RLock()
         self._runs: dict[str, int] = {}
-        self._has_begun = False
+        self._has_started = False
         self._over = Latch()
         self._reader: int | None = None
         self._is_hand_done = False
         self._caller: threading.Thread | None = None
         self._times = LeaveTimes.of(0.0, 0.0)
         self._positions: Mapping[TopicPartition, int] | None = None
+        self._fence: Fence | None = None
         self._unstored: dict[TopicPartition, str] | None = None
 
     @property
-    def has_begun(self) -> bool:
-        """Whether it was begun."""
-        return self._has_begun
+    def has_started(self) -> bool:
+        """Whether it was started."""
+        return self._has_started
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more is done."""
         return self._over.is_set()
 
-    def begin(self, wait_s: float, reader: int | None, in_hand_is_done: bool, caller: threading.Thread | None) -> bool:
-        """Leave, on another thread; False if that was begun before.
+    def start(self, wait_s: float, reader: int | None, in_hand_is_done: bool, caller: threading.Thread | None) -> bool:
+        """Leave, on another thread; False if that was started before.
 
         Args:
             wait_s: for messages in hand, the listener and the commit together.
@@ -113,21 +115,21 @@ class Leave:
             caller: a thread that may wait for the leave, and so is not waited for.
         """
         with self._lock:
-            if self._has_begun:
+            if self._has_started:
                 return False
-            self._has_begun = True
+            self._has_started = True
             self._reader, self._is_hand_done, self._caller = reader, in_hand_is_done, caller
             self._times = LeaveTimes.of(self._clock(), wait_s)
-        # No daemon: a handler may end the program, which then must not end before the group was left in order.
+        # No daemon: a handler may end the program, which must not end before the member has left in order.
         thread = threading.Thread(target=self._run, name=f"zkconsumer-{self._member.consumer_id}-leave", daemon=False)
         try:
             thread.start()
-        except RuntimeError:  # no thread can be started any more: then the caller has to do it
+        except RuntimeError:  # no thread can be started any more: the caller has to do it
             self._run()
         return True
 
     def wait(self, wait_s: float) -> bool:
-        """Return whether it is over in `wait_s` and half a second; at once on a thread that it waits for itself."""
+        """Return whether it is over in `wait_s` and half a second; at once on a thread that the leave waits for."""
         if self._member.is_own_thread(threading.current_thread(), but=self._caller):
             return self.is_over
         return self._over.wait(longest_wait_s(wait_s))
@@ -136,11 +138,11 @@ class Leave:
         """Partition -> why its position is not stored, as far as is known by now."""
         found = self._unstored
         if found is None:
-            found = self._look("the shutdown is not over yet")
+            found = self._not_stored("the shutdown is not over yet")
         return dict(found)
 
-    def _look(self, reason: str) -> dict[TopicPartition, str]:
-        """What is not known to be stored, while no answer to the last commit is there."""
+    def _not_stored(self, reason: str) -> dict[TopicPartition, str]:
+        """What is not known to be stored as long as the last commit is not answered."""
         member, positions = self._member, self._positions
         if positions is None:
             positions = member.delivery.positions()
@@ -149,7 +151,7 @@ class Leave:
         return _named(member.commits.not_stored(positions, reason))
 
     def _lost(self) -> dict[TopicPartition, str]:
-        """What a member that is out by a fault was done with, and had no time to store."""
+        """What a member that is out by a fault had done, and had no time to store."""
         error = self._member.coordinator.error
         if error is None or not self._member.config.auto_commit_enable:
             return {}
@@ -160,8 +162,8 @@ class Leave:
     def _run(self) -> None:
         if self._runs.setdefault("thread", threading.get_ident()) != threading.get_ident():
             return
-        for step in (self._stop_delivery, self._tell_listener, self._commit, self._close_coordinator,
-                     self._end_session, self._end_threads, self._say_unstored):
+        for step in (self._stop_delivery, self._notify_listener, self._commit, self._close_coordinator,
+                     self._end_session, self._end_threads, self._log_unstored):
             try:
                 step()
             except Exception:
@@ -178,20 +180,21 @@ class Leave:
 
     def _stop_delivery(self) -> None:
         member = self._member
-        member.give_up_start()  # a listener may leave while another thread still waits for the start
+        member.give_up_start()  # the listener may leave while another thread still waits for the start
         if member.config.auto_commit_enable and (member.listening.has_listener or member.delivery.is_in_hand()):
-            # What is done by now is safe, then, if a message in hand or the listener takes all the time there is.
+            # What is done by now is then safe, even if a message in hand or the listener uses up all the time.
             self._post(member.commits.commit_done)
-        self._positions = member.delivery.stop(self._reader, self._times.hands_until, self._is_hand_done)
+        self._fence = member.coordinator.fence
+        self._positions = member.delivery.stop(self._reader, self._times.in_hand_until, self._is_hand_done)
 
-    def _tell_listener(self) -> None:
-        """Tell what is about to be given back; the listener may commit, which counts when auto-commit is off."""
-        member, told = self._member, Latch()
-        if not self._post(member.commits.give_back, self._positions or {}, lambda: member.listening.leave(told.set)):
+    def _notify_listener(self) -> None:
+        """Notify the listener of what is about to be released; it may commit, which counts when auto-commit is off."""
+        member, returned = self._member, Latch()
+        if not self._post(member.commits.release, self._positions or {}, lambda: member.listening.leave(returned.set)):
             return
         # A callback that shuts down would wait for itself.
         if self._caller is None or not member.listening.is_on(self._caller):
-            self._wait(told, self._times.listener_until)
+            self._wait(returned, self._times.listener_until)
 
     def _commit(self) -> None:
         member, done = self._member, Latch()
@@ -202,10 +205,10 @@ class Leave:
             done.set()
 
         if member.config.auto_commit_enable and self._post(
-            member.commits.commit_last, self._positions or {}, committed
+            member.commits.commit_last, self._fence, self._positions or {}, committed
         ):
             self._wait(done, self._times.commit_until)
-        found = _named(outcome) if done.is_set() else self._look("no answer from ZooKeeper within the time-out")
+        found = _named(outcome) if done.is_set() else self._not_stored("no answer from ZooKeeper within the time-out")
         self._unstored = {**self._lost(), **found}
 
     def _close_coordinator(self) -> None:
@@ -233,13 +236,13 @@ class Leave:
         left_s = over_at - self._clock()
         member.port.close(max(left_s, 0.001))
 
-    def _say_unstored(self) -> None:
+    def _log_unstored(self) -> None:
         unstored = self._unstored
         if unstored:
             rows = [f"{topic}-{number}: {why}" for (topic, number), why in list(unstored.items())[:_SHOWN]]
             more = f"; and {len(unstored) - len(rows)} more" if len(unstored) > len(rows) else ""
             log.warning("%s has left, and the positions of %d partitions are not committed: %s%s; their last messages "
-                        "may come again", self._member.consumer_id, len(unstored), "; ".join(rows), more)
+                        "may be delivered again", self._member.consumer_id, len(unstored), "; ".join(rows), more)
 
 
 def _named(reasons: Mapping[Partition, str]) -> dict[TopicPartition, str]:

@@ -1,6 +1,6 @@
-"""What exists between joining a group and leaving it: threads, connections, state.
+"""A group member that is coordinated by ZooKeeper: its threads, connections and state, from joining to leaving.
 
-The connector owns one of these. The coordinator's thread runs here; everything that other threads want of the
+It implements `zkconsumer.member.group_member`. The coordinator's thread runs here; whatever other threads want of the
 coordination is posted to it and waited for with a deadline.
 """
 
@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from rebalance import machine as m
 from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
 from rebalance.counted_port import CountedPort
@@ -21,10 +20,13 @@ from rebalance.counters import Counters
 from rebalance.errors import AccessRefused
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
-from rebalance.ports import Member
-from rebalance.requests import Reply, Request, SessionChange
+from rebalance.machine import GroupState
+from rebalance.pipeline import Pipeline
+from rebalance.ports import Member, MemberParts
+from rebalance.requests import SessionChange
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
+from rebalance.waits import RebalanceTimes
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
@@ -51,12 +53,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_LOOK_S = 0.1
-"""How often a call that waits for the coordinator looks whether there still is one."""
+_ALIVE_CHECK_S = 0.1
+"""How often a call that waits for the coordinator checks that its thread is alive."""
 _ANSWER_S = 5.0
 """Longest wait for the coordinator's thread, which never blocks, but may be kept from running."""
 _REFUSAL_S = 2.0
-"""What ZooKeeper's last look at a registration may take, and the refusal on its way to the caller."""
+"""Time for the last read of a registration, and for the refusal to reach the caller."""
 
 
 class Membership:
@@ -67,7 +69,7 @@ class Membership:
         consumer_id: as in `/consumers/[group]/ids`.
         subscription: what it subscribes to.
         lease: until when the streams may deliver.
-        streams: (topic, thread id) -> stream; for a filter the topic is empty.
+        streams: (topic, thread id) -> stream; the topic is empty for a filter.
         listener: any object with some of the methods of `RebalanceListener`.
 
     Threads: any, but for the private methods, which belong to the coordinator's thread.
@@ -98,25 +100,22 @@ class Membership:
             config.zookeeper_connection_timeout_ms / 1000, self.counters,
         )  # fmt: skip
 
-        def stream_of(topic: str, thread_id: str) -> KafkaStream:
-            stream = streams.get((topic, thread_id))
-            return stream if stream is not None else streams["", thread_id]
-
-        self.coordinator: Coordinator
-        self.offsets = ZooKeeperOffsets(self._ask, self.loop, config.group_id)
+        pipeline = Pipeline(self.port, self.loop)
+        self.offsets = ZooKeeperOffsets(pipeline.ask, self.loop, config.group_id)
         self.delivery = Delivery(
-            config, list(streams.values()), stream_of, self.cluster.directory, lease_clock,
+            config, streams, self.cluster.directory, lease_clock,
             lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.counters, self._thread_died,
         )
         self.listening = ListenerThread(listener)
         self.coordinator = Coordinator(
-            member_of(config, consumer_id, subscription), self.port, self.loop, lease, self.delivery, self.offsets,
-            self.listening, random.Random(), lambda: int(time.time() * 1000),
+            member_of(config, consumer_id, subscription), pipeline,
+            MemberParts(self.delivery, self.offsets, self.listening), lease, random.Random(),
+            lambda: int(time.time() * 1000),
         )
         self.pauses = Pauses(self.coordinator, self.delivery, self.loop)
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         self._streams = tuple(streams.values())
-        self._began = lease_clock()
+        self._started_at = lease_clock()
         self._connected = Latch()
         self._settled = Latch()
         self._fault: Exception | None = None
@@ -126,26 +125,28 @@ class Membership:
         self._gate_open = False
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-{consumer_id}", daemon=True)
 
-    def _ask(self, request: Request, handle: Callable[[Reply], None]) -> None:
-        self.coordinator.ask(request, handle)
+    @property
+    def error(self) -> Exception | None:
+        """Why the member is out of its group for good, `None` while it is not."""
+        return self.coordinator.error
 
     # -- joining -----------------------------------------------------------------------------------------------------
 
-    def join_group(self) -> None:
-        """Connect, look at the cluster, register, and wait until every partition is positioned or blocked."""
+    def join(self) -> None:
+        """Connect, check the cluster, register, and wait until every partition is positioned or blocked."""
         try:
-            self._join_group()
+            self._join()
         except AccessRefused as error:
             raise ZooKeeperRefused(self.config.zookeeper_connect, str(error)) from error
 
-    def _join_group(self) -> None:
+    def _join(self) -> None:
         timeout_s = self.config.zookeeper_connection_timeout_ms / 1000
         deadline = lease_clock() + timeout_s
         self.port.start(self._session_changed)
         wait_for_session(self._kazoo, self._connected, self.config.zookeeper_connect, timeout_s, self._tls)
         self._refuse_start()
         self._thread.start()
-        self._refuse_start()  # a leave that found no thread lets this one run out
+        self._refuse_start()  # a leave that found no thread has stopped its loop
         if not self._is_refused():
             self.cluster.reader.refuse_foreign_generation(self.config.group_id)
         self.loop.post(self.coordinator.start)
@@ -154,7 +155,7 @@ class Membership:
             self.loop.post(self.commits.start_auto_commit, self.config.auto_commit_interval_ms / 1000)
         self._open_gate()
         if not self._settled.wait(max(0.0, deadline - lease_clock())) and self._call(self._is_registering, 1.0):
-            # Another session has this consumer id. It ends soon if its process has died; else the caller must know.
+            # Another session has this consumer id. It ends soon if its process has died; if not, the caller must know.
             self._settled.wait(self.coordinator.session.registration_patience_s + _REFUSAL_S)
         if self.coordinator.error is not None:
             raise self.coordinator.error
@@ -163,19 +164,19 @@ class Membership:
         """Raise why the group cannot be joined any more."""
         if self._fault is not None:
             raise self._fault
-        if self.leaving.has_begun:
+        if self.leaving.has_started:
             raise ConnectorClosed
 
     def give_up_start(self) -> None:
-        """Let a thread that waits for the start of this member wait no longer."""
+        """Wake up a thread that waits for the start of this member."""
         self._connected.set()
         self._settled.set()
 
     def _is_registering(self) -> bool:
-        return self.coordinator.machine.state is m.GroupState.REGISTERING
+        return self.coordinator.machine.state is GroupState.REGISTERING
 
     def _session_changed(self, change: SessionChange) -> None:
-        """Hold changes back until the cluster was looked at: nothing may be registered before."""
+        """Hold changes back until the cluster is checked: nothing may be registered before."""
         with self._gate:
             if not self._gate_open:
                 self._held_change = change
@@ -199,21 +200,21 @@ class Membership:
     def _run(self) -> None:
         try:
             self.loop.run()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is left to renew, commit or release
+        except BaseException as error:  # noqa: BLE001 - whatever it is, there is nothing left that renews, commits or releases
             self._fault = end_by_fault(error, self.coordinator, self.delivery, self.listening, self.port)
             self.give_up_start()
 
     def _client_failed(self, error: Exception) -> None:
-        """The ZooKeeper client cannot tell what it should tell: the coordinator cannot go on. Threads: any."""
+        """The ZooKeeper client cannot report any more: the coordinator cannot go on. Threads: any."""
         if not self._thread.is_alive():
             self._fault = stream_failure("the ZooKeeper client has failed", error)
             self._connected.set()
         self.loop.post(_raise, error)
 
     def _thread_died(self, name: str, error: BaseException) -> None:
-        """A thread that delivers has ended by a fault: leave in order, as the coordinator can. Threads: that one."""
+        """Leave in order, as the coordinator still can: a delivering thread has ended by a fault. Threads: that one."""
         failure = stream_failure(f"{name} has ended", error)
-        if self.leaving.has_begun:
+        if self.leaving.has_started:
             log.error("%s, which leaves its group: %s", self.consumer_id, failure, exc_info=error)
             return
         log.error("%s leaves its group: %s", self.consumer_id, failure, exc_info=error)
@@ -221,15 +222,15 @@ class Membership:
             stream.fail(failure)
         if self.coordinator.error is None:
             self.coordinator.error = failure
-        self.leaving.begin(self.config.rebalance_drain_timeout_ms / 1000, None, False, None)
+        self.leaving.start(self.config.rebalance_drain_timeout_ms / 1000, None, False, None)
 
     @property
     def is_coordinated(self) -> bool:
-        """Whether the coordinator lives. Threads: any."""
+        """Whether the coordinator's thread is alive. Threads: any."""
         return self._thread.is_alive()
 
     def is_own_thread(self, thread: threading.Thread, but: threading.Thread | None) -> bool:
-        """Whether a leave waits for what this thread does, if it was not begun by it."""
+        """Whether the leave waits for what this thread does, unless the thread has started it."""
         return thread is self._thread or (thread is not but and self.listening.is_on(thread))
 
     def join_threads(self, until: float, but: threading.Thread | None) -> None:
@@ -240,9 +241,9 @@ class Membership:
         self.listening.close(0.0 if is_caller else until - lease_clock())
 
     def await_coordinator(self, done: Latch, timeout_s: float) -> bool:
-        """Return whether `done` is set in time; no longer than there is somebody to set it."""
+        """Return whether `done` is set in time; waits only while the coordinator's thread is alive."""
         deadline = lease_clock() + timeout_s
-        while not done.wait(min(_LOOK_S, deadline - lease_clock())):
+        while not done.wait(min(_ALIVE_CHECK_S, deadline - lease_clock())):
             if lease_clock() >= deadline or not self._thread.is_alive():
                 return done.is_set()
         return True
@@ -266,6 +267,8 @@ class Membership:
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None, reader: int) -> None:
         """Commit `offsets`, or all that counts for `reader`. Source: `ConsumerConnector.commit_offsets`."""
+        # What is decided here, on the application's thread, must not be written under a later session.
+        fence = self.coordinator.fence
         explicit = None if offsets is None else _checked(offsets)
         in_hand = {} if explicit is not None else self.delivery.explicit_positions(reader)
         done = Latch()
@@ -280,7 +283,7 @@ class Membership:
             chosen, refused = self.commits.choose(explicit, in_hand)
             positions.update(chosen)
             outcome.update(refused)
-            self.commits.commit(positions, committed, explicit=explicit is not None)
+            self.commits.commit(fence, positions, committed, explicit=explicit is not None)
 
         self.loop.post(run)
         if not self.await_coordinator(done, max(self.coordinator.session.timeout_s, 1.0)):
@@ -304,6 +307,10 @@ class Membership:
         """Deliver `partitions` again. Source: `ConsumerConnector.resume`."""
         self._pause("resumed", self.pauses.resume, partitions)
 
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self.delivery.paused()
+
     def _pause(
         self,
         wanted: str,
@@ -324,6 +331,19 @@ class Membership:
 
     # -- state -------------------------------------------------------------------------------------------------------
 
+    def held(self) -> frozenset[TopicPartition]:
+        """The partitions that the member owns, those included that it has not released yet."""
+        known = list(self.coordinator.partitions)
+        return frozenset(TopicPartition(*partition) for partition in known if self.commits.holds(partition))
+
+    def count_error(self, kind: str) -> None:
+        """Count an error of a kind, for the statistics."""
+        self.counters.add("errors", kind)
+
+    def is_on_listener(self, thread: threading.Thread) -> bool:
+        """Whether the callbacks of the rebalance listener run on that thread."""
+        return self.listening.is_on(thread)
+
     def status(self) -> ConnectorStatus:
         """The member's status, read on the coordinator's thread."""
         status = self._call(
@@ -334,7 +354,7 @@ class Membership:
             return status
         error = self.coordinator.error
         return ConnectorStatus(
-            self.coordinator.member.consumer_id, m.GroupState.FAILED.value if error else "busy", 0.0, 0, (), (), (),
+            self.coordinator.member.consumer_id, GroupState.FAILED.value if error else "busy", 0.0, 0, (), (), (),
             self.lease.age_s(lease_clock()), self.coordinator.session.timeout_s, (), str(error) if error else None,
         )
 
@@ -349,7 +369,7 @@ class Membership:
         errors |= {kind: count for kind, count in others.items() if count}
         return ConnectorStatistics(
             group=self.config.group_id,
-            uptime_s=round(lease_clock() - self._began, 3),
+            uptime_s=round(lease_clock() - self._started_at, 3),
             status=status,
             rebalances=self.coordinator.rebalance_statistics.figures,
             queued_bytes=self.delivery.queued_bytes(),
@@ -357,6 +377,31 @@ class Membership:
             broker_requests=self.counters.counts("broker_requests"),
             errors=dict(sorted(errors.items())),
         )
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def leave(
+        self, wait_s: float, *, reader: int | None, in_hand_is_done: bool, caller: threading.Thread | None
+    ) -> bool:
+        """Start to leave the group. Source: `GroupMember.leave`."""
+        return self.leaving.start(wait_s, reader, in_hand_is_done, caller)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the leave is over."""
+        return self.leaving.is_over
+
+    def wait_left(self, wait_s: float) -> bool:
+        """Wait for the end of the leave; whether it is over within `wait_s` and half a second."""
+        return self.leaving.wait(wait_s)
+
+    def unstored(self) -> dict[TopicPartition, str]:
+        """Partition -> why its position is not stored, as far as is known by now."""
+        return self.leaving.unstored()
+
+    def on_fork(self) -> None:
+        """This process is a fork of the one that joined: deliver nothing here. Takes no lock."""
+        self.lease.end()
 
 
 def _raise(error: Exception) -> None:
@@ -390,7 +435,7 @@ def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscripti
         max_processing_s=(
             None if config.max_processing_interval_ms is None else config.max_processing_interval_ms / 1000
         ),
-        times=m.RebalanceTimes(
+        times=RebalanceTimes(
             quiet_s=config.rebalance_quiet_ms / 1000, quiet_max_s=config.rebalance_quiet_max_ms / 1000
         ),
     )

@@ -1,7 +1,8 @@
-"""Which positions of a member are committed, and when: by the clock, at the application's word, and at the end.
+"""Decides which positions of a member are committed: periodically, by `commit_offsets`, and when it leaves.
 
-Knows who holds what (the coordinator) and how far the application is (the delivery). Writes nothing itself, and waits
-for nothing: `zkconsumer.offsets.zookeeper_offsets` writes and reports. Rule: only what is held is committed.
+It knows which partitions are held (from the coordinator) and how far the application is (from the delivery). It writes
+nothing itself and never waits: `zkconsumer.offsets.zookeeper_offsets` writes and reports. Rule: only positions of held
+partitions are committed, under the fence under which they were decided.
 
 Source: docs/SEMANTICS.md, "Delivery" and "The rebalance listener".
 """
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
+from rebalance.claims import Fence
 from rebalance.coordinator import Coordinator
 from rebalance.loop import Loop
 from rebalance.ports import Offsets
@@ -28,7 +30,7 @@ Failed = Mapping[Partition, str]
 
 
 class _Asked(NamedTuple):
-    """What the application wants to be stored of a partition, and why the last attempt failed, if it did."""
+    """The position that the application wants to be stored, and why the last attempt failed, if it did."""
 
     position: int
     explicit: bool
@@ -39,9 +41,9 @@ class Commits:
     """The commits of one member.
 
     Args:
-        coordinator: who holds what.
+        coordinator: knows which partitions are held, and the fence.
         offsets: writes them.
-        positions: how far the application is with all that was started and not ended.
+        positions: the done positions of all partitions in delivery.
         loop: the coordinator's.
 
     Threads: the coordinator's alone, but for `not_stored`.
@@ -56,10 +58,10 @@ class Commits:
         self._loop = loop
         self._auto_commit_enable = coordinator.member.auto_commit
         self._is_committing = False
-        self._given_back: dict[Partition, int] = {}
+        self._released: dict[Partition, int] = {}
         self._asked: dict[Partition, _Asked] = {}
 
-    # -- by the clock -------------------------------------------------------------------------------------------------
+    # -- periodically ------------------------------------------------------------------------------------------------
 
     def start_auto_commit(self, interval_s: float) -> None:
         """Commit what is done every `interval_s` seconds."""
@@ -77,22 +79,22 @@ class Commits:
             partition: position for partition, position in self._positions().items() if self.holds(partition)
         }
         self._is_committing = True
-        self._offsets.commit(positions, self._auto_committed)
+        self._offsets.commit(self._coordinator.fence, positions, self._auto_committed)
 
     def _auto_committed(self, failed: Failed) -> None:
         self._is_committing = False
         for partition, reason in failed.items():
             log.warning("offset of %s-%s is not committed: %s", *partition, reason)
 
-    # -- at the application's word -----------------------------------------------------------------------------------
+    # -- by commit_offsets -------------------------------------------------------------------------------------------
 
     def choose(
         self, explicit: Mapping[Partition, int] | None, in_hand: Positions
     ) -> tuple[dict[Partition, int], dict[Partition, str]]:
-        """What a call of `commit_offsets` commits, and which partitions it may not commit, with the reason.
+        """The positions that `commit_offsets` commits, and the partitions that it may not commit, with reasons.
 
         Args:
-            explicit: what the application has named, None for all that counts.
+            explicit: positions that the application has named, None for all that are done.
             in_hand: positions that count the message in hand; for a call without a map.
         """
         if explicit is not None:
@@ -103,25 +105,34 @@ class Commits:
         refused = {partition: "this member does not own it" for partition in wanted if not self.holds(partition)}
         return {partition: at for partition, at in wanted.items() if partition not in refused}, refused
 
-    def commit(self, positions: Mapping[Partition, int], done: Callable[[Failed], None], *, explicit: bool) -> None:
-        """Commit what the application wants to be stored, and remember it until it is."""
+    def commit(
+        self, fence: Fence | None, positions: Mapping[Partition, int], done: Callable[[Failed], None], *, explicit: bool
+    ) -> None:
+        """Commit what the application wants to be stored, and remember it until it is.
+
+        Args:
+            fence: the registration that stood when the application decided.
+            positions: what to commit.
+            done: called with what failed, and why.
+            explicit: whether stored offsets may be lowered.
+        """
         asked = {partition: _Asked(at, explicit) for partition, at in positions.items()}
         self._asked.update(asked)
 
         def committed(failed: Failed) -> None:
             for partition, mine in asked.items():
                 if self._asked.get(partition) is not mine:
-                    continue  # asked for anew meanwhile
+                    continue  # asked for again meanwhile
                 if partition in failed:
                     self._asked[partition] = mine._replace(reason=failed[partition])
                 else:
                     del self._asked[partition]
             done(failed)
 
-        self._offsets.commit(positions, committed, explicit=explicit)
+        self._offsets.commit(fence, positions, committed, explicit=explicit)
 
     def holds(self, partition: Partition) -> bool:
-        """Whether the member owns a partition, or has not given it back yet."""
+        """Whether the member owns a partition, or has not released it yet."""
         entry = self._coordinator.partitions.get(partition)
         return entry is not None and entry.machine.state in (p.PartitionState.OWNED, p.PartitionState.DRAINING)
 
@@ -132,24 +143,24 @@ class Commits:
             for partition, entry in list(self._coordinator.partitions.items())
             if entry.machine.state is p.PartitionState.DRAINING and entry.position is not None
         }
-        return {**self._given_back, **draining}
+        return {**self._released, **draining}
 
     # -- at the end ----------------------------------------------------------------------------------------------------
 
-    def give_back(self, positions: Positions, leave: Callable[[], None]) -> None:
-        """Call `leave`, which tells the listener what is given back: from now on its commits count these as final."""
+    def release(self, positions: Positions, leave: Callable[[], None]) -> None:
+        """Call `leave`, which notifies the listener of the release: from now on its commits count these as final."""
 
-        def tell() -> None:
-            # A drain that has ended knows better.
-            self._given_back = {partition: at for partition, at in positions.items() if self.holds(partition)}
+        def note() -> None:
+            # The final position of a drain that has ended is kept by its partition.
+            self._released = {partition: at for partition, at in positions.items() if self.holds(partition)}
             leave()
 
-        # Behind what this very step still has to tell: the callbacks of drains that end just now.
-        self._loop.after_step(tell)
+        # After the notifications of this very step: callbacks of drains that end just now.
+        self._loop.after_step(note)
 
-    def commit_last(self, positions: Positions, done: Callable[[Failed], None]) -> None:
-        """Commit what is done when delivery has ended."""
-        self._offsets.commit(self._last(positions), done)
+    def commit_last(self, fence: Fence | None, positions: Positions, done: Callable[[Failed], None]) -> None:
+        """Commit what is done when delivery has ended, under the fence that stood then."""
+        self._offsets.commit(fence, self._last(positions), done)
 
     def _last(self, positions: Positions) -> dict[Partition, int]:
         held = self._drained()
@@ -157,9 +168,9 @@ class Commits:
         return held
 
     def not_stored(self, positions: Positions, reason: str) -> dict[Partition, str]:
-        """Partition -> why what should be stored of it is not known to be; `reason` where nothing better is known.
+        """Partition -> why its position is not known to be stored; `reason` where nothing more exact is known.
 
-        Without auto-commit that is what the application has asked for, and is not stored. Threads: any.
+        Without auto-commit only the positions count that the application has asked to be stored. Threads: any.
         """
         asked = dict(self._asked)
         if self._auto_commit_enable:

@@ -12,10 +12,10 @@ from members import create_topic
 from reading import Reading, join, leave
 
 from rebalance import znodes
+from rebalance.group_reader import MOST_DOUBTED
 from rebalance.requests import Exists, GetChildren, GetData
 from rebalance.snapshot import GroupSnapshot, Strategy
 from rebalance.subscription import Subscription
-from rebalance.watchers import MOST_DOUBTED
 from rebalance.znodes import format_registration
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until

@@ -1,10 +1,11 @@
-"""Reads the group, each node together with a watch, and nothing twice that cannot have changed.
+"""Reads the group from ZooKeeper: members and topics, each node with a watch, and only what may have changed.
 
-Knows which nodes the assignment depends on and which of them are stale. Rules: a watch is armed by the very read
-whose result it guards; its callback only posts; registrations are cached by name and trusted only while the
-`cversion` of `ids` advanced by exactly the joins and leaves that were seen, because a member with a fixed id can
-leave and come back with another subscription in between. A node that ZooKeeper refuses to let us read ends no read of
-the group: it is part of what was read, and `rebalance.refused_nodes` asks for it again.
+It knows which nodes the assignment depends on, and which of them are stale. Rules, and which failure each prevents:
+- A watch is set by the same read whose result it guards; its callback only posts. A change cannot come in between.
+- Registrations are cached by name and trusted only while the `cversion` of `ids` has advanced by exactly the joins and
+  leaves that were seen: a member with a fixed id can leave and return with another subscription in between.
+- A node that ZooKeeper refuses to let this member read does not end the read: the refusal is part of the result, and
+  `rebalance.refused_nodes` asks for the node again.
 
 Source: docs/SEMANTICS.md, "Quiet on ZooKeeper"; docs/REBALANCE.md, "What cannot be read".
 """
@@ -21,11 +22,11 @@ from rebalance.claims import Ask
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.lenient_json import java_refusal
 from rebalance.loop import Loop
+from rebalance.ports import Member
 from rebalance.refused_nodes import RefusedNodes
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
-from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode
+from rebalance.snapshot import GroupSnapshot, TopicNode
 from rebalance.subscription import Subscription
-from rebalance.waits import RebalanceTimes
 
 __all__ = ["MOST_DOUBTED", "GroupReader"]
 
@@ -43,11 +44,9 @@ class GroupReader:
     Args:
         ask: sends requests.
         loop: where watch callbacks post to.
-        group: the group's name.
-        subscription: mine: which topics matter.
-        strategy: whether other members' topics matter too.
+        member: its group; its subscription says which topics matter, its strategy whether those of others do, and its
+            times when nodes that may not be read are asked for again.
         changed: called on the coordinator's thread with the reason when something read before is stale.
-        times: how long before nodes that may not be read are asked for again.
         rng: source of jitter.
 
     Threads: the coordinator's alone, but for the watch callbacks, which only post.
@@ -57,19 +56,16 @@ class GroupReader:
         self,
         ask: Ask,
         loop: Loop,
-        group: str,
-        subscription: Subscription,
-        strategy: Strategy,
+        member: Member,
         changed: Callable[[str], None],
-        times: RebalanceTimes,
         rng: random.Random,
     ) -> None:
         self._ask = ask
         self._loop = loop
-        self._ids = znodes.ids_path(group)
-        self._group = group
-        self._subscription = subscription
-        self._strategy = strategy
+        self._ids = znodes.ids_path(member.group)
+        self._group = member.group
+        self._subscription = member.subscription
+        self._strategy = member.strategy
         self._changed = changed
         self._fresh: set[str] = set()
         self._members: dict[str, Subscription | UnreadableNode | UnsupportedFilter | RefusedNode] = {}
@@ -79,7 +75,7 @@ class GroupReader:
         self._known_topics: frozenset[str] | None = None
         self._topics: dict[str, TopicNode] = {}
         self._refused: dict[str, RefusedNode] = {}  # of lists and topics, by path
-        self._refusals = RefusedNodes(ask, loop, times, rng, changed)
+        self._refusals = RefusedNodes(ask, loop, member.times, rng, changed)
         self._read: _Read | None = None
         self._doubted = 0
 
@@ -94,16 +90,16 @@ class GroupReader:
         self._read.start()
 
     def forget_watches(self) -> None:
-        """The connection was lost: ZooKeeper's client has dropped every watch, so nothing is known to be current."""
+        """Take everything for stale: the connection was lost, and the ZooKeeper client has dropped all watches."""
         self._fresh.clear()
         self._refusals.clear()
         if self._read is not None:
             self._read.silent = True
 
     def doubt(self) -> None:
-        """Read some topics, and the list of all that a filter needs, with the next read, in case a watch was lost.
+        """Read some topics again with the next read, and for a filter the list of topics, in case a watch was lost.
 
-        ZooKeeper from 3.9.2 on tells nobody of a change in a node that he may not read just then.
+        ZooKeeper from 3.9.2 on reports no change of a node to a watcher that may not read it at that moment.
         """
         self._fresh.discard(znodes.TOPICS)
         topics = self._my_topics()
@@ -113,16 +109,16 @@ class GroupReader:
             self._fresh.discard(znodes.topic_path(topic))
 
     def session_over(self) -> None:
-        """Read every registration again: a ZooKeeper that lost its data counts changes from the beginning.
+        """Read every registration again: a ZooKeeper that lost its data counts changes from zero.
 
-        The list and its `cversion` may then be what they were, and the registrations others.
+        The list and its `cversion` may then be the same, and the registrations different.
         """
         self._cversion = -1
 
     def stop(self) -> None:
-        """Tell nothing of a read that is under way: who asked for it wants something else by now."""
+        """Report nothing of a read that is under way: its caller wants something else by now."""
         if self._read is not None and not self._read.silent:
-            # What it has asked for will be thrown away, so none of it may count as known.
+            # Its answers will be dropped, so none of what it asked for may count as known.
             self.forget_watches()
 
     # -- watches: any thread ---------------------------------------------------------------------------------------
@@ -149,7 +145,7 @@ class GroupReader:
         return self._subscription.topics(known, self._strategy.exclude_internal_topics)
 
     def snapshot(self) -> GroupSnapshot:
-        """What was read last, as a value."""
+        """The group as last read."""
         good: dict[str, Subscription] = {}
         refused: dict[str, RefusedNode] = {}
         unreadable: dict[str, str] = {}
@@ -182,7 +178,7 @@ class GroupReader:
 
 
 class _Read:
-    """One pass over the stale nodes; every answer may bring further questions."""
+    """One pass over the stale nodes; an answer may lead to further requests."""
 
     def __init__(self, reader: GroupReader, done: Done) -> None:
         self.silent = False
@@ -192,20 +188,20 @@ class _Read:
 
     def start(self) -> None:
         reader = self._reader
-        self._begin()
+        self._opened()
         self._read_members()
         if reader._subscription.is_wildcard:
             self._read_topic_list()
         else:
             self._read_topics()
-        self._end()
+        self._closed()
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _opened(self) -> None:
         self._open += 1
 
-    def _end(self) -> None:
+    def _closed(self) -> None:
         self._open -= 1
         if self._open == 0 and not self.silent:
             self.silent = True
@@ -213,15 +209,15 @@ class _Read:
 
     def _fail(self, path: str, reply: Reply) -> None:
         if not self.silent:
-            # Answers that are still on their way will be thrown away: what they tell of must be asked for again.
+            # Answers that are still to come will be dropped: their nodes must be read again.
             self._reader.forget_watches()
             fault = reply.fault.value if reply.fault else ""
             self._done(None, f"{path} could not be read: {fault} {reply.reason}".strip())
 
     def _get(self, path: str, watched: bool, handle: Callable[[Reply], None]) -> None:
-        """Ask for the data of a node; `handle` gets an answer, `NO_NODE` or a refusal; a lost one ends the pass."""
+        """Read the data of a node; `handle` gets an answer, `NO_NODE` or a refusal; a lost answer ends the pass."""
         reader = self._reader
-        self._begin()
+        self._opened()
         if watched:
             reader._fresh.add(path)
 
@@ -234,12 +230,12 @@ class _Read:
                     self._fail(path, reply)
                     return
             handle(reply)
-            self._end()
+            self._closed()
 
         reader._ask(GetData(path, reader._node_changed if watched else None), answered)
 
     def _refuse(self, question: GetData | GetChildren, reply: Reply) -> None:
-        """A list or a topic may not be read: that is what is known of it until it can be, or is gone."""
+        """Keep that a list or a topic may not be read, until it can be, or is gone."""
         reader = self._reader
         reader._fresh.discard(question.path)
         reader._refused[question.path] = reader._refusals.add(question, reply)
@@ -250,7 +246,7 @@ class _Read:
         reader = self._reader
         if reader._ids in reader._refusals:
             return
-        self._begin()
+        self._opened()
         reader._fresh.add(reader._ids)
 
         def answered(reply: Reply) -> None:
@@ -258,7 +254,7 @@ class _Read:
                 return
             if reply.fault is not None and reply.fault.is_refusal:
                 self._refuse(GetChildren(reader._ids), reply)
-                self._end()
+                self._closed()
                 return
             if reply.fault is not None:
                 reader._fresh.discard(reader._ids)
@@ -268,7 +264,7 @@ class _Read:
             names, stat = reply.value
             self._members_listed(set(names), stat.cversion)
             reader._group_version = stat.pzxid
-            self._end()
+            self._closed()
 
         reader._ask(GetChildren(reader._ids, reader._node_changed), answered)
 
@@ -299,7 +295,7 @@ class _Read:
         return found
 
     def _read_member(self, name: str, watched: bool = False) -> None:
-        """Read a registration. Only an unreadable one is watched: some clients create it empty and fill it then."""
+        """Read a registration. Only an unreadable one is watched: some clients create it empty and fill it later."""
         reader = self._reader
         path = znodes.registration_path(reader._group, name)
 
@@ -308,8 +304,8 @@ class _Read:
                 reader._members[name] = reader._refusals.add(GetData(path), reply)
                 return
             if reply.fault is not None:
-                # Gone between the list and the read: the list's watch has fired, and the arithmetic must not
-                # take the name for one that was read.
+                # Gone between the list and the read: the watch on the list has fired. The name must not count as
+                # one that was read.
                 reader._cversion = -1
                 reader._fresh.discard(path)
                 return
@@ -347,14 +343,14 @@ class _Read:
             if reader._subscription.is_wildcard:
                 self._read_topics()
             return
-        self._begin()
+        self._opened()
         reader._fresh.add(path)
 
         def answered(reply: Reply) -> None:
             if self.silent:
                 return
             if reply.fault is Fault.NO_NODE:
-                # No broker has ever been here: wait for the node itself.
+                # No broker has ever registered: wait for the node itself.
                 reader._known_topics = frozenset()
                 reader._refused.pop(path, None)
                 self._watch_creation(GetChildren(path))
@@ -369,7 +365,7 @@ class _Read:
                 reader._refused.pop(path, None)
             if reader._subscription.is_wildcard:
                 self._read_topics()
-            self._end()
+            self._closed()
 
         reader._ask(GetChildren(path, reader._node_changed), answered)
 
@@ -403,10 +399,10 @@ class _Read:
         self._get(path, True, handle)
 
     def _watch_creation(self, question: GetData | GetChildren) -> None:
-        """A read of a missing node arms no watch; `exists` does. If it is there by now, it is stale already."""
+        """Watch for the creation of a node: `exists` sets a watch on a missing node, a read does not."""
         reader = self._reader
         path = question.path
-        self._begin()
+        self._opened()
         reader._fresh.add(path)
 
         def answered(reply: Reply) -> None:
@@ -420,6 +416,6 @@ class _Read:
                 self._refuse(question, reply)
             elif reply.value is not None:
                 reader._stale(path)
-            self._end()
+            self._closed()
 
         reader._ask(Exists(path, reader._node_changed), answered)
