@@ -1,4 +1,4 @@
-"""What was decided in one session is never sent in the next: commits, starts and loads under the fence of their time."""
+"""What was decided in one session is never sent in the next: commits, starts and loads carry their fence."""
 
 from __future__ import annotations
 
