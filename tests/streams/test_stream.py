@@ -584,7 +584,7 @@ def test_a_second_thread_is_refused_while_the_first_inflates() -> None:
     feed = Feed(decoded_max_bytes=64 * MIB)
     feed.queue().push(Chunk(message_set(0, 1) + bytes(large), 2, KAFKA08))
     next(feed.stream)
-    messages: Any = feed.stream._messages
+    messages: Any = feed.stream._cursor.rest
     with Reading(lambda: next(feed.stream)) as reader:
         wait_until(lambda: messages.gi_running, DEADLINE_S, "the reader to inflate", interval_s=0.0001)
         with pytest.raises(ConcurrentStreamUse):

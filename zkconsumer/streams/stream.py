@@ -1,16 +1,16 @@
 """The stream of messages that the application iterates, one by one or in batches.
 
-Decoding happens here, in the application's own thread, one chunk at a time. Rules:
+It decides what is handed over; where it reads is the cursor's part (`zkconsumer.streams.cursor`). Rules, and which
+failure each prevents:
 - A message is done when the application asks the stream for the next one, and not before.
-- The lease is looked at last before a message is handed over, each time: a process that was stopped for a minute
-  between two messages must not deliver what others own by now.
-- Of what is decoded but not handed over nothing counts: position and queue say all. So an exception that a signal
-  handler raises at any point of `next()` costs decoding a chunk again, and no message. Where that was cut off, it is
-  done again out of reach of interrupts (`zkconsumer.streams.uninterrupted`), so that a reader who is struck every few
-  milliseconds gets on. Struck on its way out of `next()`, a message is in hand that the loop has not seen; `handed`
-  says which, for those who go on.
-- A batch is to all of this what a message is: in hand as a whole, done when the next one is asked for.
-- What is wrong with one message is raised once; the following `next()` goes on behind it.
+- The lease is checked last before a message is handed over, for each message: a process that was stopped for a minute
+  between two messages must not deliver what other members own by then.
+- What is decoded but not handed over does not count: the position and the queue hold all that counts. So an exception
+  that a signal handler raises at any point of `next()` costs decoding a chunk again, and no message. If it is raised
+  while `next()` returns, a message is in hand that the loop has not seen; `handed` holds it, for applications that
+  continue.
+- The same holds for a batch as a whole: it is in hand, and done when the next one is asked for.
+- What is wrong with a message is raised once; the following `next()` continues behind it.
 
 Source: kafka.consumer.ConsumerIterator (0.8.2.2), whose iterator is lost after any error but a time-out.
 """
@@ -20,7 +20,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -31,14 +30,12 @@ from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFaile
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
-from zkconsumer.streams.uninterrupted import UninterruptedDecoding
+from zkconsumer.streams.cursor import Cursor, Decoder, Decoders
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["KafkaStream", "LeaseView"]
 
 log = logging.getLogger(__name__)
-
-Decoder = Callable[[bytes], Any]
 
 _LEASE_POLL_S = 0.05
 _LOOK_AGAIN_S = 0.05
@@ -53,9 +50,9 @@ class LeaseView(Protocol):
 
 
 _NO_CHUNK: Iterator[Message] = iter(())
-"""Stands for the decoder while no chunk is open."""
-_UNDER_WAY = object()
-"""Stands for a message that is being decoded out of reach of interrupts."""
+"""The source of messages while no chunk is open."""
+_NOT_DECODED_YET = object()
+"""Stands for a message that a thread of its own still decodes."""
 
 
 class KafkaStream:
@@ -77,7 +74,7 @@ class KafkaStream:
         MessageError, DecoderFailed: One message is unreadable; iterating again goes on behind it.
         PartitionStopped: One partition is unreadable from here on; iterating again goes on with the others.
         ConcurrentStreamUse: Another thread is inside `next()` of this stream.
-        Whatever `fail` was told, every time.
+        Whatever error `fail` was called with, every time.
 
     Threads: One at a time, any; everything with an underscore belongs to the thread inside `next()`. `end`, `fail`
         and `wake` may be called from any thread and from signal handlers.
@@ -96,7 +93,7 @@ class KafkaStream:
         # Queues in the order in which their chunks came, one entry a chunk.
         self.ready: deque[PartitionQueue] = deque()
         # The thread that took the last message (`threading.get_ident`), and that message. A message can be in hand of
-        # its queue and not have been handed over: a signal handler may run in between, and must not commit it.
+        # its queue and not handed over yet: a signal handler may run in between, and must not commit it.
         self.reader: int | None = None
         self.handed: InHand | None = None
         # How many messages could not be read, and how many partitions.
@@ -104,25 +101,17 @@ class KafkaStream:
         self._lease = lease
         self._clock = clock
         self._timeout_ms = config.consumer_timeout_ms
-        self._max_decoded_bytes = config.decoded_max_bytes
         self._on_error = config.on_message_error
-        self._key_decoder = key_decoder
-        self._value_decoder = value_decoder
-        self._decode = self._apply_decoders if key_decoder or value_decoder else None
+        self._decode = Decoders(key_decoder, value_decoder).apply if key_decoder or value_decoder else None
         self._wakeup = Wakeup()
         self._inside: dict[str, int] = {}
         self._is_ended = False
         self._at_end: Callable[[], None] | None = None
         self._error: Exception | None = None
-        # What the fast path reads; without an open chunk `_source` leads to the slow one.
+        # What the fast path uses. Without an open chunk `_source` is empty, which leads to the slow path.
         self._queue = PartitionQueue(_NOWHERE, 0, self, ByteBudget(0))
-        self._chunk: Chunk | None = None
-        self._messages: Iterator[Any] | None = None  # or batches, while the application reads those
         self._source = _NO_CHUNK
-        self._batches: StreamBatches | None = None
-        # The last call was interrupted, perhaps in decoding; and what is decoded since then where no interrupt strikes.
-        self._was_cut_off = False
-        self._decoding: UninterruptedDecoding | None = None
+        self._cursor = Cursor(config.decoded_max_bytes, self._wakeup.wake)
 
     def __iter__(self) -> KafkaStream:
         return self
@@ -135,8 +124,8 @@ class KafkaStream:
     ) -> StreamBatches:
         """Return an iterator of the same messages as `MessageBatch`es, each of one partition.
 
-        It ends, waits and raises as the stream itself does, about a message as about none: what comes before it is a
-        batch, what comes behind it another one. Batches and messages may be asked for by turns.
+        It ends, waits and raises as the stream itself does. An error about a message comes between two batches: one
+        of the messages before it, and one of those behind it. Batches and messages may be asked for in turns.
 
         Args:
             max_messages: Most messages of a batch; None for no limit.
@@ -153,10 +142,10 @@ class KafkaStream:
             raise ValueError("this stream has decoders, which work on single messages: a batch carries bytes")
         return StreamBatches(self._next_batch, max_messages, max_bytes, columns)
 
-    # -- told by others ------------------------------------------------------------------------------------------------
+    # -- called by others ----------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Have a waiting `next()` look again."""
+        """Let a waiting `next()` check again."""
         self._wakeup.wake()
 
     def end(self) -> None:
@@ -169,21 +158,25 @@ class KafkaStream:
         self._at_end = at_end
 
     def settle(self, is_done: bool) -> None:
-        """The calling thread, which was the last to read, reads no more; is it done with what it has in hand?"""
+        """Take note that the calling thread, which was the last to read, reads no more.
+
+        Args:
+            is_done: Whether what it has in hand is done.
+        """
         if is_done:
             self._finish_hand(None)
         self.reader = self.handed = None
 
     def fail(self, error: Exception) -> None:
-        """Raise this by every `next()` from now on; the queues must be ended after this call."""
+        """Make every `next()` raise this from now on; the queues must be ended after this call."""
         self._error = error
         self._wakeup.wake()
 
     def on_fork(self, error: Exception) -> None:
-        """Raise this by every `next()` from now on, in a forked child; takes no lock, as its holder may be gone."""
+        """Make every `next()` raise this in a forked child; takes no lock, as the thread that holds it is gone."""
         self._source = _NO_CHUNK
         self._queue = PartitionQueue(_NOWHERE, 0, self, ByteBudget(0))
-        self._chunk = self._messages = self._decoding = None
+        self._cursor = Cursor(0, self._wakeup.wake)
         self._inside = {}
         self._error = error
 
@@ -215,27 +208,16 @@ class KafkaStream:
         finally:
             trouble = None  # its traceback holds this frame: a cycle for each error otherwise
 
-    def _apply_decoders(self, message: Message) -> None:
-        key, value = message.key, message.value
-        try:
-            if self._key_decoder is not None and message.key is not None:
-                message.key = self._key_decoder(message.key)
-            if self._value_decoder is not None and message.value is not None:
-                message.value = self._value_decoder(message.value)
-        except Exception as error:  # whatever the application's code raises is about this message
-            raise DecoderFailed(message.topic, message.partition, message.offset, key, value) from error
-
     def _interrupted(self, message: InHand | None, error: BaseException) -> None:
-        """Leave things so that the next call finds the message again that this call did not hand over."""
+        """Make sure that the next call decodes the message again which this call did not hand over."""
         if isinstance(error, ValueError) and "already executing" in str(error):
             raise ConcurrentStreamUse(self.thread_id) from None
-        self._was_cut_off = True
         self._source = _NO_CHUNK
-        self._chunk = self._messages = None
+        self._cursor.cut_off()
         self._finish_hand(message)
 
     def _finish_hand(self, message: InHand | None) -> None:
-        """What was in hand is done; `message` was decoded behind it and is not handed over."""
+        """Take note that what was in hand is done; `message` was decoded behind it and is not handed over."""
         queue = self._queue
         hand = queue.in_hand
         if message is not None:
@@ -253,12 +235,12 @@ class KafkaStream:
         except (ConcurrentStreamUse, MessageError):
             raise
         except BaseException as error:
-            # Interrupted when something was in hand already: a moment that a message passes once in a chunk.
+            # Interrupted after something was put in hand: for messages this happens at the first one of a chunk only.
             hand = self._queue.in_hand
             if hand is not None and hand is not before:
                 self.handed = None
-                if self._chunk is not None:
-                    self._chunk.resume = None  # if it is an error, nobody has heard of it
+                if self._cursor.chunk is not None:
+                    self._cursor.chunk.resume = None  # if it is an error, it was not raised
                 self._interrupted(hand, error)
             raise
 
@@ -288,21 +270,17 @@ class KafkaStream:
         self._source = _NO_CHUNK
         self._finish_hand(message)
         self.handed = None
-        if not self._was_cut_off:
-            self._decoding = None
-        if self._batches is not batches:
-            self._batches = batches
-            self._chunk = self._messages = None
-        queue, chunk, messages, found = self._queue, self._chunk, None, None
+        self._cursor.read_for(batches)
+        queue, chunk, rest, found = self._queue, self._cursor.chunk, None, None
         if chunk is not None:
             if trouble is not None:
-                messages = self._report(queue, chunk, trouble, message)
+                rest = self._report(queue, chunk, trouble, message)
             elif batches is not None and queue.is_live and queue.failure is None:
-                messages = self._messages
-            if messages is not None:
-                found = self._read(queue, chunk, messages)
+                rest = self._cursor.rest
+            if rest is not None:
+                found = self._read(queue, chunk, rest)
         deadline = None if self._timeout_ms < 0 else self._clock() + self._timeout_ms / 1000
-        while found is None or found is _UNDER_WAY:
+        while found is None or found is _NOT_DECODED_YET:
             if self._error is not None:
                 raise self._error.with_traceback(None)
             if self._is_ended:
@@ -310,8 +288,8 @@ class KafkaStream:
                     self._at_end()
                 raise StopIteration
             found = self._read_ready()
-            if found is _UNDER_WAY:
-                self._wakeup.wait(_LOOK_AGAIN_S)  # whatever the time-out: there is something
+            if found is _NOT_DECODED_YET:
+                self._wakeup.wait(_LOOK_AGAIN_S)  # whatever the time-out is: a message is there
             elif found is None:
                 self._wait(deadline)
         return found
@@ -321,16 +299,16 @@ class KafkaStream:
         if wait_s is not None and wait_s <= 0:
             raise ConsumerTimeout(self._timeout_ms)
         if self.ready:
-            # There is something, but no lease, and nobody tells of its renewal.
+            # There are messages, but no lease, and its renewal is not reported.
             wait_s = _LEASE_POLL_S if wait_s is None else min(wait_s, _LEASE_POLL_S)
         self._wakeup.wait(wait_s)
 
     def _read_ready(self) -> Any:
-        """Hand over the next message of what is queued; None when nothing is, or the lease is out; or _UNDER_WAY."""
+        """Hand over the next queued message; None without any, or without a lease; or _NOT_DECODED_YET."""
         while self.ready:
             try:
                 queue = self.ready[0]
-            except IndexError:  # the coordinator dropped it just now
+            except IndexError:  # the coordinator has just dropped it
                 continue
             if not queue.is_live or queue.failure is not None:
                 queue.drop()
@@ -343,101 +321,71 @@ class KafkaStream:
             if chunk.reset_to is not None:
                 queue.reset(chunk.reset_to)
             if chunk.reset_to is not None or chunk.next_offset <= queue.position:
-                self._chunk = self._messages = self._decoding = None
-                queue.take_out(chunk)
+                self._cursor.take_out(queue, chunk)
                 continue
             if self._clock() >= self._lease.until:
                 return None
-            # The position says where to begin; what an interrupted call had decoded already is decoded again.
-            decoding = self._decode_uninterrupted(queue, chunk) if self._was_cut_off else None
-            if decoding is None:
-                message = self._read(queue, chunk, self._open(queue, chunk))
-            elif decoding.is_done:
-                message = self._read(queue, chunk, decoding.messages, decoding.take)
-            else:
-                return _UNDER_WAY
+            opened = self._cursor.open(queue, chunk)
+            if opened is None:
+                return _NOT_DECODED_YET
+            message = self._read(queue, chunk, opened.items, opened.take)
             if message is not None:
                 return message
         return None
 
-    def _decode_uninterrupted(self, queue: PartitionQueue, chunk: Chunk) -> UninterruptedDecoding | None:
-        """Return what comes next in a chunk, decoded or under way; None if that is not possible."""
-        decoding = self._decoding
-        if decoding is None or not decoding.is_next(self._batches, chunk, queue.position):
-            decoding = UninterruptedDecoding(
-                self._batches, chunk, queue.position, self._open(queue, chunk), self._wakeup.wake
-            )
-            self._decoding = decoding
-        return decoding if decoding.begin() else None
-
-    def _open(self, queue: PartitionQueue, chunk: Chunk) -> Iterator[Any]:
-        """Begin with a chunk, or go on in it, where the position is."""
-        return self._open_at(queue, chunk, queue.position, chunk.resume)
-
-    def _open_at(self, queue: PartitionQueue, chunk: Chunk, start_offset: int, resume: object) -> Iterator[Any]:
-        topic, partition = queue.partition
-        dialect = chunk.dialect
-        if dialect is None:
-            return iter(())
-        decode = dialect.decode_messages if self._batches is None else partial(self._batches.decode, dialect)
-        return decode(
-            chunk.data, topic, partition, start_offset, high_watermark=chunk.high_watermark,
-            max_decoded_bytes=self._max_decoded_bytes, resume=resume,
-        )  # fmt: skip
-
     def _read(
-        self, queue: PartitionQueue, chunk: Chunk, messages: Iterator[Any], take: Callable[..., Any] = next
+        self, queue: PartitionQueue, chunk: Chunk, items: Iterator[Any], take: Callable[..., Any] = next
     ) -> Any:
         """Hand over the next message or batch of a chunk, and leave the chunk open.
 
-        None: the chunk is at its end, or nothing may be handed over. The first one is what `take` returns.
+        Return None when the chunk is at its end, or nothing may be handed over. The first item is what `take` returns.
         """
+        cursor = self._cursor
         while True:
-            self._queue, self._chunk, self._messages = queue, chunk, None if self._batches else messages
-            message: Any = None
+            self._queue, cursor.chunk, cursor.rest = queue, chunk, None if cursor.batches else items
+            found: Any = None
             trouble: Exception | None = None
             try:
-                message = take(messages, None)
-                if message is not None:
-                    queue.in_hand = message
+                found = take(items, None)
+                if found is not None:
+                    queue.in_hand = found
                     self.reader = get_ident()
                     if self._decode is not None:
-                        self._decode(message)
+                        self._decode(found)
                     if queue.is_live and self._clock() < self._lease.until:
-                        if self._batches:
-                            self._messages = messages
+                        if cursor.batches:
+                            cursor.rest = items
                         else:
-                            self._source = messages
-                        self.handed = message
-                        self._was_cut_off = False
-                        return message
+                            self._source = items
+                        self.handed = found
+                        cursor.was_cut_off = False
+                        return found
             except (MessageError, BrokenFraming, DecoderFailed) as error:
                 trouble = error
             except BaseException as error:
-                self._interrupted(message, error)
+                self._interrupted(found, error)
                 raise
-            self._finish_hand(message)
-            if message is not None and trouble is None:
+            self._finish_hand(found)
+            if found is not None and trouble is None:
                 return None
             trouble = trouble or chunk.error
             if trouble is None:
-                self._chunk = self._messages = self._decoding = None
-                queue.take_out(chunk)
+                cursor.take_out(queue, chunk)
                 return None
-            rest = self._report(queue, chunk, trouble, message)
+            rest = self._report(queue, chunk, trouble, found)
             if rest is None:
                 return None
-            messages, take = rest, next
+            items, take = rest, next
 
     # -- what is wrong with one message --------------------------------------------------------------------------------
 
     def _report(
         self, queue: PartitionQueue, chunk: Chunk, trouble: Exception, message: Message | None
     ) -> Iterator[Any] | None:
-        """Raise what is wrong with the next message, or pass over it, as `on.message.error` says.
+        """Raise what is wrong with the next message, or skip the message, as `on.message.error` says.
 
-        Return what to go on with in this chunk; None when the chunk is done for. A message that is raised about is in
-        hand like any other: it is done when the next one is asked for.
+        Return what comes behind it in this chunk; None when nothing more of the chunk may be read. A message about
+        which an error is raised is in hand like any other: it is done when the next one is asked for.
         """
         if isinstance(trouble, MessageError):
             next_offset = max(trouble.next_offset, queue.position)
@@ -456,22 +404,21 @@ class KafkaStream:
             queue.halt(str(trouble))
             log.error("partition stopped, on.message.error=stop: %s", trouble)
             return None
-        rest = self._messages if isinstance(trouble, DecoderFailed) else None
+        rest = self._cursor.rest if isinstance(trouble, DecoderFailed) else None
         if isinstance(trouble, MessageError) and trouble.resume is not None:
-            rest = self._open_at(queue, chunk, 0, trouble.resume)
-            chunk.resume = trouble.resume
+            rest = self._cursor.open_behind_error(queue, chunk, trouble.resume)
         if self._on_error == "skip":
             log.warning("message skipped, on.message.error=skip: %s", trouble)
             queue.finish_hand(next_offset)
             return rest
-        self._messages = rest
-        self._source = _NO_CHUNK if rest is None or self._batches is not None else rest
+        self._cursor.rest = rest
+        self._source = _NO_CHUNK if rest is None or self._cursor.batches is not None else rest
         self.reader = get_ident()
         self.handed = bad
         raise trouble
 
     def _stop_partition(self, queue: PartitionQueue, trouble: Exception) -> None:
-        """End a partition behind whose position nothing can be read; the others of the stream go on."""
+        """End a partition behind whose position nothing can be read; the others of the stream continue."""
         if not queue.is_live:
             return
         self.failures += 1

@@ -1,9 +1,9 @@
-"""Decoding that no interrupt cuts off, for readers that are interrupted again and again.
+"""Decoding in a thread of its own, for readers that are interrupted again and again.
 
-An exception that a signal handler raises, or that is sent to a thread, strikes the reader in the middle of its work.
-What was decoded until then is lost, and where that happens every few milliseconds a batch, or a large wrapper, would
-never be finished. So what was cut off once is decoded by a thread of its own, which no such exception reaches. The
-reader waits for it, may be interrupted in that as often as it likes, and finds the outcome when it comes back.
+An exception that a signal handler raises, or that is sent to a thread, interrupts the reader in the middle of its work.
+What was decoded until then is lost. If that happens every few milliseconds, a batch, or a large wrapper, would never be
+finished. So after an interrupt a thread of its own decodes, which no such exception reaches. The reader waits for it.
+It may be interrupted in that any number of times, and finds the result when it asks again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class UninterruptedDecoding:
     """What comes next in a chunk, decoded in a thread of its own.
 
     Args:
-        source: What decodes; an outcome is for whoever reads from the same one.
-        position: Where in the chunk the messages begin.
+        source: The reader of batches that asks, None for messages; the result is for the same one only.
+        position: Where in the chunk the messages start.
         messages: Yields them.
-        wake: Called when it is done, in that thread.
+        wake: Called in that thread when the result is there.
 
     Attributes:
-        messages: Yields what is behind the outcome, once that is there.
-        is_done: The outcome is there.
+        messages: Yields what is behind the result, once that is there.
+        is_done: The result is there.
 
-    Threads: Those of one reader. The thread of its own touches nothing of the stream's but `messages`.
+    Threads: The reader's. The thread of its own uses nothing of the stream but `messages`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class UninterruptedDecoding:
         self._chunk = chunk
         self._position = position
         self._wake = wake
-        self._begun = _thread.allocate_lock()
+        self._started = _thread.allocate_lock()
         self._found: InHand | None = None
         self._error: BaseException | None = None
         self._is_spent = False
@@ -53,14 +53,14 @@ class UninterruptedDecoding:
             return False
         return self._position <= position <= (self._position if self._found is None else self._found.offset)
 
-    def begin(self) -> bool:
-        """Have the thread started if it does not run yet; False if the system gives no thread.
+    def start(self) -> bool:
+        """Start the thread if it does not run yet; return False if the system gives no thread.
 
-        To be called from time to time until the outcome is there. An interrupt may have struck the reader before the
-        start; or the new thread, which up to Python 3.11 has the reader's number until it runs.
+        To be called from time to time until the result is there. An interrupt may have come before the start; or it may
+        have hit the new thread, which up to Python 3.11 has the reader's number until it runs.
         """
-        # Without `threading.Thread`, whose start waits for the thread, and whose waits are not safe to interrupt.
-        if not self._begun.locked():
+        # Not by `threading.Thread`: its start waits for the thread, and these waits are not safe to interrupt.
+        if not self._started.locked():
             try:
                 _thread.start_new_thread(self._run, ())
             except RuntimeError:
@@ -68,16 +68,16 @@ class UninterruptedDecoding:
         return True
 
     def take(self, *_: object) -> Any:
-        """Return the next message or batch, or None at the end of the chunk; in place of `next(messages, None)`.
+        """Return the next message or batch, or None at the end of the chunk, as `next(messages, None)` would.
 
-        It may be taken again, by a reader who was interrupted with it.
+        A reader that was interrupted with it may take it again.
 
         Raises:
-            Whatever decoding raises, once: behind it this is not what comes next.
+            Whatever decoding raises, once: behind it another decoding is needed.
         """
         if self._error is None:
             return self._found
-        self._is_spent = True  # first, as an interrupt may strike here, too
+        self._is_spent = True  # first, as an interrupt may come here, too
         error, self._error = self._error, None
         try:
             raise error
@@ -85,11 +85,11 @@ class UninterruptedDecoding:
             del error  # its traceback holds this frame
 
     def _run(self) -> None:
-        if not self._begun.acquire(blocking=False):
+        if not self._started.acquire(blocking=False):
             return
         try:
             self._found = next(self.messages, None)
-        except BaseException as error:  # noqa: BLE001 - it is the reader's, who takes it
+        except BaseException as error:  # noqa: BLE001 - `take` raises it in the reader
             self._error = error
         self.is_done = True
         self._wake()
