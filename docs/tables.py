@@ -41,6 +41,8 @@ PACKAGES = (
     "zkconsumer/member",
     "zkconsumer/admin",
     "zkconsumer/cli",
+    "zkconsumer/cli/messages",
+    "zkconsumer/cli/terminal",
     "zkconsumer/cli/demo",
     "zkconsumer/spark",
     "zkconsumer/spark/load",

@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 from simpleconsumer.types import Message
-from zkconsumer.cli import consumption, line_output
-from zkconsumer.cli.consumption import Consumption
-from zkconsumer.cli.line_output import LineOutput
-from zkconsumer.cli.message_lines import LineShape, line_formatter
-from zkconsumer.cli.signals import LeaveSignals
+from zkconsumer.cli.messages import consumption, line_output
+from zkconsumer.cli.messages.consumption import Consumption
+from zkconsumer.cli.messages.line_output import LineOutput
+from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
+from zkconsumer.cli.terminal.signals import LeaveSignals
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.streams.stream import KafkaStream

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.input_lines import KeyedLines, LineSplitter
+from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
 
 
 @given(text=st.binary(max_size=60).map(lambda data: data.replace(b"\x01", b"\n")), cuts=st.lists(st.integers(0, 60)))

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.cli.line_output import BLOCK_BYTES, LineOutput
-from zkconsumer.cli.message_lines import LineShape, line_formatter
+from zkconsumer.cli.messages.line_output import BLOCK_BYTES, LineOutput
+from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 
 LINE = line_formatter(LineShape())
 PLACE = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import Message
-from zkconsumer.cli.message_lines import LineShape, line_formatter
+from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 
 BYTES = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)
 

@@ -18,8 +18,8 @@ from rebalance.zookeeper import KazooPort
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.offset_changes import plan_changes, write_changes
+from zkconsumer.cli.connection_options import open_zookeeper
 from zkconsumer.cli.program import program
-from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.load import load

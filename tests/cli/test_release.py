@@ -14,8 +14,8 @@ from zkconsumer.admin.errors import ClaimNotReleased
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
 from zkconsumer.admin.release import delete_claim, read_claim
 from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
+from zkconsumer.cli.connection_options import open_zookeeper
 from zkconsumer.cli.release import release as release_command
-from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.scratch import refuse_if_full, scratch_folder
+from zkconsumer.cli.terminal.scratch import refuse_if_full, scratch_folder
 from zkconsumer.testing.waiting import wait_until
 
 PROGRAM = """
 import sys, tempfile
 from pathlib import Path
-from zkconsumer.cli.scratch import scratch_folder
+from zkconsumer.cli.terminal.scratch import scratch_folder
 
 with scratch_folder("test-"):
     Path(tempfile.mkdtemp(), "file").write_text("something")
@@ -85,7 +85,7 @@ def test_a_folder_in_which_nothing_can_be_written_is_refused_with_the_remedy(tem
     program = """
 import resource, sys
 from pathlib import Path
-from zkconsumer.cli.scratch import refuse_if_full
+from zkconsumer.cli.terminal.scratch import refuse_if_full
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 refuse_if_full(Path(sys.argv[1]))

@@ -13,8 +13,8 @@ from kazoo.client import KazooClient
 from tests.cli.command_line import Running, run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
+from zkconsumer.cli.connection_options import open_zookeeper
 from zkconsumer.cli.verify import verify as verify_command
-from zkconsumer.cli.zookeeper_access import open_zookeeper
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.members.java_member import JavaMember

@@ -33,7 +33,7 @@ from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.zookeeper_options import zookeeper_options
 
-__all__ = ["Admin", "GroupOffsets"]
+__all__ = ["Admin", "GroupOffsets", "connection_options"]
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,18 @@ class GroupOffsets(JsonValue):
 
     group: str
     partitions: tuple[PartitionRow, ...]
+
+
+def connection_options(zookeeper: str, properties: Mapping[str, object] | None) -> dict[str, Any]:
+    """Return the keyword arguments of `zookeeper_connection` for settings of the consumer.
+
+    Raises:
+        ConfigError: A property has a value that is not allowed, or names a file that cannot be used.
+    """
+    if properties is None:
+        return {}
+    entries = {"group.id": "none", **properties}
+    return zookeeper_options(ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper))
 
 
 class Admin:
@@ -88,10 +100,7 @@ class Admin:
         timeout_s: float = 6.0,
         client_id: str = "zkconsumer-admin",
     ) -> None:
-        options: dict[str, Any] = {}
-        if properties is not None:
-            entries = {"group.id": "none", **properties}
-            options = zookeeper_options(ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper))
+        options = connection_options(zookeeper, properties)
         self._zookeeper = zookeeper
         self._session = 0
         self._stack = ExitStack()

@@ -18,9 +18,9 @@ from rebalance.errors import InvalidName
 from rebalance.subscription import check_topic
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.scratch import scratch_folder
-from zkconsumer.cli.signals import Interrupted, LeaveSignals
-from zkconsumer.cli.tables import print_table
+from zkconsumer.cli.terminal.scratch import scratch_folder
+from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.terminal.tables import print_table
 
 if TYPE_CHECKING:
     from zkconsumer.testing.cluster import Cluster

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.sizes import SIZE
-from zkconsumer.cli.spark_jobs import interrupted_with, job_progress, setting_pairs
+from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 
 if TYPE_CHECKING:
     from zkconsumer.spark.load.compact import CompactionReport

@@ -18,13 +18,12 @@ from rebalance import znodes
 from rebalance.errors import RebalanceError
 from rebalance.subscription import Subscription, check_topic
 from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
-from zkconsumer.cli.consumer_config import read_config
-from zkconsumer.cli.consumption import Consumption, Outcome
+from zkconsumer.cli.connection_options import open_zookeeper, read_config, zookeeper_option
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.line_output import LineOutput
-from zkconsumer.cli.message_lines import LineShape, line_formatter
-from zkconsumer.cli.signals import Interrupted, LeaveSignals
-from zkconsumer.cli.zookeeper_access import open_zookeeper, zookeeper_option
+from zkconsumer.cli.messages.consumption import Consumption, Outcome
+from zkconsumer.cli.messages.line_output import LineOutput
+from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
+from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.keys import find_key

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.sizes import SIZE
-from zkconsumer.cli.spark_jobs import interrupted_with, job_progress, setting_pairs
-from zkconsumer.cli.tables import print_problem, print_table
-from zkconsumer.cli.zookeeper_access import zookeeper_option
+from zkconsumer.cli.connection_options import zookeeper_option
+from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
+from zkconsumer.cli.terminal.tables import print_problem, print_table
 
 if TYPE_CHECKING:
     from zkconsumer.spark.load.job import LoadReport

@@ -16,8 +16,8 @@ import click
 
 from zkconsumer.admin import OffsetChanges
 from zkconsumer.admin.phrases import count_of
+from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.zookeeper_access import open_admin, zookeeper_option
 
 __all__ = ["export_offsets", "import_offsets", "print_changes", "print_warning"]
 

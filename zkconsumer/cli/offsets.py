@@ -11,10 +11,10 @@ import click
 
 from rebalance.subscription import check_topic
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
+from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.describe import OFFSET_HEADERS, offset_cells
 from zkconsumer.cli.offset_files import export_offsets, import_offsets, print_changes, print_warning
-from zkconsumer.cli.tables import print_problem, print_table
-from zkconsumer.cli.zookeeper_access import open_admin, zookeeper_option
+from zkconsumer.cli.terminal.tables import print_problem, print_table
 
 __all__ = ["offsets"]
 

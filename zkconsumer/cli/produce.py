@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import click
 
 from rebalance.subscription import check_topic
+from zkconsumer.cli.connection_options import open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.input_lines import KeyedLines, LineSplitter
-from zkconsumer.cli.partitioning import partition_of_key
-from zkconsumer.cli.sender import KeyValue, Sender, SendSettings
-from zkconsumer.cli.zookeeper_access import open_zookeeper, zookeeper_option
+from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
+from zkconsumer.cli.messages.partitioning import partition_of_key
+from zkconsumer.cli.messages.sender import KeyValue, Sender, SendSettings
 
 __all__ = ["produce"]
 

@@ -26,9 +26,9 @@ from zkconsumer.cli.load import load
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.release import release
-from zkconsumer.cli.signals import unblock_signals
 from zkconsumer.cli.spark_zip import spark_zip
-from zkconsumer.cli.standard_streams import prepare_streams
+from zkconsumer.cli.terminal.signals import unblock_signals
+from zkconsumer.cli.terminal.standard_streams import prepare_streams
 from zkconsumer.cli.topics import topics
 from zkconsumer.cli.verify import verify
 

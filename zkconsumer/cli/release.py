@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rebalance.subscription import check_topic
-from zkconsumer.cli.zookeeper_access import open_admin, zookeeper_option
+from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 
 __all__ = ["release"]
 

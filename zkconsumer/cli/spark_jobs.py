@@ -1,14 +1,32 @@
-"""What the commands that start Spark share: settings, a bar, and a word when they are interrupted."""
+"""Options and progress of the commands that start Spark: sizes, settings, a progress bar, interruptions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import click
 
-__all__ = ["interrupted_with", "job_progress", "setting_pairs"]
+from zkconsumer.spark.options import parse_bytes
+
+__all__ = ["SIZE", "interrupted_with", "job_progress", "setting_pairs"]
+
+
+class _Size(click.ParamType[int]):
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+SIZE: Final = _Size()
+"""The type of options that take a number of bytes."""
 
 
 def setting_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

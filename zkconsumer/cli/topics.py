@@ -11,8 +11,8 @@ import click
 
 from zkconsumer.admin import TopicPartitionRow, TopicReport
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.tables import print_problem, print_table
-from zkconsumer.cli.zookeeper_access import open_admin, zookeeper_option
+from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.terminal.tables import print_problem, print_table
 
 __all__ = ["topics"]
 

@@ -11,9 +11,9 @@ from rebalance.subscription import check_group
 from zkconsumer.admin import Verification
 from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.phrases import count_of
+from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.failures import sentence_of
-from zkconsumer.cli.tables import print_problem
-from zkconsumer.cli.zookeeper_access import open_admin, zookeeper_option
+from zkconsumer.cli.terminal.tables import print_problem
 
 __all__ = ["verify"]
 

@@ -11,8 +11,8 @@ import click
 
 from zkconsumer.cli.demo.output import say, warn
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.scratch import refuse_if_full, scratch_folder
-from zkconsumer.cli.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.terminal.scratch import refuse_if_full, scratch_folder
+from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 
 if TYPE_CHECKING:
     from zkconsumer.cli.demo.display import Display

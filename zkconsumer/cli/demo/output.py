@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import click
 
-from zkconsumer.cli.standard_streams import discard_output
+from zkconsumer.cli.terminal.standard_streams import discard_output
 
 __all__ = ["say", "warn"]
 

@@ -1,6 +1,6 @@
 """Removes a folder when the process that started this one is gone, by whatever means: its pipe to our stdin then ends.
 
-Started by `zkconsumer.cli.scratch` as `python -I -S sweeper.py FOLDER`; imports nothing of the project.
+Started by `zkconsumer.cli.terminal.scratch` as `python -I -S sweeper.py FOLDER`; imports nothing of the project.
 """
 
 from __future__ import annotations

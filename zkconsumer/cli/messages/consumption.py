@@ -16,9 +16,9 @@ import click
 
 from simpleconsumer.errors import MessageError
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.line_output import LineOutput
-from zkconsumer.cli.printed_offsets import PrintedOffsets
-from zkconsumer.cli.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.messages.line_output import LineOutput
+from zkconsumer.cli.messages.printed_offsets import PrintedOffsets
+from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout, DecoderFailed, PartitionStopped

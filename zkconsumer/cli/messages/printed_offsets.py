@@ -10,7 +10,7 @@ import logging
 import threading
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cli.line_output import LineOutput
+from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import CommitFailed, ConnectorClosed
 

@@ -1,0 +1,1 @@
+"""Messages of `consume` and `produce`: read and printed, parsed and sent."""

@@ -1,0 +1,1 @@
+"""What commands need of a terminal: tables, signals, standard streams, temporary folders."""
