@@ -75,8 +75,9 @@ MESSAGE_WAY = {
         ("zkconsumer/fetching/partition_queue.py", "keeps the chunk until the stream reads it"),
     ),
     "application": (
-        ("zkconsumer/streams/stream.py", "takes the chunk and checks the lease for each message"),
+        ("zkconsumer/streams/cursor.py", "takes the chunk and keeps the place in it"),
         ("simpleconsumer/kafka08/message_set.py", "decodes the messages and compares checksums"),
+        ("zkconsumer/streams/stream.py", "checks the lease and hands over the message"),
         ("the loop", "handles the message; asking for the next one makes it done"),
     ),
     "coordinator, later": (
