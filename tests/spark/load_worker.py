@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark import stream_logs
-from zkconsumer.spark.load import heartbeat, job
+from zkconsumer.spark.load import heartbeat, job, run_writer
 from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.failures import failures_in_a_sentence
 from zkconsumer.spark.load.history import History
@@ -96,9 +96,9 @@ def load(spark: SparkSession, asked: dict[str, Any]) -> dict[str, object]:
     )
     dies = asked.get("dies")
     KilledStorage.left = dies if isinstance(dies, int) else 10**9
-    count_rows, publish = job.count_rows, History.publish
+    count_rows, publish = run_writer.count_rows, History.publish
     if dies == "written":
-        job.count_rows = lambda *arguments: die()  # type: ignore[attr-defined]
+        run_writer.count_rows = lambda *arguments: die()  # type: ignore[attr-defined]
 
     def hold_and_publish(history: History, manifest: Any) -> None:
         say({"holds": manifest.run})
@@ -113,7 +113,7 @@ def load(spark: SparkSession, asked: dict[str, Any]) -> dict[str, object]:
     except ZkConsumerError as error:
         return {"error": f"{type(error).__name__}: {error}"}
     finally:
-        job.count_rows, History.publish = count_rows, publish  # type: ignore[attr-defined, method-assign]
+        run_writer.count_rows, History.publish = count_rows, publish  # type: ignore[attr-defined, method-assign]
     return {"run": report.run, "left": report.left, "silent": len(report.silent)}
 
 

@@ -16,7 +16,7 @@ import pytest
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark import stream_logs
 from zkconsumer.spark.errors import GroupHasNoOffsets, NoMessageAtTime, PlanningFailed, TopicMissing
-from zkconsumer.spark.load import job
+from zkconsumer.spark.load import run_writer
 from zkconsumer.spark.load.errors import AuditFailed, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
@@ -106,7 +106,7 @@ def test_a_topic_that_is_created_anew_while_it_is_read_is_not_published_as_the_o
     load(embedded_cluster, topic, 10)
     run(topic)
     load(embedded_cluster, topic, 10, first=10)
-    write_rows = job.write_rows
+    write_rows = run_writer.write_rows
 
     def create_anew_and_write(*arguments: Any) -> None:
         created_anew(embedded_cluster, topic, 1)
@@ -114,7 +114,7 @@ def test_a_topic_that_is_created_anew_while_it_is_read_is_not_published_as_the_o
         write_rows(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "write_rows", create_anew_and_write)
+        patched.setattr(run_writer, "write_rows", create_anew_and_write)
         with pytest.raises(AuditFailed, match=f"'{topic}' was deleted and created anew while it was read"):
             run(topic)
     report = run(topic, skip=True)
@@ -331,13 +331,13 @@ def log_of_two_segments(embedded_cluster: EmbeddedCluster, fresh_topic: Topic) -
 
 def delete_before_reading(log: PartitionLog, begin: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have retention strike when a run was planned."""
-    write_rows = job.write_rows
+    write_rows = run_writer.write_rows
 
     def delete_and_write(*arguments: Any) -> None:
         assert log.delete_head(begin) == begin
         write_rows(*arguments)
 
-    monkeypatch.setattr(job, "write_rows", delete_and_write)
+    monkeypatch.setattr(run_writer, "write_rows", delete_and_write)
 
 
 @pytest.mark.parametrize("begin", [60, 100], ids=["a part of it", "all of it"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from loading import Killed, counts, settings_of
 
-from zkconsumer.spark.load import heartbeat, job
+from zkconsumer.spark.load import heartbeat, run_writer
 from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.heartbeat import Heartbeat, all_dead
 from zkconsumer.spark.load.history import History
@@ -67,14 +67,14 @@ def offsets(spark: SparkSession, settings: LoadSettings) -> list[int]:
 def test_it_is_removed_before_anything_is_written(
     spark: SparkSession, settings: LoadSettings, left_over: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_rows = job.write_rows
+    write_rows = run_writer.write_rows
     seen: list[list[str]] = []
 
     def look_and_write(*arguments: Any) -> None:
         seen.append(staging(settings))
         write_rows(*arguments)
 
-    monkeypatch.setattr(job, "write_rows", look_and_write)
+    monkeypatch.setattr(run_writer, "write_rows", look_and_write)
     report = run_load(spark, settings)
     assert [name.partition("-")[0] for name in seen[0]] == ["000000003"] * 2  # its own notes
     assert (report.run, counts(report)) == (3, {0: (10, 20, 10)})
@@ -107,14 +107,14 @@ def test_what_died_in_the_very_first_run_is_removed_too(
 def test_a_load_that_lives_is_left_alone_until_a_run_of_its_number_is_published(
     spark: SparkSession, settings: LoadSettings, left_over: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_rows = job.write_rows
+    write_rows = run_writer.write_rows
     there: list[bool] = []
 
     def look_and_write(*arguments: Any) -> None:
         there.append(left_over.exists())
         write_rows(*arguments)
 
-    monkeypatch.setattr(job, "write_rows", look_and_write)
+    monkeypatch.setattr(run_writer, "write_rows", look_and_write)
     with Heartbeat(Storage(spark, settings.folder), DEAD):
         assert run_load(spark, settings).run == 2
     assert there == [True]

@@ -169,7 +169,7 @@ def test_a_new_history_in_an_old_folder_is_not_taken_for_the_old_one(
     settings = delta_of(kafka_0822, tmp_path, topic)
     run_load(spark, settings)
     (tmp_path / "_zkconsumer").rename(tmp_path / "_old")
-    with pytest.raises(LoadRefused, match="has a Delta table with rows that no load has brought"):
+    with pytest.raises(LoadRefused, match="has a Delta table with rows that no load has written"):
         run_load(spark, settings)
     spark.sql(f"DELETE FROM delta.`{tmp_path}`")
     assert run_load(spark, settings).run == 1

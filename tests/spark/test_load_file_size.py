@@ -59,7 +59,7 @@ def test_without_a_size_a_partition_of_a_topic_makes_one_file(spark: SparkSessio
 
 def test_two_sizes_and_none_at_all_are_refused(settings: LoadSettings) -> None:
     source = {**settings.source, "maxBytesPerPartition": "1g"}
-    with pytest.raises(OptionRefused, match="maxBytesPerPartition: the file size says it already"):
+    with pytest.raises(OptionRefused, match="maxBytesPerPartition: the file size sets it already"):
         replace(settings, shape=Shape("parquet", "date", file_bytes=1), source=source)
     with pytest.raises(LoadRefused, match="the file size is 0 bytes: at least 1 is needed"):
         replace(settings, shape=Shape("parquet", "date", file_bytes=0))

@@ -237,7 +237,7 @@ def test_a_new_history_in_an_old_folder_is_not_taken_for_the_old_one(
     settings = iceberg_of(kafka_0822, tmp_path, topic)
     run_load(spark, settings)
     (tmp_path / "_zkconsumer").rename(tmp_path / "_old")
-    with pytest.raises(LoadRefused, match="has an Iceberg table with rows that no load has brought"):
+    with pytest.raises(LoadRefused, match="has an Iceberg table with rows that no load has written"):
         run_load(spark, settings)
     alive_rows = spark._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()  # type: ignore[union-attr]
     java_table(spark, tmp_path).newDelete().deleteFromRowFilter(alive_rows).commit()
@@ -308,7 +308,7 @@ def test_what_cannot_be_is_refused_by_name(
     run_load(spark, settings)
     with pytest.raises(LoadRefused, match="holds iceberg by date; what was asked for is parquet by date"):
         run_load(spark, replace(settings, shape=Shape("parquet", "date")))
-    with pytest.raises(LoadRefused, match=r"is an Iceberg table, .*rewrite_data_files puts small files together"):
+    with pytest.raises(LoadRefused, match=r"is an Iceberg table, .*rewrite_data_files merges small files"):
         [*run_compactions(spark, CompactionSettings(str(tmp_path)))]
     (tmp_path / "metadata").rename(tmp_path / "_gone")
     with pytest.raises(LoadRefused, match="had an Iceberg table, and has none any more"):

@@ -17,7 +17,7 @@ from producing import produce
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused, RequirementMissing, TopicMissing
 from zkconsumer.spark.group_offsets import GroupHasMembers
-from zkconsumer.spark.load import heartbeat, job
+from zkconsumer.spark.load import heartbeat, run_writer
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
@@ -130,13 +130,13 @@ def test_a_failed_run_leaves_nothing(
 ) -> None:
     settings = settings_of(kafka_0822, tmp_path, topic)
     # As if one file had not been written as it should.
-    write_rows = job.write_rows
+    write_rows = run_writer.write_rows
 
     def write_all_but_one(spark: SparkSession, frame: Any, *rest: Any) -> None:
         write_rows(spark, frame.where("offset != 7"), *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "write_rows", write_all_but_one)
+        patched.setattr(run_writer, "write_rows", write_all_but_one)
         with pytest.raises(AuditFailed, match=rf"{topic}/0: 1 of the offsets 0 to 99 are missing"):
             run_load(spark, settings)
     assert not (tmp_path / f"topic={topic}").exists()
@@ -231,7 +231,7 @@ def test_what_cannot_be_is_refused_by_name(
         settings_of(kafka_0822, tmp_path, topic, endingOffsets="latest")
     with pytest.raises(OptionRefused, match="endingTimestamp: not for a load"):
         settings_of(kafka_0822, tmp_path, topic, endingTimestamp="1")
-    with pytest.raises(OptionRefused, match="filterPushdown: not for a load: a run reads all that it has planned"):
+    with pytest.raises(OptionRefused, match="filterPushdown: not for a load: a run reads everything that it has"):
         settings_of(kafka_0822, tmp_path, topic, filterPushdown="true")
     with pytest.raises(LoadRefused, match="format 'avro' is not known; there are parquet, json, delta, iceberg"):
         replace(settings, shape=Shape("avro", "date"))

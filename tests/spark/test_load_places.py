@@ -47,7 +47,10 @@ def test_a_move_that_died_between_its_copy_and_the_deletion_is_finished(spark: S
 
 @pytest.mark.parametrize(
     ("folder", "means"),
-    [("~/lake", "the shell has left the ~"), ("/data/lake[1]", r"takes \[ \] for a pattern"), ("", "empty string")],
+    [
+        ("~/lake", "the shell has not replaced the ~"), ("/data/lake[1]", r"takes \[ \] for a pattern"),
+        ("", "empty string"),
+    ],
 )
 def test_folders_that_spark_would_take_for_others_are_refused(spark: SparkSession, folder: str, means: str) -> None:
     with pytest.raises(LoadRefused, match=means):

@@ -67,7 +67,7 @@ def test_a_later_run_goes_on_where_the_last_one_ended_whatever_the_start_is() ->
 
 def test_what_is_not_wanted_any_more_keeps_its_place() -> None:
     before = state({U0: 5}, {"u": 1}, last_messages={U0: TAIL._replace(offset=4)})
-    later = plan_run(before, cluster({T0: (0, 2)}), allow_loss=False, reads=lambda name: name.topic == "t")
+    later = plan_run(before, cluster({T0: (0, 2)}), allow_loss=False, selects=lambda name: name.topic == "t")
     assert ends_of(later) == {U0: 5, T0: 2}
     assert later.state.offsets.created_zxids == {"t": 7, "u": 1}
     assert later.state.last_messages == before.last_messages

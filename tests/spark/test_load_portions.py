@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loading import counts, settings_of
 
-from zkconsumer.spark.load import job, portions
+from zkconsumer.spark.load import portions, run_writer
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.portions import run_portions
 from zkconsumer.spark.load.settings import LoadSettings
@@ -45,14 +45,14 @@ def test_who_produces_faster_than_a_load_reads_does_not_keep_it_for_ever(
     spark: SparkSession, embedded_cluster: EmbeddedCluster, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = str(settings.source["subscribe"])
-    write_rows = job.write_rows
+    write_rows = run_writer.write_rows
     numbers = itertools.count(25, 20)
 
     def grow_and_write(*arguments: object) -> None:
         load(embedded_cluster, topic, 20, first=next(numbers))
         write_rows(*arguments)
 
-    monkeypatch.setattr(job, "write_rows", grow_and_write)
+    monkeypatch.setattr(run_writer, "write_rows", grow_and_write)
     reports = [*run_portions(spark, replace(settings, max_messages=10))]
     assert [counts(each)[0][:2] for each in reports] == [(0, 10), (10, 20), (20, 30)]
 

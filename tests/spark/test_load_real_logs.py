@@ -20,7 +20,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.spark import stream_logs
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
-from zkconsumer.spark.load import job
+from zkconsumer.spark.load import run_writer
 from zkconsumer.spark.load.errors import OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
@@ -336,14 +336,14 @@ def test_retention_between_runs_and_in_the_middle_of_one_takes_what_is_named_and
 
     load(short_lived, topic, 10, first=end)
     strikes: list[tuple[int, int]] = []
-    write_rows = job.write_rows
+    write_rows = run_writer.write_rows
 
     def strike_and_write(*arguments: Any) -> None:
         strikes.append(push_out(short_lived, topic, end + 10 + 200 * len(strikes)))
         write_rows(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "write_rows", strike_and_write)
+        patched.setattr(run_writer, "write_rows", strike_and_write)
         with pytest.raises(Exception, match=topic):
             lake.load(short_lived, topic)
         report = lake.load(short_lived, topic, skip=True)
@@ -377,14 +377,14 @@ def test_deleted_records_are_named_and_the_deleted_last_message_is_no_cut(
     assert (spans(report), losses(report)) == ({0: (63, 80)}, [(0, 50, 63)])
 
     load(cluster, topic, 20, first=80)
-    write_rows = job.write_rows
+    write_rows = run_writer.write_rows
 
     def delete_and_write(*arguments: Any) -> None:
         delete_records(cluster.port(0), topic, 0, 91)
         write_rows(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "write_rows", delete_and_write)
+        patched.setattr(run_writer, "write_rows", delete_and_write)
         report = lake.load(cluster, topic, skip=True)
     assert (spans(report), losses(report)) == ({0: (80, 100)}, [(0, 80, 91)])
     load(cluster, topic, 5, first=100)

@@ -81,7 +81,7 @@ def test_a_schema_makes_only_the_columns_that_it_names(
     assert sorted(tuple(row) for row in rows) == [(0, topic), (1, topic), (2, topic)]
     with pytest.raises(Exception, match="there is no column 'ofset' \\(did you mean 'offset'\\?\\)"):
         reader.schema("ofset long").load().count()
-    with pytest.raises(Exception, match="column 'value' is binary, not string; cast it behind load"):
+    with pytest.raises(Exception, match="column 'value' is binary, not string; cast it after load"):
         reader.schema("value string").load().count()
 
 

@@ -139,14 +139,14 @@ def test_retention_that_overtook_the_group_is_lost_data() -> None:
 
 
 def test_json_has_to_name_every_partition_and_no_other() -> None:
-    with pytest.raises(OptionRefused, match="startingOffsets: it leaves out clicks/1"):
+    with pytest.raises(OptionRefused, match="startingOffsets: it omits clicks/1"):
         resolve_bounds(each("startingOffsets", 7), LATEST, {P0: log(0, 9), P1: log(0, 9)}, {}, True)
     with pytest.raises(OptionRefused, match="endingOffsets: it names clicks/1, not among"):
         resolve_bounds(EARLIEST, each("endingOffsets", 7, 7), {P0: log(0, 9)}, {}, True)
 
 
 def test_an_end_before_the_begin_is_refused() -> None:
-    with pytest.raises(OptionRefused, match="ends at 6, before it begins at 7"):
+    with pytest.raises(OptionRefused, match="ends at 6, before it starts at 7"):
         resolve_bounds(each("startingOffsets", 7), each("endingOffsets", 6), {P0: log(0, 9)}, {}, True)
 
 

@@ -180,5 +180,5 @@ def test_times_are_looked_for_in_partitions_that_pass_alone(embedded_cluster: Em
         planned(wanted, filters_of())
     assert planned(wanted, filters_of(((10, 20),), partition=2)) == [(2, 10, 20)]
     missing = options(embedded_cluster, topic, startingOffsetsByTimestamp=json.dumps({topic: {"1": future, "2": 0}}))
-    with pytest.raises(OptionRefused, match=f"leaves out {topic}/0"):
+    with pytest.raises(OptionRefused, match=f"omits {topic}/0"):
         planned(missing, filters_of(partition=2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.log_changes import Logs, needing_log_start, next_step, overtaken, shrunk
+from zkconsumer.spark.log_changes import Logs, needing_log_start, next_step, remaining_ranges, shrunk
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
 A, B, C = (TopicPartition("clicks", number) for number in range(3))
@@ -37,12 +37,12 @@ def test_a_partition_without_a_leader_stays_where_it_is():
 
 def test_a_new_partition_only_has_its_beginning_written_down():
     step = next_step(start({A: 5}), logs({A: 5, B: 30}), {B: 0})
-    assert (step.positions[B], step.ends[B], step.begun, step.losses) == (0, 0, [B], [])
+    assert (step.positions[B], step.ends[B], step.new_partitions, step.losses) == (0, 0, [B], [])
 
 
 def test_a_new_partition_whose_leader_does_not_answer_waits():
     step = next_step(start({A: 5}), logs({A: 5}, B), {})
-    assert (B in step.ends, step.begun) == (False, [])
+    assert (B in step.ends, step.new_partitions) == (False, [])
 
 
 def test_a_new_partition_that_lost_messages_before_it_was_seen_is_a_loss():
@@ -77,7 +77,7 @@ def test_a_partition_that_is_gone_keeps_its_position_and_is_a_loss():
 
 
 def test_a_topic_that_was_taken_from_the_subscription_is_no_loss():
-    step = next_step(start({A: 5, VIEWS: 7}), logs({A: 5}), {}, reads=lambda name: name.topic == "clicks")
+    step = next_step(start({A: 5, VIEWS: 7}), logs({A: 5}), {}, selects=lambda name: name.topic == "clicks")
     assert (step.ends[VIEWS], step.losses) == (7, [])
 
 
@@ -91,7 +91,7 @@ def test_a_topic_created_anew_begins_at_its_beginning_however_long_it_is():
 
 def test_a_target_is_not_passed_and_a_partition_that_came_after_it_is_left_alone():
     step = next_step(start({A: 5, B: 7}), logs({A: 90, B: 8, C: 4}), {A: 0, B: 0, C: 0}, target={A: 20, B: 8})
-    assert (step.ends, step.begun) == ({A: 20, B: 8}, [])
+    assert (step.ends, step.new_partitions) == ({A: 20, B: 8}, [])
 
 
 def test_a_target_is_kept_although_the_leader_does_not_answer_just_now():
@@ -99,20 +99,20 @@ def test_a_target_is_kept_although_the_leader_does_not_answer_just_now():
 
 
 def test_the_ranges_of_a_planned_batch_are_read_as_they_were_planned():
-    ranges, losses = overtaken(start({A: 5, B: 7}), start({A: 20, B: 7}), logs({A: 90, B: 90}), {A: 0})
+    ranges, losses = remaining_ranges(start({A: 5, B: 7}), start({A: 20, B: 7}), logs({A: 90, B: 90}), {A: 0})
     assert (ranges, losses) == ({A: (5, 20)}, [])
 
 
 def test_a_partition_without_a_start_was_only_written_down_and_has_nothing_to_read():
-    assert overtaken(start({A: 5}), start({A: 5, B: 3}), logs({A: 9, B: 9}), {}) == ({}, [])
+    assert remaining_ranges(start({A: 5}), start({A: 5, B: 3}), logs({A: 9, B: 9}), {}) == ({}, [])
 
 
 def test_a_start_whose_birth_is_not_known_is_that_of_the_same_topic():
-    assert overtaken(start({A: 5}, {}), start({A: 20}), logs({A: 90}), {A: 0}) == ({A: (5, 20)}, [])
+    assert remaining_ranges(start({A: 5}, {}), start({A: 20}), logs({A: 90}), {A: 0}) == ({A: (5, 20)}, [])
 
 
 def test_what_was_deleted_or_cut_since_the_plan_is_a_loss():
-    ranges, losses = overtaken(start({A: 5, B: 7}), start({A: 20, B: 30}), logs({A: 90, B: 10}), {A: 12, B: 0})
+    ranges, losses = remaining_ranges(start({A: 5, B: 7}), start({A: 20, B: 30}), logs({A: 90, B: 10}), {A: 12, B: 0})
     assert ranges == {A: (12, 20), B: (7, 10)}
     assert [str(loss) for loss in losses] == [
         "clicks-0 from offset 5 to 12: deleted before it was read",
@@ -122,21 +122,21 @@ def test_what_was_deleted_or_cut_since_the_plan_is_a_loss():
 
 def test_what_the_query_does_not_read_any_more_is_still_part_of_a_planned_batch():
     planned = start({A: 5, B: 7}), start({A: 20, B: 30})
-    ranges, losses = overtaken(*planned, logs({A: 90}), {A: 0}, lambda name: name == A)
+    ranges, losses = remaining_ranges(*planned, logs({A: 90}), {A: 0}, lambda name: name == A)
     assert (ranges, losses) == ({A: (5, 20), B: (7, 30)}, [])
 
 
 def test_a_range_that_was_deleted_as_a_whole_is_lost_once():
-    ranges, [loss] = overtaken(start({A: 5}), start({A: 20}), logs({A: 90}), {A: 40})
+    ranges, [loss] = remaining_ranges(start({A: 5}), start({A: 20}), logs({A: 90}), {A: 40})
     assert (ranges, loss.begin, loss.end) == ({}, 5, 20)
 
 
 def test_nothing_of_a_topic_that_was_created_anew_since_the_plan_is_read():
     seen = logs({A: 90}, created_zxids={"clicks": 101})
-    ranges, [loss] = overtaken(start({A: 5}), start({A: 20}), seen, {A: 0})
+    ranges, [loss] = remaining_ranges(start({A: 5}), start({A: 20}), seen, {A: 0})
     assert (ranges, loss.messages) == ({}, 15)
 
 
 def test_a_step_to_the_beginning_of_a_topic_created_anew_has_nothing_to_read():
     anew = start({A: 0}, {"clicks": 101})
-    assert overtaken(start({A: 50}), anew, logs({A: 90}, created_zxids={"clicks": 101}), {A: 0}) == ({}, [])
+    assert remaining_ranges(start({A: 50}), anew, logs({A: 90}, created_zxids={"clicks": 101}), {A: 0}) == ({}, [])

@@ -118,8 +118,8 @@ def test_a_start_that_no_message_reaches_names_partition_and_time() -> None:
     with pytest.raises(NoMessageAtTime) as caught:
         offsets_at_times(STRICT, {P0: AtTime(3, 30), P1: AtTime(None, 30)})
     assert str(caught.value) == (
-        "option startingTimestamp: no message is that young in clicks/1 (1000, 1970-01-01T00:00:01Z); with "
-        "startingOffsetsByTimestampStrategy=latest such a partition begins at its end"
+        "option startingTimestamp: no message is that recent in clicks/1 (1000, 1970-01-01T00:00:01Z); with "
+        "startingOffsetsByTimestampStrategy=latest such a partition starts at its end"
     )
     unshown = OffsetSpec("time", "startingTimestamp", time_ms=2**63 - 1, on_no_match="error")
     with pytest.raises(NoMessageAtTime, match=r"clicks/1 \(9223372036854775807\)"):
@@ -128,14 +128,14 @@ def test_a_start_that_no_message_reaches_names_partition_and_time() -> None:
 
 def test_times_by_json_name_just_the_partitions_to_read_and_end_after_they_begin() -> None:
     begin = OffsetSpec("time", "startingOffsetsByTimestamp", {P0: 1000, P1: 3000})
-    with pytest.raises(OptionRefused, match=r"startingOffsetsByTimestamp: it leaves out clicks/2$"):
+    with pytest.raises(OptionRefused, match=r"startingOffsetsByTimestamp: it omits clicks/2$"):
         check_named(begin, [P0, P1, TopicPartition("clicks", 2)])
     with pytest.raises(OptionRefused, match="it names clicks/1, not among the partitions to read"):
         check_named(begin, [P0])
     check_named(STRICT, [P0])
     end = OffsetSpec("time", "endingTimestamp", time_ms=2000)
     check_times(begin, end, [P0])
-    with pytest.raises(OptionRefused, match="endingTimestamp: clicks/1 ends at 2000, before it begins at 3000"):
+    with pytest.raises(OptionRefused, match="endingTimestamp: clicks/1 ends at 2000, before it starts at 3000"):
         check_times(begin, end, [P0, P1])
 
 
@@ -196,7 +196,7 @@ def test_a_batch_by_segments_has_all_that_was_asked_for(
 
 def test_a_start_in_the_future_is_an_error_or_the_end(embedded_cluster: EmbeddedCluster, segmented: str) -> None:
     future = ago(-24)
-    with pytest.raises(NoMessageAtTime, match=rf"startingTimestamp: no message is that young in {segmented}/0 \("):
+    with pytest.raises(NoMessageAtTime, match=rf"startingTimestamp: no message is that recent in {segmented}/0 \("):
         planned(embedded_cluster, segmented, startingTimestamp=future)
     strategy = {"startingOffsetsByTimestampStrategy": "latest"}
     assert planned(embedded_cluster, segmented, startingTimestamp=future, **strategy) == {}
@@ -213,7 +213,7 @@ def test_each_partition_may_have_a_time_of_its_own(
         found = planned(embedded_cluster, segmented, startingOffsetsByTimestamp=times)
     assert found == {0: (10, 40), 1: (0, 5)}
     assert f"{segmented}/0 and 1 more partitions are searched by segments" in caplog.text
-    with pytest.raises(OptionRefused, match=f"it leaves out {segmented}/1"):
+    with pytest.raises(OptionRefused, match=f"it omits {segmented}/1"):
         planned(embedded_cluster, segmented, startingOffsetsByTimestamp=json.dumps({segmented: {"0": 1}}))
     unknown = json.dumps({segmented: {"0": 1, "1": 1, "2": 1}})
     with pytest.raises(OptionRefused, match=f"it names {segmented}/2, not among"):

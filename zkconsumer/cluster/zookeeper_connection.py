@@ -6,7 +6,7 @@ Threads: the caller's own; connecting and reading block it, each with a deadline
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rebalance.errors import AccessRefused, NamespaceMissing
@@ -14,11 +14,13 @@ from rebalance.requests import Exists, SessionChange, ZooKeeperPort
 from rebalance.zookeeper import KazooPort
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.cluster.zookeeper_session import wait_for_session
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.wakeup import Latch
 
-__all__ = ["zookeeper_connection"]
+__all__ = ["configured_connection", "zookeeper_connection"]
 
 _SESSION_S = 10.0
 _CLOSE_S = 2.0
@@ -64,3 +66,11 @@ def zookeeper_connection(
         yield port
     finally:
         port.close(_CLOSE_S if decided.is_set() else 0.0)  # without a session there is none to end
+
+
+def configured_connection(
+    config: ConsumerConfig, heard: Callable[[SessionChange], None] | None = None
+) -> AbstractContextManager[ZooKeeperPort]:
+    """A connected port as the settings of a consumer say; see `zookeeper_connection`."""
+    timeout_s = config.zookeeper_connection_timeout_ms / 1000
+    return zookeeper_connection(config.zookeeper_connect, timeout_s, heard, **zookeeper_options(config))

@@ -1,7 +1,7 @@
-"""Topics of old clusters for Spark 4: `spark.read.format("zkconsumer")`, see docs/SPARK.md.
+"""The Spark 4 data source `format("zkconsumer")` for Kafka clusters from 0.8 on, see docs/SPARK.md.
 
-Names are imported when they are first used, so that importing this package costs nothing and needs neither pyspark nor
-pyarrow. It does one thing: it names this interpreter to Spark, see `driver_python`.
+Names are imported when they are first used, so that importing this package is fast and needs neither pyspark nor
+pyarrow. The import has one effect: it sets this interpreter for Spark, see `driver_python`.
 """
 
 from __future__ import annotations

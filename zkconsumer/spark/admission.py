@@ -1,4 +1,4 @@
-"""How many offsets of each partition a micro-batch may take, shared by lag, and whether they are enough. Pure."""
+"""Limits the offsets of a micro-batch, shared among partitions by lag, and delays batches that are too small. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def admit(
 ) -> dict[TopicPartition, int]:
     """Where the next batch ends in each partition of `positions`.
 
-    Each partition that has something gets one offset, and of the rest a share in proportion to its lag; where there
-    are more such partitions than offsets, the largest lags come first, so that nobody waits for ever.
+    Each partition with new messages gets one offset, and a share of the rest in proportion to its lag. If there are
+    more such partitions than offsets, those with the largest lag come first, so that no partition waits for ever.
 
     >>> a, b = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
     >>> list(admit({a: 0, b: 50}, {a: 900, b: 150}, 100).values())
     [90, 60]
 
     Args:
-        positions: where reading goes on.
-        ends: where it could end; a partition that is missing, or ends before its position, has nothing.
-        max_offsets: at most so many in all; `None` takes everything.
+        positions: the next offset to read.
+        ends: where the logs end; a partition that is missing, or ends before its position, has nothing new.
+        max_offsets: the most offsets of the batch; `None` for no limit.
     """
     lags = {name: ends.get(name, at) - at for name, at in positions.items()}
     waiting = {name: lag for name, lag in lags.items() if lag > 0}
@@ -36,27 +36,27 @@ def admit(
 
 
 def _shares(lags: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartition, int]:
-    """Shares that sum up to the budget, which is smaller than all lags together."""
+    """Shares whose sum is the budget, which is smaller than the sum of the lags."""
     by_lag = sorted(lags, key=lambda name: (-lags[name], name.topic, int(name.partition)))
     if budget <= len(by_lag):
         return dict.fromkeys(by_lag[:budget], 1)
     rest = budget - len(by_lag)
     behind = sum(lags.values()) - len(by_lag)
     shares = {name: 1 + rest * (lags[name] - 1) // behind for name in by_lag}
-    # Rounding down left less than one for each partition: the largest lags have room for it.
+    # Rounding down leaves less than one offset for each partition; the partitions with the largest lags take it.
     for name in by_lag[: budget - sum(shares.values())]:
         shares[name] += 1
     return shares
 
 
 class TriggerDelay:
-    """When there is enough for a batch.
+    """Decides whether there are enough offsets for a batch.
 
-    The first batch of a run waits for nothing: nobody knows how long ago the last one was.
+    The first batch of a run does not wait, because the time of the last one is unknown.
 
     Args:
-        min_offsets: least number of offsets that a batch is made of.
-        max_delay_s: a smaller one is made when the last one was so long ago.
+        min_offsets: least number of offsets of a batch.
+        max_delay_s: a smaller batch is allowed if the last one was this long ago.
     """
 
     def __init__(self, min_offsets: int, max_delay_s: float) -> None:
@@ -65,7 +65,7 @@ class TriggerDelay:
         self._last: float | None = None
 
     def must_wait(self, new_offsets: int, now: float) -> bool:
-        """Whether what is there has to wait for more."""
+        """Whether the new offsets have to wait for more."""
         if not new_offsets:
             return False
         is_due = self._last is None or now - self._last >= self._max_delay_s

@@ -1,7 +1,7 @@
-"""The archive for executors that do not have this package: `--py-files` of Spark, or `spark.sparkContext.addPyFile`.
+"""Writes the archive for executors without this package: for Spark's `--py-files`, or `spark.sparkContext.addPyFile`.
 
-It holds this package and those it needs that are pure Python. Compiled ones cannot be imported from an archive; they
-have to be installed where the executors run.
+It contains this package and its pure Python requirements. Compiled packages cannot be imported from an archive; they
+have to be installed on the executors.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from zkconsumer.spark.errors import RequirementMissing
 __all__ = ["COMPILED", "write_archive"]
 
 COMPILED: Final = ("pyarrow", "numpy", "isal", "lz4", "cramjam")
-"""What executors need installed beside the archive."""
+"""Packages that executors need beside the archive."""
 _OURS: Final = ("simpleconsumer", "rebalance", "zkconsumer", "zkconsumer_error", "pyspark_zkconsumer")
 _PURE: Final = ("kazoo", "snappy")
 _LEFT_OUT: Final = ("zkconsumer/testing/", "kazoo/tests/", "kazoo/testing/")
 _ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)
-"""Of every file, so that equal contents make equal archives."""
+"""The time of every file, so that equal contents make equal archives."""
 
 
 def write_archive(target: Path) -> int:
-    """Write the archive, all of it or nothing, and return its size in bytes.
+    """Write the archive atomically, and return its size in bytes.
 
     Raises:
-        ValueError: The name does not end with `.zip`: Spark puts nothing else of ours on the path.
+        ValueError: The name does not end with `.zip`: Spark would not put it on the path of executors.
         RequirementMissing: A package cannot be found.
         OSError: The file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""From options to what the tasks of a batch read: looks at the cluster, once, on the driver."""
+"""Plans a batch on the driver: from the options and the state of the cluster to the ranges that its tasks read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.spark.bounds import LogEnds, check_named, check_times, resolve_bounds, spec_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import TopicMissing
@@ -30,14 +29,13 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
     """Return what the tasks of a batch read.
 
     Args:
-        filters: What the query asks for of it; brokers are not asked about other partitions.
+        filters: The filters of the query; brokers are not asked about partitions that they exclude.
 
     Raises:
-        SparkSourceError, ZkConsumerError, RebalanceError: What is missing, and where.
+        SparkSourceError, ZkConsumerError, RebalanceError: Something is missing; the text says what, and where.
     """
     config = options.config
-    timeout_s = config.zookeeper_connection_timeout_ms / 1000
-    with zookeeper_connection(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+    with configured_connection(config) as port:
         cluster = ClusterOffsets(port, config, options.patience_ms / 1000)
         cluster.refuse_other_generations()
         names = chosen_partitions(cluster, options)
@@ -57,9 +55,9 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
             log.warning("%s", loss)
         leaders = {name: log_ends.leader for name, log_ends in ends.items()}
         ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options, filters.offsets)
-        begins = {(each.name, each.start) for each in ranges}
+        range_starts = {(each.name, each.start) for each in ranges}
         return [
-            replace(each, is_last=(each.name, each.end) not in begins, table_end=bounds.ends[each.name])
+            replace(each, is_last=(each.name, each.end) not in range_starts, table_end=bounds.ends[each.name])
             for each in ranges
         ]
 
@@ -67,10 +65,10 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
 def ask_for_ends(
     cluster: ClusterOffsets, starting: OffsetSpec, ending: OffsetSpec, partitions: Sequence[TopicPartition]
 ) -> tuple[OffsetSpec, OffsetSpec, dict[TopicPartition, LogEnds]]:
-    """Return both specs without times, and the ends of the logs.
+    """Return both specs with offsets in place of times, and the ends of the logs.
 
     Raises:
-        OptionRefused: Times by JSON leave a partition out, name one that is not read, or end before they begin.
+        OptionRefused: Times by JSON omit a partition, name one that is not read, or end before they start.
         NoMessageAtTime: A partition has no message at or after its time, and that is an error.
         PlanningFailed: Not all leaders answered in time.
     """
@@ -82,17 +80,17 @@ def ask_for_ends(
         for spec in (starting, ending) if spec.kind == "time"
     }  # fmt: skip
     ends = cluster.log_ends(partitions)
-    begin, finish = (
+    start, end = (
         spec_at_times(spec, found[spec.option], ends) if spec.option in found else spec for spec in (starting, ending)
     )
-    return begin, finish, ends
+    return start, end, ends
 
 
 def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[TopicPartition]:
-    """Return the partitions to read as they are now, sorted; none where no topic passes the filters.
+    """Return the partitions to read that exist now, sorted; none if no topic passes the filters.
 
     Raises:
-        TopicMissing: A topic or partition that the options name is not there.
+        TopicMissing: A topic or partition that the options name does not exist.
         ZooKeeperSilent: No answer in time.
     """
     choice = options.choice
@@ -102,7 +100,7 @@ def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[T
     where = f"in ZooKeeper at {options.config.zookeeper_connect}"
     for topic in topics:
         if topic not in partitions and not choice.is_filter:
-            raise TopicMissing(f"there is no topic {topic!r} {where}; {_nearest(topic, known)}")
+            raise TopicMissing(f"there is no topic {topic!r} {where}", remedy=_nearest(topic, known))
     for topic, number in choice.partitions:
         if number not in partitions[topic]:
             raise TopicMissing(f"there is no partition {number} of topic {topic!r} {where}: it has "
@@ -123,10 +121,10 @@ def split_ranges(
     """Return the ranges between starts and ends, split as the options say.
 
     Args:
-        offsets: Which of them are read.
+        offsets: Which of them the query reads.
 
     Raises:
-        OptionRefused: That would be too many tasks.
+        OptionRefused: There would be too many tasks.
     """
     limits = SplitLimits(
         options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition

@@ -1,4 +1,4 @@
-"""`spark.read.format("zkconsumer")`: Spark's calls, handed to `plan_batch` or, on executors, to `read_range`.
+"""The reader behind `spark.read.format("zkconsumer")`: it plans with `plan_batch`, and reads with `read_range`.
 
 Source: pyspark.sql.datasource.DataSourceReader (4.3).
 """
@@ -21,7 +21,7 @@ __all__ = ["ZkBatchReader"]
 class ZkBatchReader(DataSourceReader):
     """Plans on the driver, reads on the executors.
 
-    What `partitions` learns travels in the partitions: Spark has pickled this object before it calls that.
+    The plan is sent in the partitions, because Spark pickles this object before it calls `partitions`.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
@@ -36,7 +36,7 @@ class ZkBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
-        # Where there is nothing to read Spark makes such a one up, 4.0 no partition at all.
+        # If there is nothing to read, Spark passes a partition without a value, and Spark 4.0 passes None.
         if partition is None or partition.value is None:
             return
         from zkconsumer.spark.record_batches import read_range

@@ -1,7 +1,7 @@
-"""Where a query begins and ends in each partition: what was asked for, against what the logs hold.
+"""Resolves where a query starts and ends in each partition, from the options and the ends of the logs.
 
-Pure. Rule: an offset that was asked for by number, or that a group stored, and that the log does not have, is lost
-data. It is never replaced by another one unless `failOnDataLoss` is false, and then what is left out is told.
+Pure. Rule: if an offset that was set by number, or stored by a group, is not in the log, data is lost. It is never
+replaced by another one unless `failOnDataLoss` is false, and then the omitted offsets are reported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHOWN = 5
 
 
 class LogEnds(NamedTuple):
-    """Where the log of a partition begins and ends, as its leader says."""
+    """The start and the end of the log of a partition, as its leader reports them."""
 
     earliest: int
     latest: int
@@ -41,11 +41,12 @@ class LogEnds(NamedTuple):
 
 
 class AtTime(NamedTuple):
-    """What the leader of a partition says of a time.
+    """The answer of a leader about a time.
 
     Attributes:
-        offset: The first message at or after it, or one before that where only segments tell; None: there is none.
-        end: Where the log ended just before it was asked: all that came later is behind it.
+        offset: The first message at or after the time, or an earlier one if it is known by segment only; None if there
+            is no such message.
+        end: Where the log ended just before the question; later messages have higher offsets.
     """
 
     offset: int | None
@@ -54,7 +55,7 @@ class AtTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where to begin and where to end, in each partition; and what is not there and left out."""
+    """Where each partition starts and ends, and the offsets that are omitted because they are lost."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -62,48 +63,52 @@ class Bounds:
 
 
 def check_named(spec: OffsetSpec, partitions: Collection[TopicPartition]) -> None:
-    """Refuse offsets or times by JSON that leave a partition out, or name one that is not read.
+    """Refuse offsets or times by JSON that omit a partition, or name one that is not read.
 
     Spark's own Kafka source does the same.
 
     Raises:
-        OptionRefused: Naming the partitions.
+        OptionRefused: The text names the partitions.
     """
     if spec.kind not in ("each", "time") or spec.time_ms is not None:
         return
     missing = sorted(set(partitions) - set(spec.each))
     if missing:
         ends = "; -2 is earliest, -1 latest" if spec.kind == "each" else ""
-        raise OptionRefused(spec.option, f"it leaves out {_names(missing)}{ends}")
+        raise OptionRefused(spec.option, f"it omits {_names(missing)}{ends}")
     unexpected = sorted(set(spec.each) - set(partitions))
     if unexpected:
         raise OptionRefused(spec.option, f"it names {_names(unexpected)}, not among the partitions to read")
 
 
 def check_times(starting: OffsetSpec, ending: OffsetSpec, partitions: Collection[TopicPartition]) -> None:
-    """Refuse times at which a partition would end before it begins.
+    """Refuse times at which a partition would end before it starts.
 
     Raises:
-        OptionRefused: Naming the partition.
+        OptionRefused: The text names the partition.
     """
     if starting.kind != "time" or ending.kind != "time":
         return
-    begins, ends = starting.times_ms(partitions), ending.times_ms(partitions)
+    starts, ends = starting.times_ms(partitions), ending.times_ms(partitions)
     for name in sorted(partitions):
-        if begins[name] > ends[name]:
-            reason = f"{name.topic}/{name.partition} ends at {ends[name]}, before it begins at {begins[name]}"
-            raise OptionRefused(ending.option, reason)
+        if starts[name] > ends[name]:
+            raise _ends_before_its_start(ending, name, starts[name], ends[name])
+
+
+def _ends_before_its_start(ending: OffsetSpec, name: TopicPartition, start: int, end: int) -> OptionRefused:
+    where = f"{name.topic}/{name.partition}"
+    return OptionRefused(ending.option, f"{where} ends at {end}, before it starts at {start}")
 
 
 def offsets_at_times(spec: OffsetSpec, found: Mapping[TopicPartition, AtTime]) -> dict[TopicPartition, int]:
-    """Return the offset at the time of each partition; the end of its log where no message is that young.
+    """Return the offset at the time of each partition; the end of its log if no message is that recent.
 
     Args:
         spec: By time.
-        found: What the leaders say of all its partitions.
+        found: The answers of the leaders for all its partitions.
 
     Raises:
-        NoMessageAtTime: No message is that young, and `spec` says that this is an error.
+        NoMessageAtTime: No message is that recent, and `spec` makes that an error.
     """
     missing = sorted(name for name, answer in found.items() if answer.offset is None)
     if missing and spec.on_no_match == "error":
@@ -111,8 +116,8 @@ def offsets_at_times(spec: OffsetSpec, found: Mapping[TopicPartition, AtTime]) -
         shown = ", ".join(f"{name.topic}/{name.partition} ({_shown_time(times[name])})" for name in missing[:_SHOWN])
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise NoMessageAtTime(
-            f"option {spec.option}: no message is that young in {shown}{more}; with "
-            "startingOffsetsByTimestampStrategy=latest such a partition begins at its end"
+            f"option {spec.option}: no message is that recent in {shown}{more}",
+            remedy="with startingOffsetsByTimestampStrategy=latest such a partition starts at its end",
         )
     return {name: answer.end if answer.offset is None else answer.offset for name, answer in found.items()}
 
@@ -122,8 +127,8 @@ def spec_at_times(
 ) -> OffsetSpec:
     """Return a spec by time as one by offsets, each of them within its log; raises as `offsets_at_times` does.
 
-    What was deleted between the question for the time and that for the ends of the log is no loss: nobody has asked for
-    that message by its number.
+    Messages that are deleted after the question for the time, and before that for the ends of the log, are no loss:
+    they were not asked for by offset.
 
     Args:
         found: Answers for the partitions of `ends`.
@@ -136,11 +141,11 @@ def spec_at_times(
 def resolve(
     spec: OffsetSpec, ends: Mapping[TopicPartition, LogEnds], stored: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return the offset of each partition as it was asked for, whether its log has it or not.
+    """Return the offset of each partition as the options set it, whether its log has it or not.
 
     Args:
         ends: All partitions to read.
-        stored: Offsets of the group, where there are any. Where there are none the group begins at the earliest.
+        stored: Offsets of the group. A partition without one starts at the earliest offset.
     """
     found: dict[TopicPartition, int] = {}
     for name, log in ends.items():
@@ -159,47 +164,46 @@ def resolve_bounds(
     fail_on_data_loss: bool,
     offsets: Spans = ALL_OFFSETS,
 ) -> Bounds:
-    """Return where a batch begins and ends in each partition.
+    """Return where a batch starts and ends in each partition.
 
     Args:
-        offsets: Which ones the query asks for: others are not missed.
+        offsets: The offsets that the query asks for; others cannot be lost.
 
     Raises:
-        DataLoss: Offsets are not in the log, and `fail_on_data_loss` says that this must not be.
-        OptionRefused: The JSON does not name just the partitions to read, or ends before it begins.
+        DataLoss: Offsets are not in the log, and `fail_on_data_loss` is set.
+        OptionRefused: The JSON does not name exactly the partitions to read, or ends before it starts.
     """
     check_named(starting, ends)
     check_named(ending, ends)
-    begin, finish = resolve(starting, ends, stored), resolve(ending, ends, stored)
+    first, last = resolve(starting, ends, stored), resolve(ending, ends, stored)
     losses: list[DataLoss] = []
     for name, log in ends.items():
-        if starting.kind == ending.kind == "each" and begin[name] > finish[name]:
-            reason = f"{name.topic}/{name.partition} ends at {finish[name]}, before it begins at {begin[name]}"
-            raise OptionRefused(ending.option, reason)
-        loss, begin[name], finish[name] = _within(name, begin[name], finish[name], log, starting.option)
+        if starting.kind == ending.kind == "each" and first[name] > last[name]:
+            raise _ends_before_its_start(ending, name, first[name], last[name])
+        loss, first[name], last[name] = _within(name, first[name], last[name], log, starting.option)
         losses += [each for each in loss if common(((each.first, each.behind),), offsets)]
     if losses and fail_on_data_loss:
         raise losses[0]
-    return Bounds(begin, finish, tuple(losses))
+    return Bounds(first, last, tuple(losses))
 
 
 def _within(
-    name: TopicPartition, begin: int, finish: int, log: LogEnds, option: str
+    name: TopicPartition, start: int, end: int, log: LogEnds, option: str
 ) -> tuple[list[DataLoss], int, int]:
     """Return what is lost, and both offsets within the log."""
     number = int(name.partition)
     has = f"the log has {log.earliest} to {log.latest}"
     losses: list[DataLoss] = []
-    if begin < log.earliest and begin < finish:
-        losses.append(DataLoss(name.topic, number, begin, min(finish, log.earliest), f"{has}, {option} is {begin}"))
-        begin = log.earliest
-    if begin > log.latest:
-        losses.append(DataLoss(name.topic, number, log.latest, begin, f"{has}, {option} is {begin}"))
-        begin = log.latest
-    if finish > log.latest:
-        losses.append(DataLoss(name.topic, number, max(begin, log.latest), finish, f"{has}, endingOffsets is {finish}"))
-        finish = log.latest
-    return losses, begin, max(begin, finish)
+    if start < log.earliest and start < end:
+        losses.append(DataLoss(name.topic, number, start, min(end, log.earliest), f"{has}, {option} is {start}"))
+        start = log.earliest
+    if start > log.latest:
+        losses.append(DataLoss(name.topic, number, log.latest, start, f"{has}, {option} is {start}"))
+        start = log.latest
+    if end > log.latest:
+        losses.append(DataLoss(name.topic, number, max(start, log.latest), end, f"{has}, endingOffsets is {end}"))
+        end = log.latest
+    return losses, start, max(start, end)
 
 
 def _names(partitions: list[TopicPartition]) -> str:
@@ -210,5 +214,5 @@ def _names(partitions: list[TopicPartition]) -> str:
 def _shown_time(time_ms: int) -> str:
     try:
         return f"{time_ms}, {datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (OverflowError, ValueError):  # beyond the year 9999
+    except (OverflowError, ValueError):  # after the year 9999
         return f"{time_ms}"

@@ -1,6 +1,6 @@
-"""What a stream has finished, by its checkpoint folder.
+"""Reads from a checkpoint folder which batch of a stream was finished last.
 
-A batch is planned in `offsets/N` and finished in `commits/N`; what has both is durable, unless the sink says otherwise.
+A batch is planned in `offsets/N` and finished in `commits/N`. A batch with both files is durable, if its sink is.
 
 Source: Spark 4.3, OffsetSeqLog and CommitLog: a line `v1`, a line of metadata, a line for each source.
 """
@@ -20,10 +20,10 @@ _NOTHING = "-"
 
 
 class FinishedBatch(NamedTuple):
-    """A batch of which all is done.
+    """A finished batch.
 
     Attributes:
-        ends: offsets behind it as JSON text, one for each source; `None` for a source that had none yet.
+        ends: the offsets at its end as JSON text, one for each source; `None` for a source that had none yet.
     """
 
     number: int
@@ -38,7 +38,7 @@ def newest_finished(checkpoint: str) -> FinishedBatch | None:
 
     Raises:
         OSError: the folder cannot be read.
-        ValueError: there is no such folder, or it is not written as Spark 4 writes it.
+        ValueError: there is no such folder, or it does not have the format of Spark 4.
     """
     # Spark writes a local path as `file:/path`.
     system, root = fs.FileSystem.from_uri(re.sub(r"^file:/(?!/)", "file:///", checkpoint))

@@ -1,7 +1,7 @@
-"""What the driver asks before a query is planned: topics, partitions, leaders, ends of logs, offsets of a group.
+"""Asks ZooKeeper and the brokers what the plan of a query needs: topics, partitions, log ends, offsets of a group.
 
-Rule: nothing is planned on half an answer. A partition whose leader does not answer is asked about again, until the
-deadline, and then the query fails and names it.
+Rule: nothing is planned on a part of the answers. A partition whose leader does not answer is asked about again until
+the deadline; then the query fails and names it.
 
 Threads: one at a time.
 """
@@ -41,14 +41,14 @@ _SHOWN: Final = 5
 _SHORTEST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 2.0
 _Ask = Callable[[SimpleConsumer, Broker, Sequence[TopicPartition]], dict[TopicPartition, int]]
-"""Asks one broker about some partitions, keeps the answers, and returns the error codes of the others."""
+"""Asks one broker about partitions, keeps the answers, and returns the error codes of partitions without an answer."""
 
 
 class ClusterOffsets:
     """Asks ZooKeeper and the brokers.
 
     Args:
-        port: A connected port; stays the caller's.
+        port: A connected port; the caller closes it.
         patience_s: How long leaders may be missing.
     """
 
@@ -60,14 +60,14 @@ class ClusterOffsets:
         self._backoff_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
 
     def refuse_other_generations(self) -> None:
-        """Raise when the brokers are such as are not spoken to.
+        """Raise if the brokers are not supported.
 
         Raises:
             PlanningFailed: Kafka 0.7, or no PLAINTEXT listener.
         """
         try:
             self._cluster.reader.refuse_foreign_generation(self._config.group_id)
-        except GroupRefused as error:  # it speaks of a group, and none is joined here
+        except GroupRefused as error:  # its text is about joining a group, which a query does not do
             raise PlanningFailed(f"ZooKeeper at {self._config.zookeeper_connect}: {error.reason}") from error
 
     def topics(self) -> list[str]:
@@ -79,7 +79,7 @@ class ClusterOffsets:
         return self._cluster.topics()
 
     def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int, ...]]:
-        """Return the partitions of those of the topics that are there.
+        """Return the partitions of those topics that exist.
 
         Raises:
             PlanningFailed: The node of a topic cannot be read.
@@ -93,12 +93,12 @@ class ClusterOffsets:
     def group_offsets(
         self, group: str, partitions: Collection[TopicPartition], *, may_have_none: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return the offsets that a group has stored in ZooKeeper, where it has any.
+        """Return the offsets that a group has stored in ZooKeeper.
 
-        An offset that was stored before its topic was created anew says nothing about the new one, and is none.
+        An offset that was stored before its topic was created anew belongs to the earlier incarnation, and is ignored.
 
         Args:
-            may_have_none: Do not mind a group that has not stored any: otherwise its name is taken for misspelt.
+            may_have_none: Accept a group without any offset. Otherwise its name is considered misspelt.
 
         Raises:
             GroupHasNoOffsets: It has none for any of these partitions.
@@ -114,9 +114,10 @@ class ClusterOffsets:
         if names and not may_have_none and not any(values[len(topics) :]):
             raise GroupHasNoOffsets(
                 f"group {group!r} has no offset of {names[0].topic}/{names[0].partition}, nor of any other of the "
-                f"{len(names)} partitions, in ZooKeeper at {self._config.zookeeper_connect} ({paths[0]}); is its name "
-                "right, and does it keep its offsets in ZooKeeper? To begin without it: `earliest`, `latest`, or JSON"
-            )
+                f"{len(names)} partitions, in ZooKeeper at {self._config.zookeeper_connect} ({paths[0]})",
+                remedy="is its name right, and does it keep its offsets in ZooKeeper? To start without it: `earliest`, "
+                       "`latest`, or JSON",
+            )  # fmt: skip
         created_zxids = {topic: stat.czxid for topic, stat in zip(topics, values, strict=False) if stat is not None}
         found: dict[TopicPartition, int] = {}
         for name, path, value in zip(names, paths, values[len(topics) :], strict=True):
@@ -128,7 +129,7 @@ class ClusterOffsets:
         return found
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogEnds]:
-        """Return where the logs begin and end, as their leaders say.
+        """Return the start and the end of the logs, as their leaders report them.
 
         Raises:
             TopicMissing: A topic is gone.
@@ -140,7 +141,7 @@ class ClusterOffsets:
         def ask(consumer: SimpleConsumer, broker: Broker, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
             earliest, refused = _ends(consumer, names, EARLIEST)
             latest, refused_later = _ends(consumer, [name for name in names if name in earliest], LATEST)
-            # The log may have been cut between the two questions; the later answer is the truth.
+            # The log may have been truncated between the two requests; then the later answer counts.
             found.update({name: LogEnds(min(earliest[name], end), end, broker) for name, end in latest.items()})
             return refused | refused_later
 
@@ -148,7 +149,7 @@ class ClusterOffsets:
         return found
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where the logs end; half the questions of `log_ends`, and the same errors."""
+        """Return the ends of the logs; with half the requests of `log_ends`, and the same errors."""
         found: dict[TopicPartition, int] = {}
 
         def ask(consumer: SimpleConsumer, broker: Broker, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -160,9 +161,9 @@ class ClusterOffsets:
         return found
 
     def at_times(self, times_ms: Mapping[TopicPartition, int], *, is_end: bool) -> dict[TopicPartition, AtTime]:
-        """Return where to begin, or to end, by the time of each partition; the same errors as `log_ends`.
+        """Return where to start, or to end, by the time of each partition; the same errors as `log_ends`.
 
-        Ask for the ends of the logs afterwards: then what is found lies before them.
+        Ask for the ends of the logs afterwards, so that the offsets found here are before them.
         """
         search = TimeSearch(times_ms, is_end, self._config.fetch_message_max_bytes)
         self._ask_leaders(times_ms, search.ask)
@@ -172,12 +173,12 @@ class ClusterOffsets:
     def message_bytes(
         self, places: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, Broker]
     ) -> dict[TopicPartition, float]:
-        """Return about how many bytes an offset takes in the log, by a look at one place of each partition.
+        """Return about how many bytes an offset takes in the log, from a sample at one place of each partition.
+
+        A partition that cannot be sampled is left out.
 
         Args:
-            places: Where to look: partition -> an offset that its log has.
-
-        A partition that cannot be looked at is left out.
+            places: Where to sample: partition -> an offset that its log has.
         """
         by_leader: defaultdict[Broker, list[FetchRequest]] = defaultdict(list)
         for (topic, partition), offset in sorted(places.items()):
@@ -196,7 +197,7 @@ class ClusterOffsets:
             answers = consumer.multifetch(requests, max_wait_ms=0, min_bytes=0, version=broker.fetch_version)
         except SimpleConsumerError as error:
             consumer.close()
-            log.warning("the size of messages is not known of %d partitions: %s: %s", len(requests),
+            log.warning("the size of messages is not known for %d partitions: %s: %s", len(requests),
                         shown_broker(broker), error)
             return {}
         connections.give_back(consumer, self._config)
@@ -207,7 +208,8 @@ class ClusterOffsets:
             if size is not None:
                 found[TopicPartition(request.topic, request.partition)] = size
             elif broker.fetch_version and not answer.error_code and request.max_bytes < _LARGEST_SAMPLE_BYTES:
-                # Kafka 3 leaves out what does not fit: one by one with more room, as all at once could be too much.
+                # Kafka 3 omits what does not fit. Fetch it again with more room, alone, as all at once could be too
+                # large.
                 larger = min(request.max_bytes * _SAMPLE_GROWTH, _LARGEST_SAMPLE_BYTES)
                 found.update(self._sample(broker, [request._replace(max_bytes=larger)]))
         return found

@@ -1,6 +1,6 @@
-"""Connections to brokers that outlive a task: one worker process of Spark reads many ranges of the same brokers.
+"""Keeps connections to brokers between tasks: one worker process of Spark reads many ranges from the same brokers.
 
-Rule: a connection is here only while nobody uses it, and comes back only after an answer that was read to its end.
+Rule: a connection is kept only while it is idle, and only after an answer that was read completely.
 
 Threads: any.
 """
@@ -19,7 +19,7 @@ from zkconsumer.config import ConsumerConfig
 __all__ = ["MOST_KEPT", "close_all", "give_back", "take"]
 
 MOST_KEPT: Final = 32
-"""Most idle connections of one process; the one that was idle longest goes first."""
+"""Most idle connections of one process; the one that was idle longest is closed first."""
 
 _Key = tuple[str, int, str, int, int]
 _lock = threading.Lock()
@@ -28,7 +28,7 @@ _numbers = iter(range(2**63))
 
 
 def take(broker: Broker, config: ConsumerConfig) -> SimpleConsumer:
-    """Return a connection that is the caller's until `give_back`, or until the caller closes it."""
+    """Return a connection that belongs to the caller until `give_back`, or until the caller closes it."""
     key = _key(broker.host, broker.port, config)
     with _lock:
         for found in reversed(_idle):
@@ -41,7 +41,7 @@ def take(broker: Broker, config: ConsumerConfig) -> SimpleConsumer:
 
 
 def give_back(consumer: SimpleConsumer, config: ConsumerConfig) -> None:
-    """Keep a connection on which nothing is under way."""
+    """Keep a connection on which no request is pending."""
     key = _key(consumer.host, consumer.port, config)
     surplus = None
     with _lock:
@@ -53,7 +53,7 @@ def give_back(consumer: SimpleConsumer, config: ConsumerConfig) -> None:
 
 
 def close_all() -> None:
-    """Close all that is idle."""
+    """Close all idle connections."""
     with _lock:
         idle = list(_idle.values())
         _idle.clear()

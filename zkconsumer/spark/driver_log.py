@@ -15,7 +15,7 @@ _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def show_log(level: str) -> None:
-    """Log from this level on, to stderr unless somebody has set up logging; `warning` is what Python does by itself."""
+    """Log from this level on, to stderr unless logging is configured; for `warning` Python's defaults are enough."""
     logger = logging.getLogger(_LOGGER)
     if level == "warning":
         return

@@ -1,10 +1,10 @@
-"""Which interpreter Spark takes to look for sources.
+"""Sets the interpreter with which Spark looks for data sources.
 
-Where no variable says otherwise Spark takes the `python3` of the `PATH`, whatever interpreter runs the program. For a
-program in a virtual environment that is not activated there would be no `format("zkconsumer")`.
+Unless a variable names another one, Spark uses the `python3` of the `PATH`, whichever interpreter runs the program. In
+a virtual environment that is not activated, `format("zkconsumer")` would be unknown.
 
-`PYSPARK_DRIVER_PYTHON` names the interpreter of the driver, so it says what is true of this process. `PYSPARK_PYTHON`
-is left alone, as it speaks for executors, too, and on those of a cluster there may be no such path.
+`PYSPARK_DRIVER_PYTHON` names the interpreter of the driver, which is this process. `PYSPARK_PYTHON` is not set, because
+it applies to executors, too, and the executors of a cluster may have no such path.
 
 Source: org.apache.spark.api.python.PythonUtils.defaultPythonExec (4.0 to 4.3); pyspark.core.context.
 """
@@ -22,11 +22,11 @@ __all__ = ["name_driver_python", "python_to_name"]
 
 _VARIABLE: Final = "PYSPARK_DRIVER_PYTHON"
 _SAID_ALREADY: Final = (_VARIABLE, "PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT")
-"""Either somebody has chosen an interpreter, or `spark-submit` has, which sets the last one."""
+"""The user has chosen an interpreter, or `spark-submit` has, which sets the last variable."""
 
 
 def python_to_name(environment: Mapping[str, str], executable: str | None) -> str | None:
-    """The interpreter that has to be named to Spark, `None` where nothing has to be said.
+    """The interpreter that has to be set for Spark, `None` if Spark uses the right one already.
 
     Args:
         executable: the interpreter that runs the program.
@@ -34,7 +34,7 @@ def python_to_name(environment: Mapping[str, str], executable: str | None) -> st
     if not executable or any(environment.get(name) for name in _SAID_ALREADY):
         return None
     found = shutil.which("python3", path=environment.get("PATH", os.defpath))
-    # Not the files themselves: the interpreters of all virtual environments are links to the same one.
+    # Their folders are compared, because the interpreters of all virtual environments are links to the same file.
     is_this_one = found is not None and os.path.realpath(os.path.dirname(found)) == os.path.realpath(
         os.path.dirname(executable)
     )
@@ -42,7 +42,7 @@ def python_to_name(environment: Mapping[str, str], executable: str | None) -> st
 
 
 def name_driver_python() -> None:
-    """Have Spark look for sources with this interpreter; say what to set where Spark has been started before."""
+    """Make Spark look for data sources with this interpreter; warn if Spark has been started before."""
     executable = python_to_name(os.environ, sys.executable)
     if executable is None:
         return
@@ -57,6 +57,6 @@ def name_driver_python() -> None:
 
 
 def _spark_runs() -> bool:
-    """Whether this process has started a JVM, which has its environment for good."""
+    """Whether this process has started a JVM, whose environment cannot be changed any more."""
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     return getattr(context, "_gateway", None) is not None

@@ -1,21 +1,21 @@
-"""What the Spark source raises.
+"""The errors of the Spark source.
 
     SparkSourceError
-    ├── OptionRefused        an option that is unknown, has a value that is not allowed, or contradicts another
-    ├── ColumnsRefused       `.schema(...)` names columns that there are not, or with other types
+    ├── OptionRefused        an option is unknown, has a value that is not allowed, or contradicts another one
+    ├── ColumnsRefused       `.schema(...)` names columns that do not exist, or with other types
     ├── RequirementMissing   Java, pyspark, pyarrow or numpy is missing or too old
-    ├── TopicMissing         a topic or partition that was named is not there
-    ├── GroupHasNoOffsets    a group that was named to begin at has none
-    ├── NoMessageAtTime      a query is to begin at a time, and no message is that young
-    ├── PlanningFailed       the driver could not learn leaders or offsets in time
-    ├── DataLoss             offsets that were wanted are not in the log (any more)
+    ├── TopicMissing         a topic or partition that was named does not exist
+    ├── GroupHasNoOffsets    a query starts at the offsets of a group that has none
+    ├── NoMessageAtTime      a query starts at a time, and no message is that recent
+    ├── PlanningFailed       the driver could not find leaders or offsets in time
+    ├── DataLoss             offsets that were asked for are not in the log (any more)
     ├── MessagesLost         a stream lost messages (`stream_driver`)
-    ├── AnotherCluster       a stream's checkpoint is of another cluster (`stream_driver`)
+    ├── AnotherCluster       the checkpoint of a stream belongs to another cluster (`stream_driver`)
     ├── GroupHasMembers      the offsets of a group with members are not written (`group_offsets`)
-    ├── OffsetsNotStored     ZooKeeper did not take offsets of a group (`group_offsets`)
-    └── PartitionUnreadable  an executor cannot read on, or met a message that cannot be delivered
+    ├── OffsetsNotStored     ZooKeeper did not accept offsets of a group (`group_offsets`)
+    └── PartitionUnreadable  an executor cannot continue, or found a message that cannot be delivered
 
-Spark hands on the text and drops the type, so each text names topic, partition, offset and broker itself.
+Spark passes on the text of an error and drops its type, so each text names topic, partition, offset and broker itself.
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.
@@ -26,19 +26,38 @@ from simpleconsumer.types import Broker
 from zkconsumer.errors import ZkConsumerError
 
 
-class SparkSourceError(ZkConsumerError):
-    """Root of what the Spark source raises of its own."""
+class RemediedError(ZkConsumerError):
+    """An error whose text ends with what to do about it, where there is something to do.
+
+    Attributes:
+        remedy: What to do about it, a clause; empty where the message says it all.
+    """
+
+    def __init__(self, *parts: object, remedy: str = "") -> None:
+        super().__init__(*parts)
+        if remedy:
+            self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self._sentence()}; {self.remedy}" if self.remedy else self._sentence()
+
+    def _sentence(self) -> str:
+        return str(self.args[0]) if len(self.args) == 1 else str(self.args)
+
+
+class SparkSourceError(RemediedError):
+    """Root of the errors that the Spark source raises on purpose."""
 
 
 class OptionRefused(SparkSourceError, ValueError):
-    """An option that cannot be taken; the text names it."""
+    """An option that is refused; the text names it."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, reason)
         self.name = name
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _sentence(self) -> str:
         return f"option {self.name}: {self.reason}"
 
 
@@ -47,31 +66,33 @@ class ColumnsRefused(SparkSourceError, ValueError):
 
 
 class RequirementMissing(SparkSourceError):
-    """Something has to be installed first; the text says what."""
+    """A package or Java is missing or too old; the text says what to install."""
 
 
 class TopicMissing(SparkSourceError):
-    """A topic, or a partition of one, that was named and is not in ZooKeeper."""
+    """A topic or partition that was named is not in ZooKeeper."""
 
 
 class GroupHasNoOffsets(SparkSourceError):
-    """A query is to begin, or to end, at the offsets of a group, and there are none: its name may be misspelt."""
+    """A query starts or ends at the offsets of a group, and the group has none: its name may be misspelt."""
 
 
 class NoMessageAtTime(SparkSourceError):
-    """A query is to begin at a time, and partitions have no message at or after it."""
+    """A query starts at a time, and partitions have no message at or after it."""
 
 
 class PlanningFailed(SparkSourceError):
-    """Leaders or offsets could not be learnt before the deadline."""
+    """Leaders or offsets could not be found before the deadline."""
 
 
 class DataLoss(SparkSourceError):
-    """Offsets that were wanted and are not in the log.
+    """Offsets that were asked for are not in the log.
 
     Attributes:
-        first, behind: The offsets that are lost: from `first` on, up to but without `behind`.
+        first, behind: The offsets that are lost: from `first` up to, and without, `behind`.
     """
+
+    remedy = "with failOnDataLoss=false they are left out"
 
     def __init__(self, topic: str, partition: int, first: int, behind: int, reason: str) -> None:
         super().__init__(topic, partition, first, behind, reason)
@@ -81,20 +102,20 @@ class DataLoss(SparkSourceError):
         self.behind = behind
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _sentence(self) -> str:
         count = self.behind - self.first
         return (
             f"{self.topic}/{self.partition}: {count} offsets from {self.first} to {self.behind - 1} are not there: "
-            f"{self.reason}; with failOnDataLoss=false they are left out"
+            f"{self.reason}"
         )
 
 
 class PartitionUnreadable(SparkSourceError):
-    """Reading one partition cannot go on.
+    """One partition cannot be read further.
 
     Attributes:
-        offset: Offset that was to be read next, or of the message that cannot be delivered.
-        broker: Who was asked last; None before anybody was.
+        offset: Next offset to read, or that of the message that cannot be delivered.
+        broker: The broker that was asked last; None before the first request.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, broker: Broker | None, reason: str) -> None:
@@ -105,7 +126,7 @@ class PartitionUnreadable(SparkSourceError):
         self.broker = broker
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _sentence(self) -> str:
         return f"{self.topic}/{self.partition} at {self.offset} ({shown_broker(self.broker)}): {self.reason}"
 
 

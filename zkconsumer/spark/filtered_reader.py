@@ -1,8 +1,8 @@
-"""The reader of a batch that takes the filters of a query, and where Spark lets it be one.
+"""The reader of a batch that accepts the filters of a query, and the check whether Spark allows such a reader.
 
 Spark refuses a reader that defines `pushFilters` unless `spark.sql.python.filterPushdown.enabled` is on, whether the
-query has filters or not. No setting of the session reaches the process that makes the reader; but Spark hands filters
-over in a process of its own kind, which it starts only where that setting is on. In any other there are none to take.
+query has filters or not. The process that creates the reader does not see the settings of the session. But Spark passes
+filters in a separate kind of process, which it starts only if that setting is on. In other processes there are none.
 
 Source: pyspark.sql.worker.data_source_pushdown_filters and plan_data_source_read (4.1 to 4.3).
 """
@@ -29,10 +29,10 @@ _WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def choose_reader(options: SourceOptions, columns: tuple[str, ...]) -> ZkBatchReader:
-    """Return the reader that may be made in this process.
+    """Return the reader that is allowed in this process.
 
     Raises:
-        RequirementMissing: Filters are to be taken, and this Spark has none.
+        RequirementMissing: The option needs filters, and this Spark does not pass them.
     """
     if not options.filter_pushdown:
         return ZkBatchReader(options, columns)
@@ -42,15 +42,15 @@ def choose_reader(options: SourceOptions, columns: tuple[str, ...]) -> ZkBatchRe
 
 
 class ZkFilteredReader(ZkBatchReader):
-    """Plans only what the filters let through."""
+    """Plans only the partitions and offsets that the filters accept."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         super().__init__(options, columns)
         self._filters = NO_FILTERS
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Keep what passes, and return the filters that Spark evaluates."""
-        # A row about a wrapper has the offset of its last message, which may lie behind the range.
+        """Keep the filters that can be planned, and return those that Spark has to evaluate."""
+        # The error row of a wrapper has the offset of its last message, which may be after the range.
         exact = self._options.on_message_error != "row"
         self._filters, rest = push_filters(filters, offsets_are_exact=exact)
         return rest
@@ -63,6 +63,6 @@ class ZkFilteredReader(ZkBatchReader):
 
 
 def _is_where_filters_come() -> bool:
-    # Without a daemon the module is the main one.
+    # Without Spark's daemon process the module is the main module.
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _WORKER in sys.modules or getattr(main, "name", None) == _WORKER

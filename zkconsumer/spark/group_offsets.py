@@ -36,8 +36,8 @@ _SHOWN: Final = 5
 _Write = Create | SetData
 
 
-class GroupHasMembers(SparkSourceError):  # noqa: N818 - like its siblings, it says what happened
-    """Somebody is in the group whose offsets were to be written.
+class GroupHasMembers(SparkSourceError):  # noqa: N818 - as in `errors`, the name says what happened
+    """The group whose offsets should be written has members.
 
     Attributes:
         members: their consumer ids.
@@ -48,18 +48,19 @@ class GroupHasMembers(SparkSourceError):  # noqa: N818 - like its siblings, it s
         self.group = group
         self.members = list(members)
 
-    def __str__(self) -> str:
+    remedy = "stop them, take another group.id, or set commitToLiveGroup to true"
+
+    def _sentence(self) -> str:
         shown = ", ".join(self.members[:_SHOWN]) + (", ..." if len(self.members) > _SHOWN else "")
         verb = "consumer is" if len(self.members) == 1 else "consumers are"
-        return (f"the offsets of group {self.group!r} are not written: {len(self.members)} {verb} in it ({shown}); "
-                "stop them, take another group.id, or set commitToLiveGroup to true")
+        return f"the offsets of group {self.group!r} are not written: {len(self.members)} {verb} in it ({shown})"
 
 
 class OffsetsNotStored(SparkSourceError):  # noqa: N818
-    """ZooKeeper did not take offsets.
+    """ZooKeeper did not accept offsets.
 
     Attributes:
-        partitions: those that may not be stored.
+        partitions: those whose offsets may not be stored.
     """
 
     def __init__(self, group: str, partitions: Sequence[TopicPartition], reason: str) -> None:
@@ -68,7 +69,7 @@ class OffsetsNotStored(SparkSourceError):  # noqa: N818
         self.partitions = list(partitions)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _sentence(self) -> str:
         names = [f"{topic}-{number}" for topic, number in self.partitions[:_SHOWN]]
         more = ", ..." if len(self.partitions) > _SHOWN else ""
         return f"offsets of group {self.group!r} are not stored for {', '.join(names)}{more}: {self.reason}"

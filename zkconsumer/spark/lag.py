@@ -1,4 +1,4 @@
-"""How far a stream is behind its logs, as the three figures of Spark's own Kafka source. Pure.
+"""The lag of a stream behind its logs, in the three figures of Spark's own Kafka source. Pure.
 
 Source: Spark 4.3, org.apache.spark.sql.kafka010.KafkaMicroBatchStream (metrics).
 """

@@ -1,6 +1,6 @@
-"""Who leads a partition, for tasks that lost their broker: looked up in ZooKeeper and asked of the brokers.
+"""Finds the leader of a partition for tasks that lost their broker: in ZooKeeper, and from the brokers.
 
-ZooKeeper comes first, as a broker that is asked about a topic that was deleted would make it anew.
+ZooKeeper is read first, because a broker that is asked about a deleted topic would create it again.
 
 Threads: one at a time.
 """
@@ -11,19 +11,18 @@ from collections.abc import Callable
 
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
+from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ZkConsumerError
 
 __all__ = ["FoundLeader", "LeaderSearch", "search_in_zookeeper"]
 
 
 class FoundLeader:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
-        broker: The leader, None when it was not found.
+        broker: The leader, None if it was not found.
         is_gone: The topic is not in ZooKeeper any more.
         reason: Why it was not found, a clause.
     """
@@ -37,16 +36,15 @@ class FoundLeader:
 
 
 LeaderSearch = Callable[[TopicPartition, int | None], FoundLeader]
-"""Called with a partition and the broker id that denied leading it."""
+"""Called with a partition and the id of the broker that replied that it does not lead it."""
 
 
 def search_in_zookeeper(config: ConsumerConfig) -> LeaderSearch:
-    """Return a search that visits ZooKeeper each time: it is needed seldom, and a session for each task is too many."""
+    """Return a search that connects to ZooKeeper each time: it is needed rarely, and tasks should keep no sessions."""
 
     def search(name: TopicPartition, denied_by: int | None) -> FoundLeader:
-        timeout_s = config.zookeeper_connection_timeout_ms / 1000
         try:
-            with zookeeper_connection(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+            with configured_connection(config) as port:
                 cluster = Cluster(port, config.client_id, config.socket_timeout_ms / 1000)
                 if not cluster.reader.topic_exists(name.topic):
                     return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not in ZooKeeper any more")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
-__all__ = ["Logs", "Loss", "Step", "next_step", "overtaken", "shrunk", "needing_log_start"]
+__all__ = ["Logs", "Loss", "Step", "next_step", "remaining_ranges", "shrunk", "needing_log_start"]
 
 _UNKNOWN = -1
 
@@ -82,13 +82,13 @@ class Step:
         positions: where reading goes on.
         ends: the furthest it may go.
         losses: what was lost.
-        begun: partitions that are new.
+        new_partitions: partitions that are new.
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
-    begun: list[TopicPartition] = field(default_factory=list)
+    new_partitions: list[TopicPartition] = field(default_factory=list)
 
     def _stay(self, name: TopicPartition, at: int) -> None:
         self.positions[name] = self.ends[name] = at
@@ -112,7 +112,7 @@ def next_step(
     logs: Logs,
     log_starts: Mapping[TopicPartition, int],
     target: Mapping[TopicPartition, int] | None = None,
-    reads: Callable[[TopicPartition], bool] = lambda name: True,
+    selects: Callable[[TopicPartition], bool] = lambda name: True,
     kept_ends: Mapping[TopicPartition, int] | None = None,
 ) -> Step:
     """What may be read next.
@@ -121,7 +121,7 @@ def next_step(
         start: where the stream stands.
         log_starts: begins of the logs of `needing_log_start`, without those whose leader did not answer.
         target: the ends that must not be passed; other partitions are left alone.
-        reads: whether the query would read a partition if it existed: a topic that was taken from the subscription is
+        selects: whether the query would read a partition if it existed: a topic that was taken from the subscription is
             no loss.
         kept_ends: of logs that were cut, the ends of what is known to have stayed. Those that do not end before the
             position now have grown since.
@@ -139,7 +139,7 @@ def next_step(
         elif name in logs.partitions:
             _go_on(step, name, at, logs.ends.get(name), log_starts.get(name), target, kept_ends.get(name))
         else:
-            if reads(name):
+            if selects(name):
                 step.losses.append(Loss(name, at, None, "it does not exist any more"))
             step._stay(name, at)
     return step
@@ -156,7 +156,7 @@ def _begin(
     if begin > 0 and any(known.topic == name.topic for known in start.offsets):
         step.losses.append(Loss(name, 0, begin, "deleted before this query knew of the partition"))
     step._stay(name, begin)
-    step.begun.append(name)
+    step.new_partitions.append(name)
 
 
 def _go_on(
@@ -165,8 +165,8 @@ def _go_on(
 ) -> None:
     if end is not None and end < at:
         where = "there" if kept_ends is None or kept_ends >= end else f"at {end}"
-        begun = end if kept_ends is None else min(kept_ends, end)
-        step.losses.append(Loss(name, begun, at, f"its log was cut and ends {where} now"))
+        new_partitions = end if kept_ends is None else min(kept_ends, end)
+        step.losses.append(Loss(name, new_partitions, at, f"its log was cut and ends {where} now"))
         step._stay(name, end)
         return
     if kept_ends is not None:
@@ -183,18 +183,18 @@ def _go_on(
     step.ends[name] = at if end is None else max(at, end)
 
 
-def overtaken(
+def remaining_ranges(
     start: StreamOffsets,
     end: StreamOffsets,
     logs: Logs,
     log_starts: Mapping[TopicPartition, int],
-    reads: Callable[[TopicPartition], bool] = lambda name: True,
+    selects: Callable[[TopicPartition], bool] = lambda name: True,
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[Loss]]:
     """The ranges of a batch that was planned, perhaps long ago, as far as they still exist, and what is lost of them.
 
     Args:
         log_starts: begins of their logs, without those whose leader did not answer.
-        reads: whether the query would read a partition now. What it does not is still part of the batch, which must
+        selects: whether the query would read a partition now. What it does not is still part of the batch, which must
             come out the same; nothing is known of those logs, the tasks will see.
     """
     ranges: dict[TopicPartition, tuple[int, int]] = {}
@@ -204,7 +204,7 @@ def overtaken(
         zxid = end.created_zxids.get(name.topic)
         if at >= until or start.created_zxids.get(name.topic, zxid) != zxid:  # a step to the start of a new incarnation
             continue
-        if not reads(name):
+        if not selects(name):
             ranges[name] = (at, until)
             continue
         if name not in logs.partitions:

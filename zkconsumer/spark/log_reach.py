@@ -1,9 +1,10 @@
-"""How far a log reaches, which is not how far readers get it.
+"""Checks how long a log itself is, which may be more than its leader reports to consumers.
 
-A leader names the high watermark as the end of its log: the offset up to which all replicas in sync have the messages.
-One that was just chosen, or came back after a loss of power, may name one that is too low for as long as a replica in
-sync does not fetch: until that is seen to be gone, which takes seconds to a minute. The messages are there all the
-while. Whether they are a fetch tells: "offset out of range" goes by the log itself, in all versions from 0.8.0 on.
+A leader reports the high watermark as the end of its log: the offset up to which all replicas in sync have the
+messages. A leader that was just elected, or came back after a power failure, may report one that is too low for as long
+as a replica in sync does not fetch. That takes seconds to a minute, until the replica is found to be down. The messages
+are in the log all the time. A fetch shows whether they are: "offset out of range" refers to the log itself, in all
+versions from 0.8.0 on.
 
 Source: Kafka 0.8.2.2, kafka.log.Log.read; 2.8.2, kafka.log.Log.read; answers of brokers from 0.8.0 to 3.9.2.
 """
@@ -23,10 +24,10 @@ _SAMPLE_BYTES: Final = 64
 
 
 def ends_before(consumer: SimpleConsumer, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-    """The partitions whose logs do not reach these offsets, as their leader says; of all others that is not known.
+    """The partitions whose logs do not reach these offsets, according to their leader; of others that is unknown.
 
     Args:
-        offsets: none below the begin of its log, which is out of range, too.
+        offsets: none below the start of its log, which would be out of range, too.
 
     Raises:
         SimpleConsumerError: the broker does not answer.

@@ -1,7 +1,7 @@
-"""How far a stream is behind its logs, under the names that Spark's own Kafka source gives these figures.
+"""Computes the lag of a stream from its progress, under the names that Spark's own Kafka source uses.
 
-Spark has no place for figures of Python sources: `metrics` of `lastProgress.sources[]` stays empty. What they are made
-of is there.
+Spark has no place for metrics of Python sources: `metrics` of `lastProgress.sources[]` stays empty. The offsets from
+which they are computed are there.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _Progress: TypeAlias = Union["StreamingQuery", "StreamingQueryProgress", None]
 
 
 def source_metrics(of: _Progress) -> list[dict[str, str]]:
-    """The lag of each source behind a batch, as `{"minOffsetsBehindLatest": "0", ...}`; `max` and `avg` beside `min`.
+    """The lag of each source after a batch, as `{"minOffsetsBehindLatest": "0", ...}`, with `min`, `max` and `avg`.
 
-    Each is over the partitions that the batch knew, against the ends of their logs as the batch saw them. A source that
-    is not of Kafka has none, nor has a query before its first progress.
+    Each figure is over the partitions of the batch, compared with the ends of their logs at the time of the batch. A
+    source that is not of Kafka has none, and neither has a query before its first progress.
 
     Args:
-        of: a query, which stands for its last progress, or a progress: of `recentProgress`, or a listener's.
+        of: a query, whose last progress is used, or a progress: of `recentProgress`, or a listener's.
     """
     progress: Any = of if of is None or hasattr(of, "sources") else of.lastProgress
     return [] if progress is None else [_behind(each.endOffset, each.latestOffset) for each in progress.sources]

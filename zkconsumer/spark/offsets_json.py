@@ -1,6 +1,6 @@
-"""Offsets, times and partitions as JSON, in the shape of Spark's own Kafka source: `{"clicks": {"0": 42, "1": -2}}`.
+"""Offsets, times and partitions as JSON, in the format of Spark's own Kafka source: `{"clicks": {"0": 42, "1": -2}}`.
 
-Pure. Written with topics and partitions in order, always: Spark compares the offsets of a stream as text.
+Pure. Topics and partitions are always written in order, because Spark compares the offsets of a stream as text.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 EARLIEST_OFFSET: Final = -2
-"""In place of an offset: the first that is there."""
+"""In place of an offset: the start of the log."""
 LATEST_OFFSET: Final = -1
-"""In place of an offset: behind the last that is there."""
+"""In place of an offset: the end of the log."""
 _MAX_PARTITION: Final = 2**31 - 1
 
 
@@ -52,19 +52,19 @@ def parse_times(text: str) -> dict[TopicPartition, int]:
         ValueError: Not JSON, or not of that shape; a clause that names the value.
     """
     topics = _object(text, '{"topic": {"0": 1393632000000}}')
-    return _each_partition(topics, 0, MAX_INT64, "a time in milliseconds since 1970, from 0, is due")
+    return _each_partition(topics, 0, MAX_INT64, "a time in milliseconds since 1970, from 0, is needed")
 
 
 def read_offsets(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Return the same as `parse_offsets`, of JSON that is parsed already.
+    """Return the same as `parse_offsets`, for JSON that is parsed already.
 
     Raises:
         ValueError: Not of that shape; a clause that names the value.
     """
-    return _each_partition(topics, EARLIEST_OFFSET, MAX_INT64, "an offset, -1 (latest) or -2 (earliest) is due")
+    return _each_partition(topics, EARLIEST_OFFSET, MAX_INT64, "an offset, -1 (latest) or -2 (earliest) is needed")
 
 
-def _each_partition(topics: Mapping[str, Any], least: int, most: int, due: str) -> dict[TopicPartition, int]:
+def _each_partition(topics: Mapping[str, Any], least: int, most: int, needed: str) -> dict[TopicPartition, int]:
     """Return the numbers of nested objects, from `least` to `most`."""
     found: dict[TopicPartition, int] = {}
     for topic, partitions in topics.items():
@@ -73,9 +73,9 @@ def _each_partition(topics: Mapping[str, Any], least: int, most: int, due: str) 
         for text, number in partitions.items():
             name = TopicPartition(_topic(topic), _number(topic, text))
             if name in found:
-                raise ValueError(f"partition {name.partition} of {topic!r} stands there twice")
+                raise ValueError(f"partition {name.partition} of {topic!r} is there twice")
             if not _is_integer(number) or not least <= number <= most:
-                raise ValueError(f"{topic}/{text} has {_shown(number)}: {due}")
+                raise ValueError(f"{topic}/{text} has {_shown(number)}: {needed}")
             found[name] = number
     return found
 
@@ -125,7 +125,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands there twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
     return found
 
 

@@ -1,6 +1,6 @@
-"""One step ahead: while a task decodes what came, the next request is under way, in a thread of its own.
+"""Fetches one step ahead: while a task decodes an answer, a thread of its own sends the next request.
 
-Bounded: at most one item waits, and the next is asked for when that one is taken.
+At most one item waits. The next one is requested when it is taken.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _JOIN_S: Final = 5.0
 
 
 class Prefetcher(Generic[T]):
-    """An iterator whose items are made one step ahead; what making them raises, is raised where it belongs.
+    """An iterator whose items are produced one step ahead. An error in producing one is raised in its place.
 
     Args:
         items: Runs in the thread.
-        interrupt: Ends a wait inside of `items`; called by `close`.
+        interrupt: Ends a wait inside `items`; called by `close`.
 
     Threads: one iterates and closes.
     """
@@ -46,7 +46,7 @@ class Prefetcher(Generic[T]):
             yield value  # type: ignore[misc]
 
     def close(self) -> None:
-        """End the thread; returns when it has ended, or after a few seconds."""
+        """End the thread; return when it has ended, or after a few seconds."""
         self._is_closed = True
         self._interrupt()
         self._permits.release()

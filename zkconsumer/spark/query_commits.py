@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.spark.checkpoint import newest_finished
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.group_offsets import GroupOffsets
@@ -159,8 +158,7 @@ def _store(sources: list[Options | None], ends: list[str | None]) -> dict[TopicP
         if options is None or not options.commit_offsets or end in (None, "null"):
             continue
         config, wanted = options.config, parse_stream_offsets(end)
-        timeout_s = config.zookeeper_connection_timeout_ms / 1000
-        with zookeeper_connection(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+        with configured_connection(config) as port:
             group = GroupOffsets(port, config.group_id, options.commit_to_live_group)
             group.commit(wanted.offsets, wanted.created_zxids)
         stored.update(wanted.offsets)

@@ -1,4 +1,4 @@
-"""What the Spark source needs beside this package, and what to say when it is not there or too old."""
+"""Checks that Java and the packages that the Spark source needs are installed and new enough."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JAVA_ANSWER_S: Final = 30.0
 
 
 def check_requirements() -> None:
-    """Refuse to go on without Java and the packages.
+    """Raise unless Java and the packages are there.
 
     Raises:
         RequirementMissing: The first that is missing or too old, with what to do.
@@ -31,7 +31,7 @@ def check_requirements() -> None:
 
 
 def check_packages(*names: str) -> None:
-    """Refuse to go on without the packages, all of `LEAST_VERSIONS` if none are named.
+    """Raise unless the packages are there: all of `LEAST_VERSIONS` if none are named.
 
     Raises:
         RequirementMissing: The first that is missing or too old, with what to do.
@@ -45,14 +45,18 @@ def check_packages(*names: str) -> None:
         except importlib.metadata.PackageNotFoundError:
             found = _version_of_module(name)
         if found is None:
-            raise RequirementMissing(f"the Spark source needs {name} {wanted} or newer, and there is none; {_INSTALL}")
+            raise RequirementMissing(
+                f"the Spark source needs {name} {wanted} or newer, and there is none", remedy=_INSTALL
+            )
         numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
         if numbers < least:
-            raise RequirementMissing(f"the Spark source needs {name} {wanted} or newer, not {found}; {_INSTALL}")
+            raise RequirementMissing(
+                f"the Spark source needs {name} {wanted} or newer, not {found}", remedy=_INSTALL
+            )
 
 
 def check_java() -> None:
-    """Refuse to go on without a Java that Spark 4 runs on.
+    """Raise unless there is a Java that Spark 4 runs on.
 
     Raises:
         RequirementMissing: There is none, it does not run, or it is too old.
@@ -61,17 +65,17 @@ def check_java() -> None:
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     install = f"install Java {LEAST_JAVA} or newer, and have JAVA_HOME or PATH lead to it"
     if java is None:
-        raise RequirementMissing(f"Spark needs Java, and there is none; {install}")
+        raise RequirementMissing("Spark needs Java, and there is none", remedy=install)
     version = java_version(java)
     if version is None:
         place = f"JAVA_HOME is {home}, and {java}" if home else java
-        raise RequirementMissing(f"Spark needs Java, and {place} does not run; {install}")
+        raise RequirementMissing(f"Spark needs Java, and {place} does not run", remedy=install)
     if version < LEAST_JAVA:
-        raise RequirementMissing(f"Spark needs Java {LEAST_JAVA} or newer, and {java} is {version}; {install}")
+        raise RequirementMissing(f"Spark needs Java {LEAST_JAVA} or newer, and {java} is {version}", remedy=install)
 
 
 def java_version(java: str) -> int | None:
-    """Return the feature number of a Java, 8 for `1.8.0`; None when it does not say."""
+    """Return the feature number of a Java, 8 for `1.8.0`; None if it does not print one."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, timeout=_JAVA_ANSWER_S, text=True, errors="replace"
@@ -83,7 +87,7 @@ def java_version(java: str) -> int | None:
 
 
 def _version_of_module(name: str) -> str | None:
-    """Return the version of a module without metadata, as one that was shipped in an archive."""
+    """Return the version of a module without metadata, such as one that was sent in an archive."""
     try:
         module = __import__(name)
     except ImportError:

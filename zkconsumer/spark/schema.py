@@ -1,7 +1,7 @@
-"""The columns of the source, and which of them a query asked for.
+"""The columns of the source, and the check of the columns that a query names.
 
-Pure. Names and types are those of Spark's own Kafka source, so that a job moves between the two by its `format` alone.
-All columns can be null, as they can there. The column `error` is ours, and exists with `onMessageError=row` only.
+Pure. Names and types are those of Spark's own Kafka source, so that a job can switch between the two by its `format`.
+All columns may be null, as in that source. The column `error` exists only here, and only with `onMessageError=row`.
 
 Source: docs of Spark 4, "Structured Streaming + Kafka Integration Guide".
 """
@@ -54,7 +54,7 @@ def chosen_columns(fields: Sequence[tuple[str, str, bool]], with_errors: bool = 
         with_errors: The column `error` exists.
 
     Raises:
-        ColumnsRefused: None, an unknown one, one of another type, the same twice, or one that must not be null.
+        ColumnsRefused: It names no column, an unknown one, one of another type, the same twice, or one with NOT NULL.
     """
     known = {column.name: column.type for column in _columns(with_errors)}
     if not fields:
@@ -63,9 +63,9 @@ def chosen_columns(fields: Sequence[tuple[str, str, bool]], with_errors: bool = 
         if name not in known:
             raise ColumnsRefused(f"there is no column {name!r} ({_hint(name, known)})")
         if kind != known[name]:
-            raise ColumnsRefused(f"column {name!r} is {known[name]}, not {kind}; cast it behind load()")
+            raise ColumnsRefused(f"column {name!r} is {known[name]}, not {kind}", remedy="cast it after load()")
         if not can_be_null:
-            raise ColumnsRefused(f"column {name!r} can be null: leave NOT NULL out of the schema")
+            raise ColumnsRefused(f"column {name!r} can be null", remedy="leave NOT NULL out of the schema")
         if name in (earlier for earlier, _, _ in fields[:number]):
             raise ColumnsRefused(f"column {name!r} is named twice")
     return tuple(name for name, _, _ in fields)

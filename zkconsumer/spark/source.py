@@ -1,7 +1,7 @@
-"""`format("zkconsumer")`: what Spark knows of this package.
+"""The data source `format("zkconsumer")` that Spark loads.
 
-These classes travel to other processes by pickle, so they hold options and nothing else. What needs pyarrow is imported
-where it is used: a worker without it must still be able to say so.
+These classes are pickled for other processes, so they contain options and nothing else. Modules that need pyarrow are
+imported where they are used, so that a worker without pyarrow can still report that.
 
 Source: pyspark.sql.datasource (4.3).
 """
@@ -26,13 +26,13 @@ __all__ = ["ZkConsumerSource"]
 
 
 class ZkConsumerSource(DataSource):
-    """Topics of a cluster as a table, or as a stream; docs/SPARK_READING.md shows the options.
+    """Topics of a cluster as a table, or as a stream; docs/SPARK_READING.md describes the options.
 
-    `spark.read.format("zkconsumer")` finds it by itself where the package is installed; elsewhere
-    `spark.dataSource.register(ZkConsumerSource)` makes it known.
+    `spark.read.format("zkconsumer")` finds it by itself if the package is installed; otherwise
+    `spark.dataSource.register(ZkConsumerSource)` registers it.
 
     Raises:
-        OptionRefused: An option that nobody knows.
+        OptionRefused: An option is unknown.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -41,7 +41,7 @@ class ZkConsumerSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the word for `format`."""
+        """Return the name of the format."""
         return "zkconsumer"
 
     def schema(self) -> str:

@@ -1,4 +1,4 @@
-"""Sets of offsets as spans: sorted pairs of a first offset and the one behind the last, with room between any two.
+"""Sets of offsets as spans: sorted pairs of a first offset and the one after the last, with gaps between the pairs.
 
 Pure.
 """
@@ -55,7 +55,7 @@ def common(left: Spans, right: Spans) -> Spans:
 
 
 def others(spans: Spans) -> Spans:
-    """Return the offsets that are not in it.
+    """Return the offsets that are not in the set.
 
     >>> others(((0, 5), (8, 9)))
     ((5, 8), (9, 9223372036854775808))
@@ -65,7 +65,7 @@ def others(spans: Spans) -> Spans:
 
 
 def at_most(spans: Spans, count: int) -> Spans:
-    """Return a set with no more spans than that, and all offsets of this one: its shortest gaps are filled.
+    """Return a set of at most `count` spans that contains this one: the shortest gaps are filled.
 
     >>> at_most(((0, 5), (6, 7), (90, 95)), 2)
     ((0, 7), (90, 95))

@@ -24,8 +24,7 @@ from typing import Final
 
 from rebalance import znodes
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.spark.admission import TriggerDelay, admit
 from zkconsumer.spark.batch_planning import ask_for_ends, chosen_partitions, split_ranges
 from zkconsumer.spark.bounds import resolve_bounds
@@ -33,7 +32,7 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.lag import lag_of
-from zkconsumer.spark.log_changes import Logs, Loss, Step, needing_log_start, next_step, overtaken, shrunk
+from zkconsumer.spark.log_changes import Logs, Loss, Step, needing_log_start, next_step, remaining_ranges, shrunk
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions, TopicChoice
 from zkconsumer.spark.planning import PlannedRange
@@ -60,10 +59,12 @@ class MessagesLost(SparkSourceError):  # noqa: N818 - it says what happened
         super().__init__(losses)
         self.losses = list(losses)
 
-    def __str__(self) -> str:
+    remedy = "with failOnDataLoss=false the stream continues after them"
+
+    def _sentence(self) -> str:
         shown = "; ".join(map(str, self.losses[:_SHOWN]))
         more = f"; and {len(self.losses) - _SHOWN} more" if len(self.losses) > _SHOWN else ""
-        return f"messages are lost: {shown}{more}; with failOnDataLoss=false the stream goes on behind them"
+        return f"messages are lost: {shown}{more}"
 
 
 class AnotherCluster(SparkSourceError):  # noqa: N818
@@ -75,11 +76,13 @@ class AnotherCluster(SparkSourceError):  # noqa: N818
         self.then_ms = then_ms
         self.now_ms = now_ms
 
-    def __str__(self) -> str:
+    remedy = "a query on this one needs a checkpoint of its own, and startingOffsets"
+
+    def _sentence(self) -> str:
         then, now = [f"{datetime.fromtimestamp((at or 0) / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
                      for at in (self.then_ms, self.now_ms)]  # fmt: skip
         return (f"the checkpoint is of another cluster: its {znodes.TOPICS} in ZooKeeper came up at {then}, that of "
-                f"{self.connect} at {now}; a query on this one needs a checkpoint of its own, and startingOffsets")
+                f"{self.connect} at {now}")
 
 
 class StreamDriver:
@@ -119,11 +122,7 @@ class StreamDriver:
             return self._cluster
         config = self._options.config
         with ExitStack() as opening:
-            timeout_s = config.zookeeper_connection_timeout_ms / 1000
-            options = zookeeper_options(config)
-            port = opening.enter_context(
-                zookeeper_connection(config.zookeeper_connect, timeout_s, self._logs.session_changed, **options)
-            )
+            port = opening.enter_context(configured_connection(config, self._logs.session_changed))
             cluster = ClusterOffsets(port, config, self._options.patience_ms / 1000)
             cluster.refuse_other_generations()
             if self._options.commit_offsets:
@@ -148,7 +147,7 @@ class StreamDriver:
             PlanningFailed: not all leaders answered in time.
         """
         cluster = self.open()
-        self._target = cluster.latest(self._logs.look(new_topics=True).partitions)
+        self._target = cluster.latest(self._logs.read(new_topics=True).partitions)
 
     def initial_offsets(self) -> StreamOffsets:
         """Where a query without a checkpoint begins; the same in each call.
@@ -183,7 +182,7 @@ class StreamDriver:
         if self._is_pinning:
             return start
         if not self._is_checked:
-            self._refuse_another_cluster(self._logs.look(), start)  # before anything is stored there
+            self._refuse_another_cluster(self._logs.read(), start)  # before anything is stored there
             self._refuse_missing(cluster, start)
             self._is_checked = True
         self.store(start)
@@ -191,7 +190,7 @@ class StreamDriver:
             return start
         step, created_zxids, cluster_ms = self._step(start)
         self._account_for(step.losses)
-        for name in step.begun:
+        for name in step.new_partitions:
             log.info("%s-%s is new and is read from offset %d on", *name, step.positions[name])
         news = sum(step.ends.values()) - sum(step.positions.values())
         is_held = may_wait and self._target is None and self._delay.must_wait(news, time.monotonic())
@@ -204,7 +203,7 @@ class StreamDriver:
     def newest_offsets(self) -> StreamOffsets:
         """Where the logs end, as last seen: for the lag in the progress."""
         self.open()
-        logs = self._logs.look()
+        logs = self._logs.read()
         return StreamOffsets(self._logs.last_ends(), logs.created_zxids, logs.cluster_ms)
 
     def plan(self, start: StreamOffsets, end: StreamOffsets) -> list[PlannedRange]:
@@ -219,10 +218,10 @@ class StreamDriver:
         wanted = [name for name, until in end.offsets.items() if start.offsets.get(name, until) < until]
         if not wanted:
             return []
-        reads = self._logs.reads
         logs = self._settled(end)
         self._log_lag(end)
-        ranges, losses = overtaken(start, end, logs, self._logs.log_starts(list(filter(reads, wanted))), reads)
+        log_starts = self._logs.log_starts([name for name in wanted if self._logs.selects(name)])
+        ranges, losses = remaining_ranges(start, end, logs, log_starts, self._logs.selects)
         self._account_for(losses)
         starts = {name: first for name, (first, _) in ranges.items()}
         ends = {name: last for name, (_, last) in ranges.items()}
@@ -249,7 +248,7 @@ class StreamDriver:
 
     def _resolve_start(self, cluster: ClusterOffsets) -> StreamOffsets:
         options = self._options
-        logs = self._logs.look(new_topics=True)
+        logs = self._logs.read(new_topics=True)
         # A topic that came up in between is new, and is read from its beginning.
         names = [name for name in chosen_partitions(cluster, options) if name in logs.partitions]
         starting, everything, ends = ask_for_ends(
@@ -279,21 +278,21 @@ class StreamDriver:
 
     def _step(self, start: StreamOffsets) -> tuple[Step, dict[str, int], int | None]:
         """What may be read next, and what tells the topics and the cluster from others."""
-        logs = self._logs.look()
+        logs = self._logs.read()
         self._refuse_another_cluster(logs, start)
         asked = needing_log_start(start, logs)
         log_starts: dict[TopicPartition, int] = {}
         if asked or shrunk(start, logs):
             logs = self._settled(start)
             log_starts = self._logs.log_starts(needing_log_start(start, logs))
-        step = next_step(start, logs, log_starts, self._target, self._logs.reads)
+        step = next_step(start, logs, log_starts, self._target, self._logs.selects)
         created_zxids = {**start.created_zxids, **logs.created_zxids}
         named = {topic: created_zxids[topic] for topic in {name.topic for name in step.ends} if topic in created_zxids}
         return step, named, logs.cluster_ms or start.cluster_ms
 
     def _settled(self, offsets: StreamOffsets) -> Logs:
         """What is there, when no log seems to be cut, or it has seemed so for long."""
-        logs = self._logs.settled(offsets)
+        logs = self._logs.read_settled(offsets)
         self._refuse_another_cluster(logs, offsets)
         return logs
 

@@ -87,7 +87,7 @@ class StreamLogs:
         """Take note of what became of the session; on the port's callback thread."""
         self.is_connected = change.what == "connected"
 
-    def look(self, *, new_ends: bool = False, new_topics: bool = False) -> Logs:
+    def read(self, *, new_ends: bool = False, new_topics: bool = False) -> Logs:
         """What is there.
 
         Args:
@@ -98,7 +98,7 @@ class StreamLogs:
         """
         now = time.monotonic()
         if new_topics or now - self._topics_at > TOPICS_S:
-            self._look_at_topics()
+            self._refresh_topics()
         if new_ends or now - self._ends_at > ENDS_S:
             known = {name: self._ends[name] for name in self._partitions & self._ends.keys()}
             answers = self._ask(self._partitions, LATEST)
@@ -108,19 +108,19 @@ class StreamLogs:
         ends = {name: self._ends[name] for name in self._answered & self._partitions}
         return Logs(self._partitions, ends, dict(self._created_zxids), self._cluster_ms)
 
-    def settled(self, offsets: StreamOffsets) -> Logs:
+    def read_settled(self, offsets: StreamOffsets) -> Logs:
         """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long.
 
         A log that goes on behind the end that its leader names has no end, as if the leader had not answered.
         """
         deadline = time.monotonic() + SHRUNK_S
-        logs = self._reaching(offsets, self.look(new_topics=True))
+        logs = self._without_lagging(offsets, self.read(new_topics=True))
         while shrunk(offsets, logs) and not logs.is_of_another_cluster(offsets) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
-            logs = self._reaching(offsets, self.look(new_ends=True, new_topics=True))
+            logs = self._without_lagging(offsets, self.read(new_ends=True, new_topics=True))
         return logs
 
-    def _reaching(self, offsets: StreamOffsets, logs: Logs) -> Logs:
+    def _without_lagging(self, offsets: StreamOffsets, logs: Logs) -> Logs:
         """The same without the ends that are lower than those of the logs themselves."""
         cut = set() if logs.is_of_another_cluster(offsets) else set(shrunk(offsets, logs))
         behind = cut - self._cut({name: offsets.offsets[name] for name in cut})
@@ -159,7 +159,7 @@ class StreamLogs:
         """Where logs begin, without those whose leader did not answer."""
         return self._ask(partitions, EARLIEST)
 
-    def reads(self, name: TopicPartition) -> bool:
+    def selects(self, name: TopicPartition) -> bool:
         """Whether the query would read a partition if it existed."""
         choice = self._options.choice
         if choice.partitions:
@@ -174,7 +174,7 @@ class StreamLogs:
 
     # -- ZooKeeper -----------------------------------------------------------------------------------------------------
 
-    def _look_at_topics(self) -> None:
+    def _refresh_topics(self) -> None:
         try:
             if self.is_connected:
                 self._read_topics()
@@ -216,7 +216,7 @@ class StreamLogs:
             del self.leaders[name]
         if recreated:
             self._ends_at = _LONG_AGO
-        self._partitions = frozenset(name for name in partitions if self.reads(name))
+        self._partitions = frozenset(name for name in partitions if self.selects(name))
         self._created_zxids = created_zxids
         self._cluster_ms = None if parent is None else parent.created_ms
 

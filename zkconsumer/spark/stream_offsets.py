@@ -1,12 +1,12 @@
-"""The offsets of a stream as Spark keeps them: `{"clicks": {"0": 42}, "@born": {"clicks": 8589934603}}`. Pure.
+"""The offsets of a stream in Spark's checkpoint: `{"clicks": {"0": 42}, "@born": {"clicks": 8589934603}}`. Pure.
 
-The shape is that of Spark's own Kafka source, with one more entry: the transaction that created each topic's node in
-ZooKeeper. Without it a topic that was deleted and created anew under the same name could not be told from the old one
-once it has grown past the old position, and its first messages would be skipped without a word. Clusters that were set
-up alike number their transactions alike, so the moment in which the cluster's node for topics came up is there, too, as
-`@cluster`. `@` is in no topic's name.
+The format is that of Spark's own Kafka source, with one more entry: the transaction that created each topic's node in
+ZooKeeper, which identifies the incarnation of the topic. Without it, a topic that was deleted and created anew could
+not be distinguished from the old one once it has grown past the old position, and its first messages would be skipped
+silently. Clusters that are set up in the same way number their transactions in the same way, so the time when the
+cluster's node for topics was created is stored, too, as `@cluster`. No topic name contains `@`.
 
-Rule: equal offsets give equal text, because Spark compares texts.
+The keys are in checkpoints and never change. Rule: equal offsets give equal text, because Spark compares texts.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from zkconsumer.spark.offsets_json import nested_offsets, read_offsets
 __all__ = ["ZXIDS_KEY", "StreamOffsets", "parse_stream_offsets"]
 
 ZXIDS_KEY = "@born"
-"""The entry that holds a number for each topic instead of offsets."""
+"""The key of the entry with the number of each topic's incarnation, in place of offsets."""
 CLUSTER_KEY = "@cluster"
-"""What stands there for the cluster."""
+"""The key of the cluster in that entry."""
 
 _EXCERPT = 200
 
 
 @dataclass(frozen=True)
 class StreamOffsets:
-    """Where a stream stands.
+    """The position of a stream.
 
     Attributes:
         offsets: the next message of each partition.
         created_zxids: topic -> the transaction that created it.
-        cluster_ms: when the cluster was set up; `None` where that is not known.
+        cluster_ms: when the cluster was set up; `None` if that is not known.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -43,7 +43,7 @@ class StreamOffsets:
     cluster_ms: int | None = None
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """A value that Spark writes to the checkpoint and shows in the progress."""
+        """The value that Spark writes to the checkpoint and shows in the progress."""
         shown = nested_offsets(self.offsets)
         created_zxids = {topic: self.created_zxids[topic] for topic in shown if topic in self.created_zxids}
         if created_zxids and self.cluster_ms is not None:
@@ -52,10 +52,10 @@ class StreamOffsets:
 
 
 def parse_stream_offsets(value: object) -> StreamOffsets:
-    """What `to_json` gave, back from Spark: a dictionary, or its JSON text.
+    """Parse what Spark returns of a value of `to_json`: a dictionary, or its JSON text.
 
     Raises:
-        ValueError: it is anything else; shows the place.
+        ValueError: it is anything else; the text names the place.
     """
     try:
         topics = json.loads(value) if isinstance(value, str) else value

@@ -1,7 +1,7 @@
-"""`spark.readStream.format("zkconsumer")`: Spark's calls, handed to `StreamDriver` or, on executors, to `read_range`.
+"""The reader behind `spark.readStream.format("zkconsumer")`: it plans with `StreamDriver`, and reads with `read_range`.
 
-Spark makes this object several times over: once for all calls of a run but `read`, in a process that lives as long as
-the query, and once more to be pickled for the tasks. So nothing is opened before the first call.
+Spark creates this object several times: once for all calls of a run except `read`, in a process that lives as long as
+the query, and once more to pickle it for the tasks. So nothing is opened before the first call.
 
 Source: pyspark.sql.datasource.DataSourceStreamReader (4.3).
 """
@@ -27,7 +27,7 @@ try:
 except ImportError as error:
     raise RequirementMissing(
         f"a stream needs pyspark 4.2 or newer, not {pyspark.__version__}, which cannot limit its batches; a batch does "
-        "without"
+        "not need it"
     ) from error
 
 if TYPE_CHECKING:
@@ -56,20 +56,20 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return `maxOffsetsPerTrigger`, or no limit."""
-        self._driver.open()  # what is wrong with the group or the cluster is said before anything else
+        self._driver.open()  # report what is wrong with the group or the cluster before anything else
         return ReadMaxRows(self._options.max_offsets_per_trigger or MAX_INT64)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take note of where the logs end: the run reads up to there."""
+        """Store the present ends of the logs: the run reads up to there."""
         self._driver.fix_target()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint starts."""
         return self._driver.initial_offsets().to_json()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the batch that begins at `start` ends."""
-        is_limited = isinstance(limit, ReadMaxRows)  # it is not for `Trigger.Once`
+        """Return where the batch that starts at `start` ends."""
+        is_limited = isinstance(limit, ReadMaxRows)  # False for `Trigger.Once`
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._driver.next_offsets(parse_stream_offsets(start), most, may_wait=is_limited).to_json()
 
@@ -84,14 +84,14 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
-        if partition.value is None:  # Spark makes such a one up where there is nothing to read
+        if partition.value is None:  # Spark passes such a partition if there is nothing to read
             return
         from zkconsumer.spark.record_batches import read_range
 
         yield from read_range(partition.value, self._columns, self._options)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Store the offsets of a finished batch for the group; never raises, an error would end the query."""
+        """Store the offsets of a finished batch for the group; never raises, because an error would end the query."""
         try:
             self._driver.open()
             self._driver.store(parse_stream_offsets(end))
@@ -99,6 +99,6 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("offsets are not stored for the group: %s", error)
 
     def stop(self) -> None:
-        """Disconnect, in the few cases in which Spark says so."""
+        """Disconnect. Spark calls this rarely."""
         if self._opened is not None:
             self._opened.close()

@@ -1,7 +1,7 @@
-"""Asks one broker where its logs begin or end by time: exactly where it can tell, by segments where it cannot.
+"""Asks a broker for offsets by time: exactly if it indexes timestamps, otherwise by segment.
 
-A broker of Kafka 0.10.1 or later looks the first message with a timestamp at or after a time up. Older ones know only
-when the files of their segments were written; so do newer ones of topics and messages without timestamps.
+A broker of Kafka 0.10.1 or later finds the first message with a timestamp at or after a time. An older one knows only
+when the files of its segments were written. The same is true of newer ones for topics and messages without timestamps.
 
 Threads: one at a time.
 """
@@ -26,7 +26,7 @@ __all__ = ["TimeSearch"]
 log = logging.getLogger(__name__)
 
 _BY_SEGMENT_CODES: Final = (35, 43)
-"""The broker does not serve the question after all; the topic is kept in a format without timestamps."""
+"""The broker does not support the request; the topic is stored in a format without timestamps."""
 _ALL: Final = 2**31 - 1
 Codes = dict[TopicPartition, int]
 
@@ -36,11 +36,11 @@ class TimeSearch:
     """A search for one time in each of some partitions.
 
     Attributes:
-        times_ms: What to look for.
-        is_end: The offsets are those to end at.
+        times_ms: The time of each partition.
+        is_end: The offsets are ends, not starts.
         fetch_bytes: Most bytes to fetch of the last message of a log.
-        found: What is known so far.
-        by_segment: Partitions of which only segments tell.
+        found: The answers so far.
+        by_segment: Partitions that were searched by segment.
     """
 
     times_ms: Mapping[TopicPartition, int]
@@ -67,7 +67,7 @@ class TimeSearch:
     def _ask_for_messages(
         self, consumer: SimpleConsumer, broker: Broker, ends: Mapping[TopicPartition, int], refused: Codes
     ) -> list[TopicPartition]:
-        """Return the partitions of which only segments tell."""
+        """Return the partitions that have to be searched by segment."""
         unclear: list[TopicPartition] = []
         times = {name: self.times_ms[name] for name in ends}
         for name, (code, answer) in zip(times, consumer.offsets_for_times(times), strict=True):
@@ -91,16 +91,16 @@ class TimeSearch:
         for time_ms, names in by_time.items():
             none: dict[TopicPartition, list[int]] = {name: [] for name in names}
             before = none if time_ms is None else _offsets(consumer, names, time_ms, 1, refused)
-            begins = _offsets(consumer, list(before), LATEST, _ALL, refused) if self.is_end else {}
+            starts = _offsets(consumer, list(before), LATEST, _ALL, refused) if self.is_end else {}
             if self.is_end:
-                offsets = {name: segment_end(before[name], begins[name]) for name in begins}
+                offsets = {name: segment_end(before[name], starts[name]) for name in starts}
             else:
                 offsets = {name: segment_start(before[name], ends[name]) for name in before}
             self.found |= {name: AtTime(offset, ends[name]) for name, offset in offsets.items()}
         return refused
 
     def log_segments(self) -> None:
-        """Say how many partitions are not exact, if there are any."""
+        """Log how many partitions were searched by segment, if there are any."""
         if self.by_segment:
             shown = min(self.by_segment)
             log.warning("%s/%s and %d more partitions are searched by segments, as their brokers or messages have no "
@@ -108,9 +108,9 @@ class TimeSearch:
 
 
 def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:
-    """Return True when the broker says that it looks messages up by time.
+    """Return True if the broker reports that it finds messages by time.
 
-    Only one that is registered as of 0.10 or later is asked: 0.9 would not answer.
+    Only a broker that is registered as 0.10 or later is asked: 0.9 would not answer.
     """
     if not broker.fetch_version:
         return False
@@ -122,7 +122,7 @@ def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:
 
 
 def _served(consumer: SimpleConsumer) -> dict[int, range]:
-    """Ask twice: a broker that restarts breaks the connection off, too."""
+    """Ask twice, because a broker that restarts closes the connection, too."""
     try:
         return consumer.api_versions()
     except ConnectionFailed:
@@ -132,9 +132,9 @@ def _served(consumer: SimpleConsumer) -> dict[int, range]:
 def _is_without_times(
     consumer: SimpleConsumer, broker: Broker, name: TopicPartition, end: int, time_ms: int, fetch_bytes: int
 ) -> bool:
-    """Return True when a broker that finds no message at or after a time has not looked at the last one.
+    """Return True if a broker that finds no message at or after a time has ignored the last message.
 
-    Producers before 0.10 send no timestamps, and brokers pass such messages over.
+    Producers before 0.10 send no timestamps, and brokers ignore such messages.
     """
     topic, number = name.topic, int(name.partition)
     if not end:

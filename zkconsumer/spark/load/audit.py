@@ -1,6 +1,6 @@
-"""Whether what a run has written is what it was asked to read: every offset once, and none that was not asked for.
+"""Audits a run: it must have written every planned offset once, and no other one. Pure.
 
-The files of the run are read back and counted; nothing is published before the counts agree with the offsets.
+The files of the run are read back and counted. Nothing is published before the counts agree with the plan.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class OffsetSpan(NamedTuple):
 
 
 class OffsetSums(NamedTuple):
-    """What tells the offsets of a span, each there once, from as many others without comparing them one by one.
+    """Sums over the offsets of a span, to check that each is there once without comparing them one by one.
 
-    One is missing and another there twice: the sum differs. Several are, with equal sums: the exclusive or differs, but
-    where they were chosen to deceive it.
+    If one offset is missing and another one is there twice, the total differs. If several are, and their totals are
+    equal, the exclusive or differs, unless the offsets were chosen to defeat it.
     """
 
     rows: int
@@ -40,7 +40,7 @@ class OffsetSums(NamedTuple):
 
     @classmethod
     def of(cls, span: OffsetSpan) -> OffsetSums:
-        """Those of a span that is not empty.
+        """The sums of a span that is not empty.
 
         >>> OffsetSums.of(OffsetSpan(2, 5))
         OffsetSums(rows=3, first=2, last=4, total=9, xor=5)
@@ -50,13 +50,14 @@ class OffsetSums(NamedTuple):
 
 
 class PartitionCounts(NamedTuple):
-    """What the files hold of one partition.
+    """What the files contain of one partition.
 
     Attributes:
-        rows: how many, those of the side output included.
+        rows: how many rows, those of the side output included.
         distinct: how many different offsets they have.
         first, last: the lowest and the highest offset.
-        messages, bytes: of the rows outside of the side output, and of their keys and values.
+        messages: how many rows without those of the side output.
+        bytes: of the keys and values of these messages.
         last_message: the last message outside of the side output; `None` without any.
     """
 
@@ -74,7 +75,7 @@ def incomplete(
     found: Mapping[TopicPartition, PartitionCounts],
     may_miss: Collection[str],
 ) -> list[TopicPartition]:
-    """The partitions of which offsets are missing, and may not be."""
+    """The partitions with missing offsets, without those that may have gaps."""
     return [place for place, span in sorted(asked.items()) if place.topic not in may_miss
             and (place not in found or found[place].distinct < span.end - span.start)]
 
@@ -85,23 +86,24 @@ def audit(
     may_miss: Collection[str],
     deleted: Collection[TopicPartition] = (),
 ) -> tuple[LoadedPartition, ...]:
-    """What was brought of each partition, in their order.
+    """What was loaded of each partition, in their order.
 
     Args:
-        asked: what was to be read.
-        found: what the files hold, without the partitions of which they hold nothing.
-        may_miss: topics whose logs have holes: compacted ones. So may partitions with messages in the side output.
-        deleted: partitions of which all is there that the log still had when it had been read.
+        asked: the planned offsets.
+        found: what the files contain, without the partitions of which they contain nothing.
+        may_miss: topics whose logs may have gaps: compacted ones. Partitions with messages in the side output may have
+            gaps, too.
+        deleted: partitions whose first messages were deleted while they were read, and that have all the others.
 
     Raises:
-        AuditFailed: rows that were not asked for, an offset twice, or one that is missing where none may be.
+        AuditFailed: the files have rows that were not planned, or an offset twice, or lack one that must be there.
     """
     wrong = [f"{place.topic}/{place.partition}: {found[place].rows} rows that were not asked for"
              for place in sorted(found.keys() - asked.keys())]  # fmt: skip
     loaded = []
     for place, span in sorted(asked.items()):
         rows = found.get(place, PartitionCounts(0, 0, span.start, span.start, 0, 0))
-        # A wrapper that cannot be read is one row, with the offset of the last message in it.
+        # A wrapper that cannot be read is one row, with the offset of its last message.
         fault = _fault(span, rows, place.topic in may_miss or place in deleted or rows.rows > rows.messages)
         if fault:
             wrong.append(f"{place.topic}/{place.partition}: {fault}")
@@ -129,5 +131,5 @@ def _fault(span: OffsetSpan, rows: PartitionCounts, may_miss: bool) -> str:
     missing = span.end - span.start - rows.distinct
     if missing and not may_miss:
         return (f"{missing} of the offsets {span.start} to {span.end - 1} are missing; a log that is compacted or has "
-                "transactions misses some, and is loaded with `--gaps allow`")
+                "transactions has gaps, and is loaded with `--gaps allow`")
     return ""

@@ -1,12 +1,12 @@
-"""What a run sees of the cluster before it plans: topics, ends of logs, and whether they are the logs that were read.
+"""Reads the state of the cluster for the plan of a run: topics, ends of logs, and whether the logs are still the same.
 
 Rules, and what each prevents:
-- A partition without a leader is asked about until patience is over, and then left to the next run: one broker that is
-  down does not stop the others.
-- A log that ends before where the last run did is asked about for some seconds more: a leader that was just chosen may
-  not know better.
-- The last message that was read is fetched again before anything is read behind it: a log that was cut, and has grown
-  past its old end, would be read on in its middle.
+- A partition without a leader is asked about until a deadline, and then left to the next run: one broker that is down
+  does not stop the load of the other partitions.
+- A log that ends before the end of the last run is asked about for some seconds more: a leader that was just elected
+  may report an old end.
+- The last message that was read is fetched again before anything is read after it: a log that was truncated, and has
+  grown past its old end, would be continued in its middle.
 
 Threads: one at a time.
 """
@@ -44,13 +44,13 @@ _SHOWN: Final = 5
 
 
 class ClusterStateReader:
-    """Asks ZooKeeper and the brokers; use it as a context manager.
+    """Reads from ZooKeeper and the brokers; use it as a context manager.
 
     Args:
-        port: A connected port; stays the caller's.
+        port: A connected port; the caller closes it.
         before: Where the last run ended.
-        earlier: The runs before that, the latest first.
-        allow_gaps: Whether any topic may be compacted: ZooKeeper does not know of what brokers do by default.
+        earlier: The states after the runs before that, the latest first.
+        allow_gaps: Treat every topic as compacted: ZooKeeper does not have the default settings of the brokers.
     """
 
     def __init__(
@@ -71,21 +71,21 @@ class ClusterStateReader:
     def __exit__(self, *exception: object) -> None:
         self._logs.close()
 
-    def reads(self, name: TopicPartition) -> bool:
+    def selects(self, name: TopicPartition) -> bool:
         """Whether a partition would be loaded if it existed."""
-        return self._logs.reads(name)
+        return self._logs.selects(name)
 
-    def look(self, *, at_latest: bool, may_be_silent: bool) -> ClusterState:
-        """What is there.
+    def read(self, *, at_latest: bool, may_be_silent: bool) -> ClusterState:
+        """Return the state of the cluster.
 
         Args:
-            at_latest: Partitions that were never loaded begin at their end, if they are older than the last run.
+            at_latest: Partitions that were never loaded start at their end, if they are older than the last run.
             may_be_silent: Leave out partitions whose leaders do not answer.
 
         Raises:
-            TopicMissing: A topic that was asked for by name is not there, and never was.
+            TopicMissing: A topic that was named does not exist, and never did.
             LoadRefused: The last run was on another cluster.
-            PlanningFailed: A leader does not answer, and must; or the brokers are such as are not spoken to.
+            PlanningFailed: A leader does not answer, and must; or the brokers are not supported.
             ZooKeeperSilent: No answer in time.
         """
         ClusterOffsets(self._port, self._options.config, 0.0).refuse_other_generations()
@@ -105,11 +105,11 @@ class ClusterStateReader:
         )
 
     def _ask(self) -> tuple[Logs, dict[TopicPartition, int]]:
-        """Ends and begins, without the ends of the partitions of which not all is known."""
+        """Ends and starts of the logs; of a partition whose start is needed and unknown, the end is left out, too."""
         start = self._before.offsets
         deadline = time.monotonic() + self._options.patience_ms / 1000
         while True:
-            logs = self._logs.settled(start)
+            logs = self._logs.read_settled(start)
             self._refuse(logs)
             asked = needing_log_start(start, logs)
             log_starts = self._logs.log_starts(asked)
@@ -122,15 +122,15 @@ class ClusterStateReader:
     def _refuse(self, logs: Logs) -> None:
         connect = self._options.config.zookeeper_connect
         if logs.is_of_another_cluster(self._before.offsets):
-            raise LoadRefused(f"ZooKeeper at {connect} is not that of the last run: its {znodes.TOPICS} came up at "
-                              "another moment; take another folder for another cluster")
+            raise LoadRefused(f"ZooKeeper at {connect} is not that of the last run: its {znodes.TOPICS} was created at "
+                              "another moment", remedy="take another folder for another cluster")
         named = self._options.choice.topics_of([], self._options.config.exclude_internal_topics)
         known = self._before.offsets.created_zxids
         missing = [topic for topic in named if topic not in logs.created_zxids and topic not in known]
         if missing:
             raise TopicMissing(f"topic {missing[0]!r} is not in ZooKeeper at {connect}")
 
-    # -- where to begin ------------------------------------------------------------------------------------------------
+    # -- where to start ------------------------------------------------------------------------------------------------
 
     def _starts(self, logs: Logs, at_latest: bool) -> dict[TopicPartition, int]:
         names = [name for name in logs.ends if name not in self._before.offsets.offsets]
@@ -141,14 +141,14 @@ class ClusterStateReader:
         if starting.kind == "group":
             return ClusterOffsets(self._port, self._options.config, 0.0).group_offsets(
                 self._options.config.group_id, names,
-                may_have_none=bool(self._before.offsets.created_zxids),  # what comes later may be new to the group, too
+                may_have_none=bool(self._before.offsets.created_zxids),  # new partitions may be new to the group, too
             )  # fmt: skip
         if starting.kind == "each":
             return {name: offset for name, offset in starting.each.items() if offset >= 0}
         return self._starts_at_times(names) if starting.kind == "time" else {}
 
     def _starts_at_times(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to begin by time. Only in the first run may it be an error that no message is that young."""
+        """Where to start by time. It can be an error only in the first run that no message is that recent."""
         starting = self._options.starting
         if self._before.offsets.created_zxids:
             starting = replace(starting, on_no_match="latest")
@@ -169,7 +169,7 @@ class ClusterStateReader:
             try:
                 policy = "" if value is None else znodes.parse_topic_config(path, value[0]).get("cleanup.policy", "")
             except UnreadableNode as error:
-                log.warning("%s; taken for a topic that is not compacted", error)
+                log.warning("%s; the topic is treated as not compacted", error)
                 continue
             if "compact" in policy:
                 found.add(topic)
@@ -180,10 +180,10 @@ class ClusterStateReader:
     def _compared(
         self, logs: Logs, log_starts: Mapping[TopicPartition, int], compacted: frozenset[str]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, LastMessage]]:
-        """How much has stayed of the logs that were cut, and the last messages of those that have nothing to read."""
+        """How much of logs that were truncated is unchanged, and the last messages of those with nothing to read."""
         start = self._before.offsets
         messages = LastMessageCheck(self._options, self._logs.leaders, compacted)
-        # One that ends where the last run did may have been cut and have grown again by as much.
+        # A log that ends where the last run did may have been truncated, and have grown by as much since.
         last_messages = {name: last_message for name, last_message in self._before.last_messages.items()
                  if name in start.offsets and logs.ends.get(name, 0) >= start.offsets[name]
                  and not logs.is_recreated(name.topic, start)}  # fmt: skip
@@ -205,7 +205,7 @@ class ClusterStateReader:
         self, messages: LastMessageCheck, below: Mapping[TopicPartition, int], logs: Logs,
         log_starts: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Up to where the logs are what earlier runs have read; else where they begin."""
+        """Up to which offset the logs are those that earlier runs have read; their start if that is not known."""
         bounds, found = dict(below), {}
         for state in self._earlier():
             last_messages = {name: last_message for name, last_message in state.last_messages.items()
@@ -240,4 +240,4 @@ def refuse_recreated_topics(port: ZooKeeperPort, created_zxids: Mapping[str, int
                  if stat is not None and stat.czxid != created_zxids[topic]]  # fmt: skip
     if recreated:
         raise AuditFailed(f"nothing was published: {', '.join(map(repr, recreated))} was deleted and created anew "
-                          "while it was read; start the load again")
+                          "while it was read", remedy="start the load again")

@@ -1,9 +1,10 @@
-"""Compaction of the folder of a load: small files put together, each message still there once.
+"""Compacts the folder of a load: merges small files, and keeps each message once.
 
-    finish the last run and the last compaction -> look -> group -> write aside -> compare -> publish -> finish
-    (each new file into its place, and then away with those it replaces)
+    finish the last run and the last compaction -> read the manifests -> group -> write into the staging folder
+    -> compare -> publish -> finish (move each new file to its place, then remove those that it replaces)
 
-Until it is published, nothing of a compaction counts, and whatever ends it costs its work alone. Loads go on beside it.
+A compaction has no effect before it is published. Whatever ends it earlier costs no more than its work. Loads may run
+at the same time.
 
 Source: docs/SPARK_LOADING.md, "Compaction".
 """
@@ -31,21 +32,21 @@ from zkconsumer.spark.load.writing import DATA_FOLDER, Shape
 __all__ = ["CompactionReport", "CompactionSettings", "run_compactions"]
 
 _PORTION_BYTES: Final = 8 * 1024**3
-"""Of the files that one compaction puts together: what a death costs at most, and what is needed of the disk."""
+"""Size of the files that one compaction merges: the work that a failure costs at most, and the disk space needed."""
 _PORTION_FILES: Final = 10_000
 
 
 @dataclass(frozen=True)
 class CompactionSettings:
-    """What to put together.
+    """What to compact.
 
     Attributes:
         folder: path or URL of the folder of a load.
-        file_bytes: of a new file, at most, by the sizes of those it replaces.
+        file_bytes: largest size of a new file, by the sizes of those that it replaces.
         compression: of the new files; a name that Spark knows for the format, or None for its default.
 
     Raises:
-        LoadRefused: The size is none.
+        LoadRefused: The size is less than 1.
     """
 
     folder: str
@@ -59,14 +60,14 @@ class CompactionSettings:
 
 @dataclass(frozen=True)
 class CompactionReport:
-    """What a compaction came to.
+    """The result of a compaction. Its fields are the keys of `zkconsumer compact-files --json`.
 
     Attributes:
-        compaction: its number, `None` when there was nothing to put together.
-        files_before, bytes_before: what was replaced; all files of the folder when nothing was.
-        files_after, bytes_after: what replaces it.
-        messages: in these.
-        left: how many files are left to the compactions behind this one.
+        compaction: its number, `None` when there was nothing to merge.
+        files_before, bytes_before: the files that were replaced; all files of the folder if none was.
+        files_after, bytes_after: the files that replace them.
+        messages: in the new files.
+        left: how many files are left to the compactions after this one.
     """
 
     folder: str
@@ -83,18 +84,18 @@ class CompactionReport:
 def run_compactions(
     spark: Any, settings: CompactionSettings, tell: Tell = lambda what, done, total: None
 ) -> Iterator[CompactionReport]:
-    """Put small files together, in portions that are published one after the other, and yield what each came to.
+    """Merge small files, in portions that are published one after the other, and yield the result of each.
 
     Args:
         spark: a session with a driver of its own.
-        tell: called with a word for the step, and how much of it is done of how much.
+        tell: called with the name of the step, how much of it is done, and of how much.
 
     Raises:
         LoadRefused: No load has published there, or it has a table.
-        AuditFailed: What was written is not what was there.
+        AuditFailed: What was written differs from what was there.
         LoadOvertaken: Another compaction has published meanwhile. What was yielded before is published.
     """
-    began_s = time.monotonic()
+    started_s = time.monotonic()
     storage = Storage(spark, settings.folder)
     compactions = CompactionHistory(storage, lambda done, total: tell("publishing", done, total))
     unsettled = _finish_others(storage, compactions, tell)
@@ -103,18 +104,19 @@ def run_compactions(
     number = max(compactions.numbers(), default=0)
     if not groups:
         size_bytes = sum(file.size_bytes for file in lake.files)
-        yield CompactionReport(storage.folder, None, len(lake.files), size_bytes, seconds=time.monotonic() - began_s)
+        yield CompactionReport(storage.folder, None, len(lake.files), size_bytes, seconds=time.monotonic() - started_s)
     left = sum(map(len, groups))
     shape = lake.shape._replace(compression=settings.compression)
     for portion in portions_of(groups, _PORTION_BYTES, _PORTION_FILES):
         number += 1
         left -= sum(map(len, portion))
-        yield _compacted(spark, storage, compactions, empty_compaction(number), portion, shape, left, tell, began_s)
-        began_s = time.monotonic()
+        run = _Portion(spark, storage, compactions, portion, shape, tell)
+        yield replace(run.compact(empty_compaction(number)), left=left, seconds=time.monotonic() - started_s)
+        started_s = time.monotonic()
 
 
 def _finish_others(storage: Storage, compactions: CompactionHistory, tell: Tell) -> set[str]:
-    """Finish what was published, and return the files that somebody else may still be moving into their places."""
+    """Finish what was published, and return the files that another process may still be moving to their places."""
     history = History(storage, lambda done, total: tell("publishing", done, total))
     last = history.last()
     if last is None:
@@ -131,34 +133,46 @@ def _finish_others(storage: Storage, compactions: CompactionHistory, tell: Tell)
     return unsettled
 
 
-def _compacted(
-    spark: Any, storage: Storage, compactions: CompactionHistory, empty: Compaction, groups: Sequence[Group],
-    shape: Shape, left: int, tell: Tell, began_s: float,
-) -> CompactionReport:
-    """Put groups together and publish that."""
-    folder = compaction_folder(empty)
-    to = f"{folder}/{DATA_FOLDER}"
-    with Heartbeat(storage, folder):
-        try:
-            with watched_jobs(spark, "rewriting", tell):
-                rewrite_groups(spark, storage, groups, shape, to)
-            written = written_groups(storage, to, len(groups))
-            with watched_jobs(spark, "comparing", tell):
-                messages = compare_groups(spark, storage, groups, shape, to)
-            sizes = storage.sizes(to)
-            storage.sync(written)  # what it replaces is removed
-        except BaseException as error:
-            with suppress(Exception):  # what happened before is what counts; a later compaction removes the rest
-                storage.delete(folder)
-            if isinstance(error, Exception) and max(compactions.numbers(), default=0) >= empty.number:
-                raise compactions.overtaken() from error
-            raise
-        compactions.publish(replace(empty, replacements=_replacements(empty, written, groups)))
-    before = [file.size_bytes for group in groups for file in group]
-    return CompactionReport(
-        storage.folder, empty.number, len(before), sum(before), len(written), sum(sizes[path] for path in written),
-        messages, left, time.monotonic() - began_s,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class _Portion:
+    """The groups of files that one compaction merges."""
+
+    spark: Any
+    storage: Storage
+    compactions: CompactionHistory
+    groups: Sequence[Group]
+    shape: Shape
+    tell: Tell
+
+    def compact(self, empty: Compaction) -> CompactionReport:
+        """Merge the groups, and publish the new files."""
+        storage, groups = self.storage, self.groups
+        folder = compaction_folder(empty)
+        with Heartbeat(storage, folder):
+            try:
+                written, messages = self._write_and_compare(f"{folder}/{DATA_FOLDER}")
+                sizes = storage.sizes(folder)
+                storage.sync(written)  # the files that they replace will be removed
+            except BaseException as error:
+                with suppress(Exception):  # the first error is the one to report; a later compaction removes the rest
+                    storage.delete(folder)
+                if isinstance(error, Exception) and max(self.compactions.numbers(), default=0) >= empty.number:
+                    raise self.compactions.overtaken() from error
+                raise
+            self.compactions.publish(replace(empty, replacements=_replacements(empty, written, groups)))
+        before = [file.size_bytes for group in groups for file in group]
+        size_bytes = sum(sizes[path] for path in written)
+        return CompactionReport(
+            storage.folder, empty.number, len(before), sum(before), len(written), size_bytes, messages
+        )
+
+    def _write_and_compare(self, to: str) -> tuple[list[str], int]:
+        """The new files, and how many messages they contain."""
+        with watched_jobs(self.spark, "rewriting", self.tell):
+            rewrite_groups(self.spark, self.storage, self.groups, self.shape, to)
+        written = written_groups(self.storage, to, len(self.groups))
+        with watched_jobs(self.spark, "comparing", self.tell):
+            return written, compare_groups(self.spark, self.storage, self.groups, self.shape, to)
 
 
 def _replacements(
@@ -166,7 +180,7 @@ def _replacements(
 ) -> tuple[Replacement, ...]:
     found = []
     for number, (staged, group) in enumerate(zip(written, groups, strict=True)):
-        # It begins with the number of the first run in it, so that names keep to the order of the messages.
+        # The name starts with the number of the first run in the file, so that names keep the order of the messages.
         first = group[0].path.rpartition("/")[2].partition("-")[0]
         kind = staged.rpartition("/")[2].partition(".")[2]
         final = f"{group[0].directory}/{first}-compacted-{compaction.name}-{number:05}.{kind}"

@@ -1,20 +1,19 @@
-"""The manifest of a compaction: which files stand in place of which. Pure.
+"""The manifest of a compaction: which files replace which others. Pure.
 
-A compaction is published by the one act of creating `_zkconsumer/compactions/<number>.json`. It changes no message and
-no offset: loads need not know of it, and it need not wait for them.
+A compaction is published atomically, by the creation of `_zkconsumer/compactions/<number>.json`. It changes no message
+and no offset, so loads and compactions need not wait for each other.
 
 Source: docs/SPARK_LOADING.md, "Compaction".
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.manifest import Manifest, run_name
+from zkconsumer.spark.load.manifest_json import manifest_text, parse_manifest
 
 __all__ = ["Compaction", "LakeFile", "Replacement", "live_files"]
 
@@ -22,11 +21,11 @@ VERSION: Final = 1
 
 
 class Replacement(NamedTuple):
-    """One file in place of others, by paths within the folder of the load.
+    """One file that replaces others, by paths within the folder of the load.
 
     Attributes:
         staged: where it was written.
-        final: where it belongs, in the directory of those it replaces.
+        final: the place to which it is moved, in the directory of those it replaces.
         replaced: the files whose messages it holds.
     """
 
@@ -40,9 +39,9 @@ class Compaction:
     """What one compaction has done.
 
     Attributes:
-        number: from 1; those of runs are others.
-        compaction_id: tells it from another that tried for the same number.
-        began_at: UTC, ISO 8601.
+        number: from 1; runs have numbers of their own.
+        compaction_id: distinguishes it from another one that tried to publish the same number.
+        began_at: when it started; UTC, ISO 8601.
     """
 
     number: int
@@ -59,8 +58,7 @@ class Compaction:
         """The content of the file, with a line for each new file."""
         head = {"version": VERSION, "number": self.number, "compaction_id": self.compaction_id,
                 "began_at": self.began_at}  # fmt: skip
-        rows = ",".join(f"\n  {json.dumps(row, ensure_ascii=False)}" for row in self.replacements)
-        return json.dumps(head, indent=1, ensure_ascii=False)[:-2] + f',\n "replacements": [{rows}]\n}}\n'
+        return manifest_text(head, {"replacements": self.replacements})
 
     @classmethod
     def from_json(cls, path: str, text: str) -> Compaction:
@@ -69,25 +67,23 @@ class Compaction:
         Raises:
             LoadRefused: It is none, or of a version that is not known.
         """
-        try:
-            found = json.loads(text)
-            version = found.pop("version")
-            if version != VERSION:
-                raise LoadRefused(f"{path} is of version {version!r}; this release knows {VERSION}")
-            rows = found.pop("replacements")
-            return cls(**found, replacements=tuple(Replacement(new, final, tuple(old)) for new, final, old in rows))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise LoadRefused(f"{path} is no manifest of a compaction ({type(error).__name__}: {error}); put a copy of "
-                              "it back in its place") from error
+        return parse_manifest(
+            path, text, "a compaction", (VERSION,), cls._of_fields, "put a copy of it back in its place"
+        )
+
+    @classmethod
+    def _of_fields(cls, found: dict[str, Any]) -> Compaction:
+        rows = found.pop("replacements")
+        return cls(**found, replacements=tuple(Replacement(new, final, tuple(old)) for new, final, old in rows))
 
 
 class LakeFile(NamedTuple):
-    """A file of messages that counts.
+    """A file of messages that readers should read.
 
     Attributes:
         path: within the folder of the load.
         size_bytes: of it.
-        created_zxid: the incarnation of its topic: the transaction in which ZooKeeper saw that created.
+        created_zxid: the incarnation of its topic: the transaction of ZooKeeper that created it.
     """
 
     path: str
@@ -96,7 +92,7 @@ class LakeFile(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """Where it lies."""
+        """Its directory within the folder of the load."""
         return self.path.rpartition("/")[0]
 
 
@@ -107,8 +103,8 @@ def live_files(
 
     Args:
         compactions: in their order.
-        sizes: of the files that are in their places. What an operator has removed is not among them, nor is what the
-            last run, or the last compaction, has not moved yet.
+        sizes: of the files that are in their places, without those that an operator has removed, and those that the
+            last run or the last compaction has not moved yet.
     """
     incarnations: dict[str, int | None] = {}
     for run in runs:
@@ -117,7 +113,7 @@ def live_files(
     for compaction in compactions:
         for new in compaction.replacements:
             incarnations[new.final] = incarnations.get(new.replaced[0])
-            # The old files go when the new one is in its place, and not before.
+            # The old files count until the new one is in its place.
             if new.final in sizes:
                 replaced.update(new.replaced)
     return tuple(LakeFile(path, sizes[path], incarnations[path])
@@ -125,7 +121,7 @@ def live_files(
 
 
 def data_files(run: Manifest) -> Collection[str]:
-    """Where the files of messages of a run belong; those of the side output are left out."""
+    """The places of the files of messages of a run, without those of the side output."""
     return [file.final for file in run.files if file.final.startswith("topic=")]
 
 

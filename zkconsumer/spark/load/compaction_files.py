@@ -1,4 +1,4 @@
-"""What Spark does in a compaction: it writes groups of files as one file each, and compares what both hold.
+"""Merges groups of files into one file each with Spark, and compares the rows before and after.
 
 Source: docs/SPARK_LOADING.md, "Compaction".
 """
@@ -21,11 +21,11 @@ _SHOWN: Final = 5
 
 
 class _Sums(NamedTuple):
-    """What the rows of one partition in one group come to; equal sums are equal rows.
+    """Sums over the rows of one partition in one group; equal sums mean equal rows.
 
     Attributes:
         total, xor: of the offsets.
-        hashes, hash_xor: of all columns.
+        hashes, hash_xor: of the hashes over all columns.
     """
 
     rows: int
@@ -38,10 +38,10 @@ class _Sums(NamedTuple):
 
 
 def rewrite_groups(spark: Any, storage: Storage, groups: Sequence[Group], shape: Shape, to: str) -> None:
-    """Write each group as one file below `to`, its rows by partition and offset.
+    """Write each group as one file below `to`, with its rows sorted by partition and offset.
 
     Args:
-        shape: of the files, the compression of the new ones included.
+        shape: of the files, with the compression of the new ones.
     """
     with settings_of_writing(spark):
         rows = _rows_by_group(spark, storage, groups, shape)
@@ -74,10 +74,10 @@ def written_groups(storage: Storage, to: str, count: int) -> list[str]:
 
 
 def compare_groups(spark: Any, storage: Storage, groups: Sequence[Group], shape: Shape, to: str) -> int:
-    """Return how many rows the groups have, if what was written below `to` has the same.
+    """Return how many rows the groups have, if the files below `to` have the same rows.
 
     Raises:
-        AuditFailed: It has others.
+        AuditFailed: They have others.
     """
     with settings_of_writing(spark):
         before = _sums(_rows_by_group(spark, storage, groups, shape))
@@ -107,12 +107,12 @@ def _rows_by_group(spark: Any, storage: Storage, groups: Sequence[Group], shape:
     rows = reader.load([storage.url(path) for path, _ in numbers])
     path = f.substring_index(f.col("_metadata.file_path"), "/", -depth)
     wanted = spark.createDataFrame(numbers, f"path string, {_GROUP} int")
-    # Rows of files that are not found in the list have no group, and are counted as such.
+    # Rows of files that are not in the list have no group; `_sums` refuses them.
     return rows.withColumn("path", path).join(f.broadcast(wanted), "path", "left").drop("path")
 
 
 def _sums(rows: Any) -> dict[tuple[int, int], _Sums]:
-    """What the rows come to, by group and partition.
+    """The sums by group and partition.
 
     Raises:
         AuditFailed: There are rows without a group.
@@ -120,7 +120,7 @@ def _sums(rows: Any) -> dict[tuple[int, int], _Sums]:
     from pyspark.sql import functions as f
 
     names = ("key", "value", "offset", "timestamp", "timestampType")
-    # Nulls leave a hash as it is: without these, a key without a value would count as a value without a key.
+    # A null does not change a hash. Without these columns, a key without a value would equal a value without a key.
     content = f.xxhash64(*(f.col(name).isNull() for name in names), *names)
     sums = rows.groupBy(_GROUP, "partition").agg(
         f.count(f.lit(1)), f.min("offset"), f.max("offset"), f.sum(f.col("offset").cast("decimal(20,0)")),

@@ -1,10 +1,11 @@
-"""Which small files of a folder are put together. Pure.
+"""Groups the small files of a folder that a compaction merges. Pure.
 
 Rules, and what each prevents:
-- Files of one directory alone: the layout stays.
-- Files of one incarnation of a topic alone: where a topic was created anew the same offsets are other messages.
-- In the order of their names, which begin with the number of a run: offsets that follow each other stay together.
-- A file of three quarters of the wanted size is large enough: it would be written again for little.
+- Only files of one directory are merged: otherwise the layout would change.
+- Only files of one incarnation of a topic are merged: after a topic was created anew, the same offsets are other
+  messages.
+- Files are merged in the order of their names, which start with the number of a run: adjacent offsets stay together.
+- A file of three quarters of the wanted size is left alone: rewriting it would cost much and gain little.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Group: TypeAlias = tuple[LakeFile, ...]
 
 
 def plan_groups(files: Iterable[LakeFile], file_bytes: int) -> list[Group]:
-    """The files to put together, at least two each, of `file_bytes` together at most."""
+    """The groups of files to merge, each of at least two files with a total of `file_bytes` at most."""
     small = sorted((file for file in files if file.size_bytes * 4 < file_bytes * 3),
                    key=lambda file: (file.directory, file.created_zxid or 0, file.path))  # fmt: skip
     groups: list[Group] = []
@@ -42,7 +43,7 @@ def _filled(files: Iterable[LakeFile], file_bytes: int) -> Iterator[Group]:
 
 
 def portions_of(groups: Iterable[Group], most_bytes: int, most_files: int) -> Iterator[list[Group]]:
-    """The groups in portions of about so many bytes and files, each at least one group."""
+    """The groups in portions of at most so many bytes and files, but at least one group each."""
     portion: list[Group] = []
     size_bytes = count = 0
     for group in groups:

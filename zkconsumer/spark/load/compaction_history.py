@@ -1,9 +1,9 @@
-"""The compactions of a folder: the last one, the next one, and what a killed one has left unfinished.
+"""The published compactions of a folder, their completion, and the removal of what dead ones have left.
 
     _zkconsumer/compactions/000000003.json                 a published compaction
     _zkconsumer/staging/compaction-000000004-ab12.../      what a compaction writes before it is published
-    _zkconsumer/staging/compaction-000000004-ab12.../open  files are not in their places yet, or not removed
-    topic=clicks/date=.../000000001-compacted-000000003-... data of published runs, from run 1 on, put together
+    _zkconsumer/staging/compaction-000000004-ab12.../open  its files are not all moved, or replaced ones not removed
+    topic=clicks/date=.../000000001-compacted-000000003-... merged data of published runs, from run 1 on
 
 Source: docs/SPARK_LOADING.md, "Compaction".
 """
@@ -34,12 +34,12 @@ _OPEN: Final = "open"
 
 
 def empty_compaction(number: int) -> Compaction:
-    """A compaction that has put nothing together yet, and begins now."""
+    """A compaction that starts now and has not merged any files yet."""
     return Compaction(number, uuid.uuid4().hex[:12], datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def compaction_folder(compaction: Compaction) -> str:
-    """Where a compaction writes; its own, whoever else tries for the same number."""
+    """The folder into which a compaction writes. No other one writes there, even if it has the same number."""
     return f"{_STAGING}/{_PREFIX}{compaction.name}"
 
 
@@ -48,9 +48,9 @@ class CompactionHistory:
 
     Args:
         storage: the folder.
-        moved: called with how many files are in their places, and of how many.
+        moved: called with the number of files that are in their places, and the number of all files.
 
-    Threads: one at a time; several processes may try, one of them publishes.
+    Threads: one at a time; several processes may try to publish, one of them succeeds.
     """
 
     def __init__(self, storage: Storage, moved: Callable[[int, int], None] = lambda done, total: None) -> None:
@@ -72,14 +72,14 @@ class CompactionHistory:
         return Compaction.from_json(self._storage.url(path), self._storage.read_text(path))
 
     def replaces(self, path: str) -> bool:
-        """Whether a published compaction has another file in place of this one."""
+        """Whether a published compaction has replaced this file."""
         return any(path in new.replaced for number in reversed(self.numbers())
                    for new in self.read(number).replacements)  # fmt: skip
 
     def finish_last(self) -> int | None:
         """Finish the last published compaction if it died before it was done, and return its number in that case.
 
-        Only the last one can be unfinished, as each begins by finishing the one before it.
+        Only the last one can be unfinished, because each one starts by finishing the one before it.
         """
         numbers = self.numbers()
         if not numbers or not self._folders(f"{_PREFIX}{run_name(numbers[-1])}-"):
@@ -90,10 +90,10 @@ class CompactionHistory:
         return last.number if was_open else None
 
     def finish(self, compaction: Compaction) -> None:
-        """Put in their places what files are not there yet, remove those they replace, and what nobody needs any more.
+        """Move the remaining files to their places, remove those that they replace, and the staging folders.
 
-        Each new file comes first, and the old ones go then: what readers of the plain folder may see is a message
-        twice, never one missing.
+        Each new file is moved before the old ones are removed: a reader that lists the folder may see a message twice,
+        but never misses one.
         """
         if self._storage.exists(f"{compaction_folder(compaction)}/{_OPEN}"):
             total = len(compaction.replacements)
@@ -109,12 +109,12 @@ class CompactionHistory:
         try:
             self._storage.move(staged, final)
         except LoadRefused:
-            # Somebody else has finished this compaction meanwhile, and a later one has replaced the file.
+            # Another process has finished this compaction meanwhile, and a later one has replaced the file.
             if not self.replaces(final):
                 raise
 
     def publish(self, compaction: Compaction) -> None:
-        """Make a compaction count, and put its files in their places.
+        """Publish a compaction, and move its files to their places.
 
         Raises:
             LoadOvertaken: Another one of this number was published; nothing of this one counts.
@@ -128,15 +128,15 @@ class CompactionHistory:
         self.finish(compaction)
 
     def overtaken(self) -> LoadOvertaken:
-        """What to raise when another compaction has published."""
+        """The error to raise when another compaction has published."""
         return LoadOvertaken(f"another compaction has published into {self._storage.folder} meanwhile; nothing of this "
-                             "one was published, start it again")
+                             "one was published", remedy="start it again")
 
     def replace_dead(self) -> bool:
         """Remove what compactions have left that died before they were published; return whether there were any.
 
-        A compaction of their number is published without anything in it, so that one that only seemed to be dead
-        cannot be published any more. Nothing is done while another one works on that number.
+        An empty compaction of their number is published, so that one that only seemed to be dead can no longer be
+        published. Nothing is done while another one works on that number.
         """
         empty = empty_compaction(max(self.numbers(), default=0) + 1)
         folders = self._folders(f"{_PREFIX}{run_name(empty.number)}-")
@@ -145,18 +145,18 @@ class CompactionHistory:
         log.warning("%s was left by a compaction that died, and is removed; compaction %d is published as an empty one",
                     ", ".join(map(self._storage.url, folders)), empty.number)
         make_room(self._storage, folders)
-        with suppress(LoadOvertaken):  # it was published in the last moment
+        with suppress(LoadOvertaken):  # it was published at the last moment
             self._storage.create(_manifest_path(empty.number), empty.to_json())
         self.finish_last()
         return True
 
     def _folders(self, prefix: str) -> Collection[str]:
-        """The staging folders whose names begin so, those included of which only the notes are there."""
+        """The staging folders with this prefix, also those of which only the heartbeat is there."""
         names = [name for name in self._storage.names(_STAGING) if name.startswith(prefix)]
         return sorted({f"{_STAGING}/{name.partition('.')[0]}" for name in names})
 
     def _sweep(self, published: int) -> None:
-        """Remove the staging folders of compactions whose number is taken."""
+        """Remove the staging folders of compactions whose number is published."""
         for name in self._storage.names(_STAGING):
             number, _, _ = name.removeprefix(_PREFIX).partition("-")
             if name.startswith(_PREFIX) and number.isdigit() and int(number) <= published:

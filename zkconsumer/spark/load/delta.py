@@ -1,6 +1,6 @@
-"""The Delta table of a load.
+"""Writes the rows of a load into a Delta table.
 
-Spark and Delta's options for writers are all that is used of Delta.
+It uses Spark and Delta's options for writers, and no other interface of Delta.
 
 Source: docs/SPARK_LOADING.md, "A Delta table"; Delta's documentation, "Idempotent writes" (`txnAppId`, `txnVersion`).
 """
@@ -26,7 +26,7 @@ class DeltaTable(LakeTable):
 
     def is_there(self) -> bool:
         """Whether the folder has a Delta table."""
-        # Of a creation that broke off there may be the directory, and drafts with a leading dot.
+        # A creation that was interrupted may have left the directory, and drafts with a leading dot.
         return any(name.endswith(".json") and not name.startswith(".") for name in self._storage.names(_LOG))
 
     def has_rows(self) -> bool:
@@ -53,7 +53,7 @@ class DeltaTable(LakeTable):
             "txnAppId": f"zkconsumer-{manifest.history_id}",
             "txnVersion": str(manifest.run),
             "userMetadata": f"zkconsumer run {manifest.run}, {manifest.run_id}",
-            # A table that was made beforehand may have columns of its own; ours are never added in silence.
+            # A table that was created beforehand may have other columns; ours are never added to it silently.
             "mergeSchema": "false",
         }
         if self._shape.compression is not None:

@@ -1,7 +1,7 @@
-"""What a session of Spark needs for Delta tables: two settings, and a jar made for its version of Spark.
+"""The settings and the jar that a Spark session needs for Delta tables, and checks that they fit.
 
-The jar comes with the settings that the user gives, or stands in Spark's own folder of jars; else the package
-delta-spark says which one it is, and Spark fetches it from Maven Central.
+The jar comes from the user's settings or from Spark's own folder of jars. Otherwise the package delta-spark names the
+jar for this version of Spark, and Spark fetches it from Maven Central.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INSTALL: Final = "pip install 'zkconsumer[delta]' brings both"
 
 
 def delta_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of Spark that were given, and those that Delta needs, without the jar."""
+    """The given settings of Spark with those that Delta needs, without the jar."""
     settings = {_CATALOG: _DELTA_CATALOG, **given}
     extensions = [name.strip() for name in given.get(_EXTENSIONS, "").split(",") if name.strip()]
     settings[_EXTENSIONS] = ",".join(dict.fromkeys([*extensions, _EXTENSION]))
@@ -34,10 +34,10 @@ def delta_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def delta_packages(given: Mapping[str, str]) -> str | None:
-    """The value of `spark.jars.packages` that brings the jar of Delta, `None` where it is there without.
+    """The value of `spark.jars.packages` that adds the jar of Delta, `None` if the jar is there already.
 
     Raises:
-        RequirementMissing: delta-spark is not installed, or not for this pyspark.
+        RequirementMissing: delta-spark is not installed, or does not fit this pyspark.
     """
     packages = given.get(_PACKAGES, "")
     if "io.delta:" in packages or "delta-spark" in given.get(_JARS, "") or _is_shipped_with_spark():
@@ -46,13 +46,15 @@ def delta_packages(given: Mapping[str, str]) -> str | None:
 
     version = _installed()
     if version is None:
-        raise RequirementMissing("loading into a Delta table needs delta-spark, and a pyspark that it is made for; "
-                                 f"{_INSTALL}, `--conf spark.jars=FILES` takes a jar of yours")  # fmt: skip
+        raise RequirementMissing(
+            "loading into a Delta table needs delta-spark, and a pyspark that it is made for",
+            remedy=f"{_INSTALL}, `--conf spark.jars=FILES` takes a jar of yours",
+        )
     refuse_unfit_versions(version, importlib.metadata.requires("delta_spark") or [], pyspark.__version__)
     from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
-    # Which jar belongs to which Spark is known to each release of delta-spark.
+    # Each release of delta-spark knows which jar belongs to which Spark.
     theirs = [name.strip() for name in packages.split(",") if name.strip()]
     builder = configure_spark_with_delta_pip(SparkSession.Builder(), theirs)
     return str(builder._options[_PACKAGES])
@@ -62,7 +64,7 @@ def refuse_unfit_versions(delta: str, requirements: list[str], pyspark: str) -> 
     """Return if a delta-spark with these requirements is made for a pyspark.
 
     Raises:
-        RequirementMissing: It says that it is not; a jar for another Spark breaks off in the middle of a write.
+        RequirementMissing: It is not. A jar for another Spark fails in the middle of a write.
     """
     bounds = " ".join(text for text in requirements if re.match(r"pyspark\b", text))
     having = _two_numbers(pyspark)
@@ -70,8 +72,8 @@ def refuse_unfit_versions(delta: str, requirements: list[str], pyspark: str) -> 
         limit = _two_numbers(bound)
         fits = {"<=": having <= limit, "<": having < limit, ">=": having >= limit}[sign]
         if not fits:
-            raise RequirementMissing(f"delta-spark {delta} is for pyspark {sign}{bound}, not for {pyspark}; {_INSTALL} "
-                                     "in versions that fit")  # fmt: skip
+            raise RequirementMissing(f"delta-spark {delta} is for pyspark {sign}{bound}, not for {pyspark}",
+                                     remedy=f"{_INSTALL} in versions that fit")  # fmt: skip
 
 
 def check_session(spark: Any) -> None:
@@ -88,10 +90,10 @@ def check_session(spark: Any) -> None:
            "`delta.configure_spark_with_delta_pip` of the package delta-spark helps to make one")  # fmt: skip
     if isinstance(spark._sc._jvm.io.delta.sql.DeltaSparkSessionExtension, JavaPackage):
         raise RequirementMissing("a load into a Delta table needs a session with the jar of Delta, and this one has "
-                                 f"none: start it with that jar, {settings}; {way}")  # fmt: skip
+                                 f"none: start it with that jar, {settings}", remedy=way)  # fmt: skip
     if _EXTENSION not in extensions or not spark.conf.get(_CATALOG, ""):
-        raise RequirementMissing("a load into a Delta table needs a session that was started with "
-                                 f"{settings}; {way}")  # fmt: skip
+        raise RequirementMissing(f"a load into a Delta table needs a session that was started with {settings}",
+                                 remedy=way)  # fmt: skip
 
 
 def _installed() -> str | None:
@@ -102,7 +104,7 @@ def _installed() -> str | None:
 
 
 def _is_shipped_with_spark() -> bool:
-    """Whether the jar stands beside those of Spark, as images of clusters have it."""
+    """Whether the jar is in Spark's own folder, as in images of clusters."""
     from pyspark.find_spark_home import _find_spark_home
 
     return any(Path(_find_spark_home(), "jars").glob("delta-spark_*.jar"))

@@ -1,32 +1,34 @@
-"""Why a load does not go on.
+"""The errors of loads.
 
-Nothing of a load that ends with one of these can be seen in its folder, but with `AppendFailed`.
+A load that raises one of these has published nothing, except after `AppendFailed`.
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree.
 # ruff: noqa: N818
 from __future__ import annotations
 
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.spark.errors import RemediedError
 
 __all__ = ["AppendFailed", "AuditFailed", "LoadOvertaken", "LoadRefused", "OffsetsLost"]
 
 
-class LoadRefused(ZkConsumerError):
-    """The folder, its history or the wishes do not fit together; the text says what to do."""
+class LoadRefused(RemediedError):
+    """The folder, its history and the settings do not fit together."""
 
 
 class OffsetsLost(LoadRefused):
-    """What the last run left to be read is not in the logs any more: retention, or a topic that was created anew."""
+    """Messages that were not loaded yet are not in the logs any more: retention, or a topic that was created anew."""
+
+    remedy = "`--on-data-loss skip` goes on with what there is"
 
 
-class AppendFailed(ZkConsumerError):
+class AppendFailed(RemediedError):
     """A run is published, and its rows are not in the table yet; the next load appends them first."""
 
 
-class AuditFailed(ZkConsumerError):
-    """What was written is not what was asked for; nothing of it was published."""
+class AuditFailed(RemediedError):
+    """What was written is not what was planned; nothing of it was published."""
 
 
-class LoadOvertaken(ZkConsumerError):
-    """Another load published into the same folder meanwhile; nothing of this one was."""
+class LoadOvertaken(RemediedError):
+    """Another load has published into the same folder meanwhile; nothing of this one was published."""

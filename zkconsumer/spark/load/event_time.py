@@ -1,6 +1,6 @@
-"""The time of messages without a timestamp, taken from their values.
+"""Takes the time of messages without a timestamp from their values.
 
-Before Kafka 0.10 a message has no timestamp; applications wrote the time into the value.
+Before Kafka 0.10 a message has no timestamp, and applications wrote the time into the value.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from zkconsumer.spark.load.errors import LoadRefused
 __all__ = ["EventTime", "check_event_time", "event_time"]
 
 EventTime: TypeAlias = str | Callable[[Any], Any]
-"""A field, or a function that gives a column of timestamps for a frame with the columns of the source."""
+"""A field, or a function that returns a column of timestamps for a frame with the columns of the source."""
 
 _FIELD: Final = re.compile(r"[^\s.\[\]'$*]+(\.[^\s.\[\]'$*]+)*")
 _FIRST_MILLISECONDS: Final = 100_000_000_000
-"""Numbers from there on are milliseconds (1973-03-03), below it seconds (5138-11-16)."""
-_BEHIND_9999_MS: Final = 253_402_300_800_000
+"""Numbers from this one on are milliseconds (1973-03-03), lower ones are seconds (5138-11-16)."""
+_AFTER_9999_MS: Final = 253_402_300_800_000
 
 
 def check_event_time(where: EventTime) -> None:
-    """Refuse what is no field.
+    """Refuse text that is no name of a field.
 
     Raises:
         LoadRefused: It is none.
@@ -33,11 +33,10 @@ def check_event_time(where: EventTime) -> None:
 
 
 def event_time(frame: Any, where: EventTime) -> Any:
-    """A column of timestamps; null where the value does not tell one.
+    """A column of timestamps; null where the value has none.
 
     A field may be a number of seconds or milliseconds since 1970, or text that Spark casts to a timestamp, such as
-    `2014-03-01T10:00:00Z`; text without a zone is taken as UTC. Other texts, years behind 9999 and times before 1970
-    tell nothing.
+    `2014-03-01T10:00:00Z`; text without a zone is UTC. Other texts, years after 9999 and times before 1970 are ignored.
     """
     from pyspark.sql import functions as f
 
@@ -45,9 +44,9 @@ def event_time(frame: Any, where: EventTime) -> Any:
         return where(frame).cast("timestamp")
     steps = "".join(f"['{step}']" for step in where.split("."))
     text = f.get_json_object(f.col("value").cast("string"), f"${steps}")
-    said = text.try_cast("double")
-    number = f.when((said >= 0) & (said < _BEHIND_9999_MS), said)
-    milliseconds = f.when(number < _FIRST_MILLISECONDS, number * 1000).otherwise(number)
-    counted = f.timestamp_millis(milliseconds.cast("bigint"))
-    told = f.when(said.isNotNull(), counted).otherwise(text.try_cast("timestamp"))
-    return f.when((f.unix_millis(told) >= 0) & (f.unix_millis(told) < _BEHIND_9999_MS), told)
+    number = text.try_cast("double")
+    valid = f.when((number >= 0) & (number < _AFTER_9999_MS), number)
+    milliseconds = f.when(valid < _FIRST_MILLISECONDS, valid * 1000).otherwise(valid)
+    of_number = f.timestamp_millis(milliseconds.cast("bigint"))
+    moment = f.when(number.isNotNull(), of_number).otherwise(text.try_cast("timestamp"))
+    return f.when((f.unix_millis(moment) >= 0) & (f.unix_millis(moment) < _AFTER_9999_MS), moment)

@@ -1,4 +1,4 @@
-"""What Spark says when a load fails, in a sentence: its own texts are stacks of Java around stacks of Python."""
+"""Reduces an error of Spark to one sentence: its own texts are stack traces of Java around tracebacks of Python."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from zkconsumer.errors import ZkConsumerError
 __all__ = ["SparkFailed", "failures_in_a_sentence", "sentence_of_spark"]
 
 _OURS: Final = re.compile(r"^(?:zkconsumer|rebalance|simpleconsumer)\.[\w.]+: (.+)$", re.MULTILINE)
-"""The line of a Python traceback that says what this package has raised."""
+"""The line of a Python traceback with the error that this package has raised."""
 _CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _RAISED: Final = re.compile(r"^: (.+)$", re.MULTILINE)
 _LONGEST: Final = 600
 
 
 class SparkFailed(ZkConsumerError):  # noqa: N818 - the name says what happened
-    """Spark could not do what a load needs; the next load goes on as if this one had been killed."""
+    """Spark failed during a load. The next load continues as if this one had been killed."""
 
 
 @contextmanager
 def failures_in_a_sentence() -> Iterator[None]:
-    """Make one sentence of what Spark raises in the block.
+    """Replace errors that Spark raises in the block by one sentence.
 
     Raises:
         SparkFailed: In place of the errors of pyspark and py4j.
@@ -42,7 +42,7 @@ def failures_in_a_sentence() -> Iterator[None]:
 
 
 def sentence_of_spark(text: str) -> str:
-    """The line that matters of what an error of Spark says: what this package has raised, or else the deepest cause.
+    """The relevant line of an error of Spark: the error that this package has raised, otherwise the deepest cause.
 
     >>> sentence_of_spark("o42.save.\\n: SparkException: aborted.\\n\\tat A.b(A.java:1)\\nCaused by: IOException: full")
     'IOException: full'
@@ -52,7 +52,7 @@ def sentence_of_spark(text: str) -> str:
         return _shortened(ours[-1])
     causes = _CAUSE.findall(text)
     if causes:
-        # What was raised around it may say the same, and of which place.
+        # An error that was raised around it may repeat its text, and add the place.
         around = [line for line in [*_RAISED.findall(text)[:1], *causes[:-1]] if causes[-1] in line]
         return _shortened((around or causes)[-1])
     return _shortened(" ".join(each.strip() for each in text.split("\n\tat ")[0].splitlines() if each.strip()))

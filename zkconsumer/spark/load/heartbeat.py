@@ -1,13 +1,13 @@
-"""Whether the load that wrote a staging folder is still at work.
+"""The heartbeat of a load, by which another load learns whether it still works.
 
-A load that works writes a number into a file beside its staging folder, and a higher one every two seconds. Who finds
-the folder of another load watches the number: when it stays what it is for ten seconds, that load is dead, or has been
-stopped for so long that nobody waits for it. Whoever goes by this must not rely on it: a load that was only stopped
-goes on some day.
+A load writes a number into a file beside its staging folder, and increases it every two seconds. A load that finds the
+staging folder of another one watches that number. If it does not change for ten seconds, the other load is considered
+dead, or suspended for so long that nobody waits for it. This is not proof: a load that was only suspended continues
+some day. So whoever uses it must also prevent that load from publishing.
 
     _zkconsumer/staging/000000013-ab12.../       what it has written
     _zkconsumer/staging/000000013-ab12....alive  the number
-    _zkconsumer/staging/000000013-ab12....room   nothing: its removal makes room for a manifest on a disk that is full
+    _zkconsumer/staging/000000013-ab12....room   reserved space, removed to make room for a manifest on a full disk
 
 Threads: the number is written on a thread of its own.
 """
@@ -35,7 +35,7 @@ _ALIVE, _ROOM = ".alive", ".room"
 
 
 class Heartbeat:
-    """Says that a load works, for the time of a block.
+    """Shows that a load works, for the time of a block.
 
     Args:
         folder: its staging folder.
@@ -45,10 +45,10 @@ class Heartbeat:
         self._storage = storage
         self._folder = folder
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="load-alive", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="load-heartbeat", daemon=True)
 
     def __enter__(self) -> None:
-        # Where there is no room for this the load itself will say so.
+        # If there is no room for this, the load itself will fail with a better message.
         with suppress(Exception):
             self._storage.overwrite(self._folder + _ROOM, " " * _ROOM_BYTES)
             self._storage.overwrite(self._folder + _ALIVE, "0")
@@ -67,12 +67,12 @@ class Heartbeat:
             number += 1
             try:
                 self._storage.overwrite(self._folder + _ALIVE, str(number))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next try may do better
-                log.warning("that this load is alive could not be noted in %s: %s", self._folder, error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
+                log.warning("the heartbeat of this load could not be written beside %s: %s", self._folder, error)
 
 
 def all_dead(storage: Storage, folders: Collection[str]) -> bool:
-    """Whether nobody works on any of these staging folders; waits for as long as it takes to tell."""
+    """Whether no load works on any of these staging folders; takes ten seconds if that is so."""
     before = {folder: _number(storage, folder) for folder in folders}
     deadline = time.monotonic() + DEAD_S
     while time.monotonic() < deadline:
@@ -83,7 +83,7 @@ def all_dead(storage: Storage, folders: Collection[str]) -> bool:
 
 
 def make_room(storage: Storage, folders: Collection[str]) -> None:
-    """Remove what these folders need for nothing."""
+    """Remove the reserved space of these folders."""
     for folder in folders:
         storage.delete(folder + _ROOM)
 
@@ -91,5 +91,5 @@ def make_room(storage: Storage, folders: Collection[str]) -> None:
 def _number(storage: Storage, folder: str) -> str | None:
     try:
         return storage.read_text(folder + _ALIVE)
-    except Exception:  # noqa: BLE001 - a file that is gone, or half written, is no number
+    except Exception:  # noqa: BLE001 - a file that is gone, or half written, has no number
         return None

@@ -1,12 +1,12 @@
-"""The runs of a folder: the last one, the next one, and what a killed one has left lying about.
+"""The published runs of a folder, their completion, and the removal of what dead runs have left.
 
     _zkconsumer/runs/000000012.json          a published run
     _zkconsumer/runs/000000012.appended      the rows of that run are in the table
-    _zkconsumer/staging/000000013-ab12.../   what a run writes before it is published, and notes of it (`alive`)
+    _zkconsumer/staging/000000013-ab12.../   what a run writes before it is published; its `heartbeat` is beside it
     topic=clicks/date=.../...parquet         data of published runs
     _bad/000000012-...json                   messages that could not be decoded
 
-Readers of Spark and others skip names that begin with `_`.
+Spark and other readers ignore names that begin with `_`.
 
 Source: docs/SPARK_LOADING.md, "Files of a load".
 """
@@ -30,7 +30,7 @@ __all__ = ["Append", "History", "staging_folder"]
 log = logging.getLogger(__name__)
 
 Append = Callable[[Manifest, Callable[[], bool]], None]
-"""Appends the rows of a run; the function that it is given tells whether another load has done so meanwhile."""
+"""Appends the rows of a run. Its second argument returns True if another load has appended them meanwhile."""
 
 _EARLIER: Final = 100
 _RUNS = "_zkconsumer/runs"
@@ -38,7 +38,7 @@ _STAGING = "_zkconsumer/staging"
 
 
 def staging_folder(run: int, run_id: str) -> str:
-    """Where a run writes; its own, whoever else tries for the same number."""
+    """The folder into which a run writes. No other run writes there, even if it has the same number."""
     return f"{_STAGING}/{run_name(run)}-{run_id}"
 
 
@@ -47,10 +47,10 @@ class History:
 
     Args:
         storage: the folder.
-        moved: told how many files are in their places, and of how many.
-        append: appends the rows of a run to the table, where there is one.
+        moved: called with the number of files that are in their places, and the number of all files.
+        append: appends the rows of a run to the table, if there is one.
 
-    Threads: one at a time; several processes may try, one of them publishes.
+    Threads: one at a time; several processes may try to publish, one of them succeeds.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class History:
         path = _manifest_path(run)
         found = Manifest.from_json(self._storage.url(path), self._storage.read_text(path))
         if found.run != run:
-            raise LoadRefused(f"{self._storage.url(path)} is that of run {found.run}; put the right one back in its "
-                              "place, or load into another folder")
+            raise LoadRefused(f"{self._storage.url(path)} is that of run {found.run}",
+                              remedy="put the right one back in its place, or load into another folder")
         return found
 
     def earlier(self) -> Iterator[Manifest]:
-        """The published runs before the last one, backwards; ends at one that cannot be read, and after a hundred."""
+        """The runs before the last one, the latest first, up to one that cannot be read; a hundred at most."""
         for number in self.numbers()[::-1][1 : _EARLIER + 1]:
             try:
                 yield self.read(number)
@@ -99,10 +99,11 @@ class History:
                 return
 
     def replace_dead(self, empty: Manifest) -> Manifest | None:
-        """Remove what loads have left that died before they published a run; return the last run if there were any.
+        """Remove what loads have left that died before they published the next run.
 
-        The run is published without anything in it: so a load that only seemed to be dead cannot publish it any more.
-        If it has done so in the last moment, its run is the last one. Nothing is done while another load works on it.
+        That run is published empty, so that a load that only seemed to be dead can no longer publish it. If it has
+        published at the last moment, its run is the last one. Nothing is done while another load works on that run.
+        Return the last run if there were dead loads.
 
         Args:
             empty: a run that has read nothing, with the number that the next one would have.
@@ -117,16 +118,16 @@ class History:
             self._storage.create(_manifest_path(empty.run), empty.to_json())
         last = self.last()
         if last is not None:
-            self.finish(last)  # of a run that has files they are put in their places before anything is removed
+            self.finish(last)  # if it has files, they are moved to their places before anything is removed
         return last
 
     def _staged(self, run: int) -> list[str]:
-        """The staging folders of a run, those included of which only the notes are there."""
+        """The staging folders of a run, also those of which only the heartbeat is there."""
         names = [name for name in self._storage.names(_STAGING) if name.startswith(f"{run_name(run)}-")]
         return sorted({f"{_STAGING}/{name.partition('.')[0]}" for name in names})
 
     def publish(self, manifest: Manifest) -> None:
-        """Make a run count, and put its files in their places.
+        """Publish a run, and move its files to their places.
 
         Raises:
             LoadOvertaken: another load has published a run of this number; nothing of this one counts.
@@ -135,9 +136,9 @@ class History:
         self.finish(manifest)
 
     def finish(self, manifest: Manifest) -> None:
-        """Put in their places what files of the last published run are not there yet, and remove what is in no run.
+        """Move the remaining files of the last published run to their places, and remove what belongs to no run.
 
-        Only the last run can be unfinished, as each begins by finishing the one before it.
+        Only the last run can be unfinished, because each run starts by finishing the one before it.
         """
         staged = staging_folder(manifest.run, manifest.run_id)
         if self._storage.exists(staged):
@@ -154,14 +155,14 @@ class History:
         try:
             self._storage.move(file.staged, file.final)
         except LoadRefused:
-            # Somebody else has finished this run meanwhile, and a compaction has replaced the file.
+            # Another process has finished this run meanwhile, and a compaction has replaced the file.
             if not CompactionHistory(self._storage).replaces(file.final):
                 raise
 
     def _append_once(self, manifest: Manifest, append: Append) -> None:
-        """Append the rows of a run, and only then let its files be removed: until its mark is there they are whole.
+        """Append the rows of a run to the table, then write the mark that allows its files to be removed.
 
-        Between append and mark a load may die; the table itself knows then that it has the run.
+        If a load dies between append and mark, the next one finds in the table itself that it has the run.
         """
         mark = f"{_RUNS}/{run_name(manifest.run)}.appended"
         if self._storage.exists(mark):
@@ -173,26 +174,26 @@ class History:
             return  # another load has finished the run at the same time
 
     def _sweep(self, published: int) -> None:
-        """Remove the staging folders of runs whose number is taken: they were killed, or can be published no more."""
+        """Remove the staging folders of runs whose number is published: they died, or can no longer be published."""
         for name in self._storage.names(_STAGING):
             number, _, _ = name.partition("-")
             if number.isdigit() and int(number) <= published:
                 self._storage.delete(f"{_STAGING}/{name}")
 
     def staged_files(self, run: int, run_id: str, into_table: bool = False) -> tuple[StagedFile, ...]:
-        """The files that a run has written, and where they belong.
+        """The files that a run has written, and the places to which they are moved.
 
-        Names begin with the run, so that whoever looks at a file knows where it comes from.
+        Names start with the number of the run, to show where a file comes from.
 
         Args:
-            into_table: the rows of messages belong into the table.
+            into_table: the rows of messages are appended to the table.
         """
         folder = staging_folder(run, run_id)
         found = []
         for path in self._storage.files(folder):
             kind, _, below = path[len(folder) + 1 :].partition("/")
             place, _, name = below.rpartition("/")
-            # Markers of Spark's own, such as _SUCCESS.
+            # Spark's own markers, such as _SUCCESS.
             if name.startswith(("_", ".")) or kind not in (DATA_FOLDER, BAD_FOLDER):
                 continue
             if into_table and kind == DATA_FOLDER:

@@ -1,7 +1,7 @@
-"""The Iceberg table of a load.
+"""Writes the rows of a load into an Iceberg table.
 
-A run is written into a snapshot that nobody reads yet, and that snapshot is published: Iceberg refuses to publish a
-second one with the same mark, in the commit itself, whoever tries. The table is found by its path, without a catalog.
+A run is written into a staged snapshot, which readers do not see, and that snapshot is published. Iceberg refuses to
+publish a second one with the same mark, in the commit itself. The table is found by its path, without a catalog.
 
 Source: docs/SPARK_LOADING.md, "An Iceberg table"; Iceberg's documentation, "Write-Audit-Publish" (`write.wap.enabled`,
 `spark.wap.id`, `cherrypick_snapshot`).
@@ -52,10 +52,10 @@ class IcebergTable(LakeTable):
         return snapshot is not None and snapshot.summary().get("total-records") != "0"
 
     def create(self) -> None:
-        """Make the table, empty; or have one that was made beforehand take snapshots that nobody reads yet.
+        """Create the table, empty; or enable staged snapshots in a table that was created beforehand.
 
         Raises:
-            LoadRefused: it cannot be made.
+            LoadRefused: it cannot be created.
         """
         super().create()
         try:
@@ -87,7 +87,7 @@ class IcebergTable(LakeTable):
         if any(summary.get(_PUBLISHED_AS) == mark for summary in summaries.values()):
             return
         staged = _staged(summaries, mark)
-        if not staged:  # a load that was killed may have come as far
+        if not staged:  # a load that was killed may have written it already
             options = {"snapshot-property.zkconsumer": f"run {manifest.run}, {manifest.run_id}"}
             if self._shape.compression is not None:
                 options["compression-codec"] = self._shape.compression
@@ -102,7 +102,7 @@ class IcebergTable(LakeTable):
                 raise
 
     def _summaries(self) -> dict[int, Any]:
-        """What each snapshot says of itself."""
+        """The summary of each snapshot."""
         return {snapshot.snapshotId(): snapshot.summary() for snapshot in self._load().snapshots()}
 
     def _tables(self) -> Any:

@@ -1,7 +1,7 @@
-"""What a session of Spark needs for Iceberg tables: a jar made for its version of Spark, and no settings.
+"""The jar that a Spark session needs for Iceberg tables, and a check that it is there.
 
-The jar comes with the settings that the user gives, or stands in Spark's own folder of jars; else Spark fetches it from
-Maven Central.
+The jar comes from the user's settings or from Spark's own folder of jars. Otherwise Spark fetches it from Maven
+Central.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MADE_FOR: Final = ("4.0", "4.1")
 
 
 def iceberg_packages(given: Mapping[str, str], pyspark: str) -> str | None:
-    """The value of `spark.jars.packages` that brings the jar of Iceberg, `None` where it is there without.
+    """The value of `spark.jars.packages` that adds the jar of Iceberg, `None` if the jar is there already.
 
     Args:
         given: settings of Spark.
         pyspark: its version.
 
     Raises:
-        RequirementMissing: There is none for this pyspark that is known here.
+        RequirementMissing: No jar is known for this pyspark.
     """
     packages = given.get(_PACKAGES, "")
     if _RUNTIME in packages or _RUNTIME in given.get(_JARS, "") or _is_shipped_with_spark():
@@ -38,8 +38,9 @@ def iceberg_packages(given: Mapping[str, str], pyspark: str) -> str | None:
     version = ".".join(re.findall(r"[0-9]+", pyspark)[:2])
     if version not in _MADE_FOR:
         raise RequirementMissing(f"a load into an Iceberg table needs a jar of Iceberg made for Spark {version}, and "
-                                 f"Iceberg {_RELEASE} has them for {' and '.join(_MADE_FOR)}; pip install "
-                                 "'pyspark==4.1.*' brings such a Spark, `--conf spark.jars=FILE` takes a jar of yours")
+                                 f"Iceberg {_RELEASE} has them for {' and '.join(_MADE_FOR)}",
+                                 remedy="pip install 'pyspark==4.1.*' brings such a Spark, `--conf spark.jars=FILE` "
+                                        "takes a jar of yours")  # fmt: skip
     return ",".join(filter(None, [packages, f"org.apache.iceberg:{_RUNTIME}-{version}_2.13:{_RELEASE}"]))
 
 
@@ -58,7 +59,7 @@ def check_session(spark: Any) -> None:
 
 
 def _is_shipped_with_spark() -> bool:
-    """Whether the jar stands beside those of Spark, as images of clusters have it."""
+    """Whether the jar is in Spark's own folder, as in images of clusters."""
     from pyspark.find_spark_home import _find_spark_home
 
     return any(Path(_find_spark_home(), "jars").glob(f"{_RUNTIME}-*.jar"))

@@ -1,6 +1,6 @@
-"""How far the jobs of a Spark session are, told a few times a second.
+"""Reports the progress of Spark jobs a few times a second.
 
-Threads: one of its own for as long as the block; it asks the JVM and calls `tell`.
+Threads: one of its own during the block; it asks the JVM and calls `tell`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["Tell", "watched_jobs"]
 log = logging.getLogger(__name__)
 
 Tell = Callable[[str, int, int], None]
-"""Called with what is done now, how much of it is done, and of how much."""
+"""Called with the name of the present step, how much of it is done, and of how much."""
 _EVERY_S: Final = 0.25
 _END_S: Final = 5.0
 
 
 @contextmanager
 def watched_jobs(spark: Any, what: str, tell: Tell) -> Iterator[None]:
-    """Tell how many tasks of the jobs that the block starts are done; with Ctrl-C they are cancelled."""
+    """Report how many tasks of the jobs that the block starts are done; Ctrl-C cancels the jobs."""
     context = spark.sparkContext
     group = f"zkconsumer-{uuid.uuid4().hex[:8]}"
     context.setJobGroup(group, f"zkconsumer load: {what}", interruptOnCancel=True)
@@ -46,7 +46,7 @@ def _watch(context: Any, group: str, what: str, tell: Tell, over: threading.Even
     while not over.wait(_EVERY_S):
         try:
             done, total = _tasks(context.statusTracker(), group)
-        except Exception as error:  # noqa: BLE001 - a bar that stands still must not stop a load
+        except Exception as error:  # noqa: BLE001 - a progress bar that cannot be updated must not stop a load
             log.debug("the progress of %s is not known: %s", what, error)
             continue
         if total:

@@ -1,7 +1,7 @@
-"""What stands in the folder of a load: the files that hold every published message once, and a frame of them.
+"""Reads the folder of a load by its manifests: the files that contain every published message once, as a frame.
 
-A reader who lists the folder sees files come and go while a run or a compaction is finished. Who goes by the manifests
-reads each message once at any moment, or fails because a file has gone meanwhile, and reads again.
+A reader that lists the folder sees files appear and disappear while a run or a compaction is completed. A reader that
+uses the manifests sees each message once at any moment, or fails because a file was removed meanwhile, and reads again.
 
 Source: docs/SPARK_LOADING.md, "Readers".
 """
@@ -27,12 +27,12 @@ _TRIES: Final = 20
 
 @dataclass(frozen=True)
 class Lake:
-    """What stands in the folder of a load.
+    """The content of the folder of a load.
 
     Attributes:
         last: the last run.
-        files: those that count and are in their places, by path.
-        staged: those of the last run that are not, where they are.
+        files: the valid files that are in their places, by path.
+        staged: the files of the last run that are still in the staging folder.
     """
 
     last: Manifest
@@ -41,24 +41,24 @@ class Lake:
 
     @property
     def shape(self) -> Shape:
-        """Of the files."""
+        """The shape of the files."""
         return Shape(self.last.format, self.last.partition_by, self.last.text)
 
 
 def read_lake(storage: Storage, looked: Callable[[int, int], None] = lambda done, total: None) -> Lake:
-    """Find out what counts; nothing is changed.
+    """Read which files are valid; nothing is changed.
 
     Args:
-        looked: called with how many manifests are read, and of how many.
+        looked: called with the number of manifests that are read, and the number of all manifests.
 
     Raises:
         LoadRefused: No load has published here, a manifest cannot be read, or compactions follow each other so fast
-            that no look is of one moment.
+            that the folder never stays the same while it is read.
     """
     history, compactions = History(storage), CompactionHistory(storage)
     for _ in range(_TRIES):
-        # Compactions before runs: what they have replaced is of runs that are published then. Files that are still
-        # aside before those in their places: one that is moved meanwhile is seen in one of both.
+        # Compactions are listed before runs, so that the files they have replaced are of runs that are listed. Staged
+        # files are listed before those in their places, so that a file that is moved meanwhile is found in one of both.
         before = compactions.numbers()
         numbers = history.numbers()
         if not numbers:
@@ -69,33 +69,33 @@ def read_lake(storage: Storage, looked: Callable[[int, int], None] = lambda done
             runs.append(history.read(number))
         done_before = [compactions.read(number) for number in before]
         last = runs[-1]
-        aside = set(storage.files(staging_folder(last.run, last.run_id)))
+        in_staging = set(storage.files(staging_folder(last.run, last.run_id)))
         sizes: dict[str, int] = {}
         for name in storage.names(""):
             if name.startswith("topic="):
                 sizes |= storage.sizes(name)
         if compactions.numbers() == before:
             files = live_files(runs, done_before, sizes)
-            final = set(data_files(last))
-            staged = [file.staged for file in last.files if file.final in final - sizes.keys() and file.staged in aside]
+            unmoved = set(data_files(last)) - sizes.keys()
+            staged = [file.staged for file in last.files if file.final in unmoved and file.staged in in_staging]
             return Lake(last, files, tuple(staged))
-    raise LoadRefused(f"{storage.folder} has had another compaction published at each of {_TRIES} looks")
+    raise LoadRefused(f"another compaction was published in {storage.folder} during each of {_TRIES} reads")
 
 
 def refuse_table(last: Manifest, folder: str) -> None:
-    """Return if the folder has files of its own, and not a table's.
+    """Return if the folder contains plain files, and not a table.
 
     Raises:
-        LoadRefused: It has a table, which knows better.
+        LoadRefused: It contains a table, which has its own list of files.
     """
     advice = {DELTA: f"a Delta table, which Delta reads and compacts: OPTIMIZE delta.`{folder}`",
               ICEBERG: "an Iceberg table, which Iceberg reads and compacts: rewrite_data_files"}  # fmt: skip
     if last.format in advice:
-        raise LoadRefused(f"{folder} is {advice[last.format]} puts small files together")
+        raise LoadRefused(f"{folder} is {advice[last.format]} merges small files")
 
 
 def published_files(spark: Any, folder: str) -> list[str]:
-    """The URLs of the files that hold every published message once.
+    """The URLs of the files that contain every published message once.
 
     While a run is being finished some of its files are still below `_zkconsumer/staging`.
 

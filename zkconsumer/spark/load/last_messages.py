@@ -1,9 +1,10 @@
-"""Whether the last message that was read of a log still stands there, and which one stands at an offset now.
+"""Fetches the last messages that were read of logs again, to recognize logs that were truncated.
 
-A log that was cut, and has grown past the old end since, has the same offsets and other messages. Its last message that
-was read tells, unless the new one at its offset has the same key and value, or compaction has taken it.
+A log that was truncated, and has grown past its old end since, has the same offsets and other messages. The last
+message that was read shows this, unless the new message at its offset has the same key and value, or compaction has
+removed it.
 
-Threads: several fetch at once; results are put together by the caller.
+Threads: several fetch in parallel; the caller collects the results.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _AT_ONCE: Final = 8
 
 
 class Comparison(enum.Enum):
-    """What stands where the last message was."""
+    """What a log has at the offset of a message that was read."""
 
     SAME = "the message that was read"
     DIFFERENT = "another message, or none"
-    UNKNOWN = "nobody can tell"
+    UNKNOWN = "the message could not be fetched"
 
 
 class LastMessageCheck:
@@ -48,7 +49,7 @@ class LastMessageCheck:
 
     Args:
         leaders: leader of each partition.
-        compacted: topics whose logs have holes: a message that is not there says nothing.
+        compacted: topics whose logs have gaps: a message that is missing there means nothing.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class LastMessageCheck:
         self._compacted = compacted
 
     def compare(self, last_messages: Mapping[TopicPartition, LastMessage]) -> dict[TopicPartition, Comparison]:
-        """What stands in the logs in place of these messages."""
+        """What the logs have at the offsets of these messages."""
         found = self._all({name: last_message.offset for name, last_message in last_messages.items()})
         return {name: self._judged(name, last_message, found[name]) for name, last_message in last_messages.items()}
 

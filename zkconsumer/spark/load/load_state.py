@@ -1,4 +1,4 @@
-"""What a run passes on to the next: offsets, last messages, and partitions that had no leader. Pure."""
+"""What a run passes on to the next run: offsets, last messages, and partitions without a leader. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["LastMessage", "LoadState"]
 
 
 class LastMessage(NamedTuple):
-    """The last message that was read of a partition: if another one stands there, the log is not the one that was read.
+    """The last message that was read of a partition. If another one has its offset now, the log was truncated.
 
     Attributes:
-        offset: of it.
+        offset: its offset.
         key_crc, value_crc: CRC-32 of its key and value, `None` for those that are null.
     """
 
@@ -27,14 +27,14 @@ class LastMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadState:
-    """Where the runs of a folder stand.
+    """What the runs of a folder have loaded so far.
 
     Attributes:
-        offsets: where the next run begins, everything that was ever loaded into the folder.
-        last_messages: of the partitions of which messages were read.
-        waiting: partitions that were seen, and had no leader to say where they begin.
-        topics_seen: the last transaction that had changed the list of topics when they were looked at; `None` before
-            the first run, and when the last one was that of a release that did not note it.
+        offsets: where the next run starts, for everything that was ever loaded into the folder.
+        last_messages: the last message of each partition of which messages were read.
+        waiting: partitions that no run has reached yet, because they had no leader.
+        topics_seen: the last transaction that had changed the list of topics when it was read; `None` before the first
+            run, and if the last run was that of a release that did not store it.
     """
 
     offsets: StreamOffsets = field(default_factory=lambda: StreamOffsets({}))
@@ -43,13 +43,13 @@ class LoadState:
     topics_seen: int | None = None
 
     def equals(self, other: LoadState) -> bool:
-        """Whether nothing has changed that the next run would have to know."""
+        """Whether the next run would start from the same offsets, last messages and waiting partitions."""
         return (self.offsets, self.last_messages, self.waiting) == (other.offsets, other.last_messages, other.waiting)
 
     def starts_at_latest(self, name: TopicPartition, created_zxid: int) -> bool:
-        """Whether a partition that was never loaded was there when somebody asked for what comes from now on.
+        """Whether a partition that was never loaded existed at the last run, so that `latest` applies to it.
 
-        A topic that was created since the last run, or has got another partition, has messages that nobody has seen.
+        A topic that was created since the last run, or was given another partition, has messages that no run has seen.
         """
         known = name.topic in self.offsets.created_zxids or name in self.offsets.offsets
         return not known and (self.topics_seen is None or created_zxid <= self.topics_seen)

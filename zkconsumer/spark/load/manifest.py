@@ -1,32 +1,34 @@
-"""The manifest of a run: which files it brought, and from where the next one goes on.
+"""The manifest of a run: the files that it wrote, and where the next run starts. Pure.
 
-A run is published by the one act of creating `_zkconsumer/runs/<number>.json`. Offsets and data cannot disagree,
-since both stand in that file. The data files are put in their places behind it; if that breaks off, the next run
-finishes it.
+A run is published atomically, by the creation of `_zkconsumer/runs/<number>.json`. Offsets and data cannot disagree,
+because both are in that file. The data files are moved to their places afterwards; if the load dies meanwhile, the next
+run completes that.
+
+The keys of the JSON never change, whatever the code calls their values: `ends`, `births` and `cluster_ms` are the
+offsets of the state, `tails` are the last messages. The names of the fields of `Manifest` are keys, too.
 
 Source: docs/SPARK_LOADING.md, "Files of a load".
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
+from zkconsumer.spark.load.manifest_json import manifest_text, parse_manifest
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
 __all__ = ["VERSION", "LoadedPartition", "Manifest", "StagedFile", "run_name", "run_number"]
 
 VERSION: Final = 2
-"""Of the format; a reader refuses those it does not know. The first one had no tails, no waiting, and no cluster."""
+"""Of the format; other versions are refused. The first one had no `tails`, no `waiting`, and no `cluster_ms`."""
 _KNOWN: Final = (1, VERSION)
-_STANDING: Final = ("ends", "births", "cluster_ms", "topics_seen", "tails", "waiting")
+_STATE_KEYS: Final = ("ends", "births", "cluster_ms", "topics_seen", "tails", "waiting")
 _DIGITS: Final = 9
 _NAME = re.compile(rf"([0-9]{{{_DIGITS},}})\.json")
 
@@ -36,7 +38,7 @@ class StagedFile(NamedTuple):
 
     Attributes:
         staged: where the run wrote it.
-        final: where it belongs; empty when its rows belong into the table.
+        final: the place to which it is moved; empty if its rows are appended to the table.
     """
 
     staged: str
@@ -45,15 +47,15 @@ class StagedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadedPartition:
-    """What a run brought of one partition.
+    """What a run loaded of one partition.
 
     Attributes:
-        start: first offset that was asked for.
-        end: the offset behind the last one; the next run begins there.
+        start: first offset of the run.
+        end: the offset after the last one; the next run starts there.
         messages: rows that were written.
         bytes: of their keys and values.
         bad: messages in the side output.
-        missing: offsets in between that no message has: a compacted log, or transaction marks.
+        missing: offsets that no message has: a compacted log, or transaction markers.
     """
 
     topic: str
@@ -96,10 +98,10 @@ class Manifest:
     lost: tuple[Loss, ...] = ()
 
     def to_json(self) -> str:
-        """The content of the file; a line for each row of a list, so that it can be read and compared."""
+        """The content of the file."""
         state = self.state
         lists: dict[str, list[list[Any]]] = {
-            "tails": [[*name, *last_message] for name, last_message in sorted(state.last_messages.items())],
+            "tails": [[*name, *last] for name, last in sorted(state.last_messages.items())],
             "waiting": [[*name] for name in sorted(state.waiting)],
             "lost": [[*each.partition, each.begin, each.end, each.reason] for each in self.lost],
             "partitions": [[*asdict(each).values()] for each in self.partitions],
@@ -108,12 +110,7 @@ class Manifest:
         named = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in (*lists, "state")}
         if not self.history_id:
             del named["history_id"]
-        head = {"version": VERSION, **named, **_standing_fields(state)}
-        lines = [
-            f' "{name}": [' + ",".join(f"\n  {json.dumps(row, ensure_ascii=False)}" for row in rows) + "]"
-            for name, rows in lists.items()
-        ]
-        return json.dumps(head, indent=1, ensure_ascii=False)[:-2] + ",\n" + ",\n".join(lines) + "\n}\n"
+        return manifest_text({"version": VERSION, **named, **_state_fields(state)}, lists)
 
     @classmethod
     def from_json(cls, path: str, text: str) -> Manifest:
@@ -122,23 +119,18 @@ class Manifest:
         Raises:
             LoadRefused: it is none, or of a version that is not known.
         """
-        try:
-            found = json.loads(text)
-            version = found.pop("version")
-            if version not in _KNOWN:
-                known = ", ".join(map(str, _KNOWN))
-                raise LoadRefused(f"{path} is of version {version!r}; this release knows {known}")
-            state = _standing({name: found.pop(name) for name in _STANDING if name in found})
-            manifest = cls(**{**found, **_parsed(found), "state": state})
-            manifest._check()
-            return manifest
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise LoadRefused(f"{path} is no manifest of a load ({type(error).__name__}: {error}); put a copy of it "
-                              "back in its place, or load into another folder") from error
+        remedy = "put a copy of it back in its place, or load into another folder"
+        return parse_manifest(path, text, "a load", _KNOWN, cls._of_fields, remedy)
 
+    @classmethod
+    def _of_fields(cls, found: dict[str, Any]) -> Manifest:
+        state = _state({name: found.pop(name) for name in _STATE_KEYS if name in found})
+        manifest = cls(**{**found, **_parsed(found), "state": state})
+        manifest._check()
+        return manifest
 
     def _check(self) -> None:
-        """Raise ValueError for what would be misunderstood later."""
+        """Raise ValueError for a value that no run writes."""
         state = self.state
         numbers = {
             "run": [self.run],
@@ -164,7 +156,7 @@ def _parsed(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _standing_fields(state: LoadState) -> dict[str, Any]:
+def _state_fields(state: LoadState) -> dict[str, Any]:
     offsets = state.offsets
     return {
         "ends": _nested(offsets.offsets),
@@ -174,7 +166,7 @@ def _standing_fields(state: LoadState) -> dict[str, Any]:
     }
 
 
-def _standing(fields: Mapping[str, Any]) -> LoadState:
+def _state(fields: Mapping[str, Any]) -> LoadState:
     created_zxids = {topic: int(created_zxid) for topic, created_zxid in fields["births"].items()}
     offsets = {name: int(end) for name, end in _flat(fields["ends"]).items()}
     return LoadState(

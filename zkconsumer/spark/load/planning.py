@@ -1,6 +1,6 @@
-"""What a run has to read: from where the last one ended to where the logs end now, by the rules of streams. Pure.
+"""Plans a run: what it reads, from the end of the last run to the present ends of the logs. Pure.
 
-Source: `zkconsumer.spark.log_changes`.
+The rules for logs that have changed are those of streams, see `zkconsumer.spark.log_changes`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class ClusterState:
     """What a run sees of the cluster before it plans.
 
     Attributes:
-        logs: of the partitions that are wanted; those without a leader have no end.
-        log_starts: of the logs, as `next_step` needs them.
-        starts: where to begin with partitions that were never loaded; those that are not named begin at their start.
-        kept_ends: of logs that were cut since, the ends of what is known to have stayed.
-        last_messages: last messages of the logs that were cut and end where the last run did, or before that.
+        logs: the logs of the partitions to load; those without a leader have no end.
+        log_starts: the starts of the logs that `next_step` needs.
+        starts: where to start partitions that were never loaded; those that are missing here start at their log start.
+        kept_ends: of logs that were truncated since the last run: the offset up to which they are unchanged.
+        last_messages: last messages of the logs that were truncated and end where the last run did, or before that.
         topics_seen: see `LoadState`.
-        compacted: topics whose logs have holes, or may have some.
+        compacted: topics whose logs have gaps, or may have gaps.
         silent: why partitions have no end, a clause for each.
     """
 
@@ -48,12 +48,12 @@ class ClusterState:
 
 
 class RunPlan(NamedTuple):
-    """What to read.
+    """The plan of a run.
 
     Attributes:
-        asked: by partition, those with nothing new left out.
-        state: behind this run, without the last messages that it will have read.
-        lost: what is passed over.
+        asked: the offsets to read of each partition, without the partitions that have nothing new.
+        state: the state after this run, without the last messages that it will have read.
+        lost: the offsets that are skipped.
         left: how many offsets are left to the next run.
     """
 
@@ -68,33 +68,32 @@ def plan_run(
     cluster: ClusterState,
     *,
     allow_loss: bool,
-    reads: Callable[[TopicPartition], bool] = lambda name: True,
+    selects: Callable[[TopicPartition], bool] = lambda name: True,
     most: int | None = None,
 ) -> RunPlan:
     """The next run.
 
     Args:
         before: where the last one ended.
-        allow_loss: pass over what is not in the logs any more, instead of raising.
-        reads: whether a partition would be loaded if it existed. What is not wanted any more keeps its place.
+        allow_loss: skip messages that are not in the logs any more, instead of raising.
+        selects: whether a partition would be loaded if it existed. Others keep their positions.
         most: how many offsets to read at most, shared as `maxOffsetsPerTrigger` is.
 
     Raises:
-        OffsetsLost: what was left to be read is not there any more; names each partition.
+        OffsetsLost: messages that were not loaded yet are gone; names each partition.
     """
     start, logs = before.offsets, cluster.logs
-    step = next_step(start, logs, cluster.log_starts, None, reads, cluster.kept_ends)
-    # What had no leader was there before: what its log has lost since then was never in reach.
+    step = next_step(start, logs, cluster.log_starts, None, selects, cluster.kept_ends)
+    # A partition without a leader could not be read yet: what its log has lost meanwhile is no loss of this load.
     lost = tuple(loss for loss in step.losses if loss.partition not in before.waiting)
-    lost += tuple(_never_reached(before, logs, reads))
+    lost += tuple(_never_reached(before, logs, selects))
     if lost and not allow_loss:
         more = f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-        raise OffsetsLost(f"what the last run left to be read is gone: {'; '.join(map(str, lost[:_SHOWN]))}{more}; "
-                          "`--on-data-loss skip` goes on with what there is")
+        raise OffsetsLost(f"what the last run left to be read is gone: {'; '.join(map(str, lost[:_SHOWN]))}{more}")
     positions: dict[TopicPartition, int] = {}
     for name, position in step.positions.items():
-        if name not in logs.partitions and reads(name):
-            continue  # it is named as lost, and a topic that takes its name is a new one
+        if name not in logs.partitions and selects(name):
+            continue  # it is reported as lost; a topic that gets its name later is a new one
         at = position
         if name not in start.offsets:
             at = min(max(cluster.starts.get(name, at), at), logs.ends.get(name, at))
@@ -103,7 +102,7 @@ def plan_run(
     asked = {name: OffsetSpan(at, ends[name]) for name, at in positions.items() if ends[name] > at}
     left = sum(max(0, logs.ends.get(name, at) - at) for name, at in ends.items())
     waiting = frozenset(name for name in (before.waiting | logs.partitions) - ends.keys()
-                        if name in logs.partitions or not reads(name))  # fmt: skip
+                        if name in logs.partitions or not selects(name))  # fmt: skip
     state = LoadState(
         StreamOffsets(ends, _created_zxids(start, logs, ends, waiting), logs.cluster_ms or start.cluster_ms),
         _last_messages(before, cluster, ends),
@@ -113,10 +112,10 @@ def plan_run(
     return RunPlan(asked, state, lost, left)
 
 
-def _never_reached(before: LoadState, logs: Logs, reads: Callable[[TopicPartition], bool]) -> Iterator[Loss]:
-    """The partitions that were left to this run as they had no leader, and are gone."""
+def _never_reached(before: LoadState, logs: Logs, selects: Callable[[TopicPartition], bool]) -> Iterator[Loss]:
+    """The losses of partitions that were left to this run, because they had no leader, and are gone."""
     for name in sorted(before.waiting):
-        if not reads(name):
+        if not selects(name):
             continue
         if logs.is_recreated(name.topic, before.offsets):
             yield Loss(name, 0, None, "it had no leader, and its topic was deleted and created anew")
@@ -127,7 +126,7 @@ def _never_reached(before: LoadState, logs: Logs, reads: Callable[[TopicPartitio
 def _created_zxids(
     start: StreamOffsets, logs: Logs, ends: Mapping[TopicPartition, int], waiting: frozenset[TopicPartition]
 ) -> dict[str, int]:
-    """Those of the topics that have a place."""
+    """The incarnations of the topics that have a position."""
     created_zxids = {**start.created_zxids, **logs.created_zxids}
     topics = {name.topic for name in [*ends, *waiting]} | logs.created_zxids.keys()
     return {topic: created_zxids[topic] for topic in sorted(topics) if topic in created_zxids}
@@ -136,7 +135,7 @@ def _created_zxids(
 def _last_messages(
     before: LoadState, cluster: ClusterState, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, LastMessage]:
-    """The last messages that are still those of the log."""
+    """The last messages that are still in the logs."""
     kept = {name: last for name, last in before.last_messages.items()
             if name in ends and last.offset < ends[name] and name not in cluster.kept_ends
             and not cluster.logs.is_recreated(name.topic, before.offsets)}  # fmt: skip

@@ -1,4 +1,4 @@
-"""A load in portions: several runs of limited size, one after the other, each published by itself.
+"""Loads in portions: several runs of limited size, one after the other, each published by itself.
 
 Source: docs/SPARK_LOADING.md, "Several runs of limited size".
 """
@@ -17,7 +17,7 @@ from zkconsumer.spark.load.settings import LoadSettings
 __all__ = ["PORTION", "run_portions"]
 
 PORTION: Final = 1_000_000
-"""Messages of a run where time is limited and nothing else is said."""
+"""Messages of a run if the time is limited and `max_messages` is not set."""
 
 
 def run_portions(
@@ -27,12 +27,12 @@ def run_portions(
     time_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[LoadReport]:
-    """Run until about as much is loaded as was there at the begin, and yield what each run came to.
+    """Run until about as much is loaded as was there at the start, and yield the report of each run.
 
     Without `settings.max_messages` and `time_s` that is one run.
 
     Args:
-        time_s: begin no further run after so long; at least one is made.
+        time_s: start no further run after this time; there is at least one run.
         clock: seconds.
 
     Raises:
@@ -40,13 +40,13 @@ def run_portions(
     """
     if time_s is not None and settings.max_messages is None:
         settings = replace(settings, max_messages=PORTION)
-    began_s = clock()
+    started_s = clock()
     wanted: int | None = None
     while True:
         report = run_load(spark, settings, tell)
         yield report
         loaded = sum(each.end - each.start for each in report.partitions)
         wanted = report.left if wanted is None else wanted - loaded
-        is_late = time_s is not None and clock() - began_s >= time_s
+        is_late = time_s is not None and clock() - started_s >= time_s
         if not report.left or not loaded or wanted <= 0 or is_late:
             return

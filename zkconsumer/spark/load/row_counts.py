@@ -1,4 +1,4 @@
-"""Counts what the files of a run hold of each partition, by reading them back.
+"""Counts the rows of a run in each partition, by reading its files back with Spark.
 
 Source: docs/SPARK_LOADING.md, "Each message once".
 """
@@ -23,12 +23,11 @@ _LOW_HALF: Final = 0xFFFFFFFF
 def count_rows(
     spark: Any, url: str, shape: Shape, asked: Mapping[TopicPartition, OffsetSpan]
 ) -> dict[TopicPartition, PartitionCounts]:
-    """What the files below `url` hold of each partition.
+    """What the files below `url` contain of each partition.
 
-    Count, ends, sum and exclusive or of the offsets say whether each offset is there once; where they do not,
-    the different ones are counted, which takes a shuffle of them all.
+    Count, ends, sum and exclusive or of the offsets show whether each offset is there once. Only where they do not, the
+    different offsets are counted, which needs a shuffle of all rows.
     """
-
     with settings_of_writing(spark):
         rows = read_back(spark, url, shape)
         if rows is None:
@@ -46,7 +45,7 @@ def count_rows(
 
 
 class _Counts(NamedTuple):
-    """Of one partition, the side output included in the sums alone."""
+    """The counts of one partition. Only the sums include the side output."""
 
     sums: OffsetSums
     messages: int
@@ -56,7 +55,7 @@ class _Counts(NamedTuple):
     @classmethod
     def of(cls, kinds: list[Any]) -> _Counts:
         """From the rows of `_counted`, one for each kind of file that the partition has."""
-        wide = any(row["low"] is None or row["high"] is None for row in kinds)  # a total that nothing comes up to
+        wide = any(row["low"] is None or row["high"] is None for row in kinds)  # -1 equals no expected total
         total = -1 if wide else sum((row["high"] << 32) + row["low"] for row in kinds)
         sums = OffsetSums(
             sum(row["rows"] for row in kinds), min(row["first"] for row in kinds), max(row["last"] for row in kinds),
@@ -77,7 +76,7 @@ def _counted(rows: Any) -> dict[TopicPartition, list[Any]]:
         f.count(f.lit(1)).alias("rows"),
         f.min("offset").alias("first"),
         f.max("offset").alias("last"),
-        # In two halves, as a sum of decimals takes four times as long; null where even these are too large.
+        # In two halves, because a sum of decimals takes four times as long; null if even the halves overflow.
         f.try_sum(f.col("offset").bitwiseAND(_LOW_HALF)).alias("low"),
         f.try_sum(f.shiftright("offset", 32)).alias("high"),
         f.bit_xor("offset").alias("xor"),
@@ -94,7 +93,7 @@ def _counted(rows: Any) -> dict[TopicPartition, list[Any]]:
 def count_from(
     spark: Any, url: str, shape: Shape, begins: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """How many different offsets from its begin on the files below `url` hold of each partition."""
+    """How many different offsets, from `begins` on, the files below `url` contain of each partition."""
     from pyspark.sql import functions as f
 
     if not begins:

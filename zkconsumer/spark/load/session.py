@@ -1,4 +1,4 @@
-"""A session of Spark for one run, started and stopped by it."""
+"""Starts a Spark session for a command, and stops it afterwards."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def spark_session(master: str, settings: Mapping[str, str], table: str | None = 
 
     Args:
         master: URL of the cluster, or `local[*]`.
-        settings: of Spark; they win over ours.
-        table: the format of tables that it can write, `delta` or `iceberg`.
+        settings: of Spark; they take precedence over the defaults here.
+        table: the table format that it must be able to write, `delta` or `iceberg`.
 
     Raises:
-        RequirementMissing: what that format needs is missing, or not for this pyspark.
+        RequirementMissing: what that format needs is missing, or does not fit this pyspark.
         LoadRefused: Spark does not start.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    # py4j logs tracebacks of interrupted calls, and of a JVM that is gone, which are raised all the same; some of
-    # them to the root logger, which writes to stderr where nobody has given it a handler.
+    # py4j logs tracebacks of interrupted calls, and of a JVM that is gone. These errors are raised as well. Some are
+    # logged to the root logger, which writes to stderr if it has no handler.
     logging.getLogger().addHandler(logging.NullHandler())
-    # Workers on this machine are to be the interpreter that has the packages.
+    # Workers on this machine must run the interpreter that has the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("zkconsumer load")
     settings = settings if table is None else _with_table(table, settings)
@@ -56,21 +56,21 @@ def spark_session(master: str, settings: Mapping[str, str], table: str | None = 
     try:
         spark = builder.getOrCreate()
     except KeyboardInterrupt:
-        # A JVM that starts just then is left for ever: pyspark removes the folder in which it wants to name its port.
+        # A JVM that is just starting would never end: pyspark removes the folder into which it writes its port.
         for process in _children() - before:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGTERM)
         raise
     except (PySparkException, OSError) as error:
         packages = settings.get("spark.jars.packages")
-        hint = (f" Before that it had to fetch {packages} from Maven Central: what came of it stands above; "
-                "`--conf spark.jars=FILES` takes jars that are here") if packages else ""  # fmt: skip
+        hint = (f" Before that it had to fetch {packages} from Maven Central, see its output above; "
+                "`--conf spark.jars=FILES` uses local jars") if packages else ""  # fmt: skip
         raise LoadRefused(f"Spark does not start at {master}: {error}{hint}") from error
     try:
         yield spark
     except KeyboardInterrupt:
         with suppress(Exception):
-            spark.sparkContext.setLogLevel("OFF")  # of tasks that are cut off Spark prints pages
+            spark.sparkContext.setLogLevel("OFF")  # Spark prints pages about tasks that are cancelled
         raise
     finally:
         spark.stop()
@@ -85,7 +85,7 @@ def _with_table(table: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _children() -> set[int]:
-    """The processes that this one has started, as Linux tells them; none elsewhere."""
+    """The child processes of this one, from Linux's /proc; none on other systems."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended meanwhile

@@ -1,4 +1,4 @@
-"""What a load is asked to do, checked before anything is started."""
+"""The settings of a load, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["LoadSettings"]
 
 _DECIDED_HERE: Final = {
     **dict.fromkeys(("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"),
-                    "a run ends where the logs end when it begins"),
+                    "a run ends where the logs end when it starts"),
     "failondataloss": "see `allow_loss`",
-    "onmessageerror": "what cannot be decoded goes to the side output",
-    "assign": "a load takes whole topics",
-    "filterpushdown": "a run reads all that it has planned",
+    "onmessageerror": "messages that cannot be decoded are written to the side output",
+    "assign": "a load reads whole topics",
+    "filterpushdown": "a run reads everything that it has planned",
 }
 
 
@@ -31,17 +31,17 @@ class LoadSettings:
 
     Attributes:
         source: Options of `format("zkconsumer")`: `zookeeper.connect`, one of `subscribe`, `subscribePattern` and
-            `blacklist`, and what else there is. `startingOffsets`, or a time in its place, is for partitions that were
-            never loaded; with `group.id` the offsets are stored in that group, too, once the data is published.
-        folder: Path or URL of the folder; any file system that Spark knows.
+            `blacklist`, and any others. `startingOffsets`, or a time in its place, applies to partitions that were
+            never loaded. With `group.id` the offsets are stored for that group, too, once the data is published.
+        folder: Path or URL of the folder, on any file system that Spark supports.
         shape: Of the files.
-        allow_loss: Go on when what was left to be read is not in the logs any more.
-        allow_leaderless: Load the others when partitions have no leader, and name them.
-        max_messages: Most messages of a run; `None` for all there are.
-        allow_gaps: Offsets may be missing in any topic, not in compacted ones alone.
+        allow_loss: Continue if messages that were not loaded yet are not in the logs any more.
+        allow_leaderless: If partitions have no leader, report them and load the others.
+        max_messages: Most messages of a run; `None` for no limit.
+        allow_gaps: Offsets may be missing in any topic, not only in compacted ones.
 
     Raises:
-        LoadRefused: The shape is none that there is, or an option is not for a load.
+        LoadRefused: The shape does not exist, or an option does not apply to a load.
         OptionRefused: An option is wrong.
     """
 
@@ -64,15 +64,15 @@ class LoadSettings:
             raise LoadRefused(f"the file size is {self.shape.file_bytes} bytes: at least 1 is needed")
         for name in self.source:
             if name.lower() == "maxbytesperpartition" and self.shape.file_bytes is not None:
-                raise OptionRefused(name, "the file size says it already: a file holds what one task has read")
+                raise OptionRefused(name, "the file size sets it already: a file contains what one task has read")
             if name.lower() in _DECIDED_HERE:
                 raise OptionRefused(name, f"not for a load: {_DECIDED_HERE[name.lower()]}")
         object.__setattr__(self, "source", dict(self.source))
         self.options()
 
     def options(self) -> SourceOptions:
-        """The options as the source takes them."""
-        # A load begins at latest to leave the past out; a batch that did so would be empty, so it is refused there.
+        """The options for the source."""
+        # A load may start at latest, to leave the past out. A batch that did so would be empty, and is refused.
         given = dict(self.source)
         starts = [name for name in given if name.lower() == "startingoffsets"]
         if starts and given[starts[0]].strip().lower() == "latest":
@@ -81,7 +81,7 @@ class LoadSettings:
 
     @property
     def starts_at_latest(self) -> bool:
-        """True when partitions that were never loaded begin at their end."""
+        """True if partitions that were never loaded start at their end."""
         given = {name.lower(): value.strip().lower() for name, value in self.source.items()}
         has_time = any(name.lower() in given for name in TIME_OPTIONS)
         return given.get("startingoffsets") == "latest" and not has_time

@@ -1,7 +1,7 @@
-"""The folder of a load, on any file system that Spark knows: listing, moving, and creating a file that must be new.
+"""Accesses the folder of a load on any file system of Hadoop: lists, moves, and creates files that must be new.
 
-All through Hadoop's `FileSystem` in the JVM of the Spark session, so that `file:`, `hdfs:` and `s3a:` take the same
-way with the same credentials as the data.
+It uses Hadoop's `FileSystem` in the JVM of the Spark session, so that `file:`, `hdfs:` and `s3a:` are accessed with the
+same settings and credentials as the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LARGEST_TEXT = 256 * 1024 * 1024
 """Bytes of a manifest; one of a million files has some 200 MB."""
 _GLOB: Final = frozenset("*?[]{}\\")
 _ONLY_IF_NEW: Final = "fs.option.create.conditional.overwrite"
-"""Hadoop's word for a file that the store itself refuses where there is one: S3A from 3.4.2 on."""
+"""Hadoop's option for a file that the store itself refuses if it exists: S3A from 3.4.2 on."""
 
 
 class Storage:
@@ -32,17 +32,18 @@ class Storage:
             `fs.defaultFS` says otherwise.
 
     Raises:
-        LoadRefused: no file system serves it, or its name means something else to a shell or to Spark.
+        LoadRefused: no file system supports it, or its name has another meaning to a shell or to Spark.
     """
 
     def __init__(self, spark: Any, folder: str) -> None:
         context = getattr(spark, "_sc", None)
         if context is None:
-            raise LoadRefused("a load needs a Spark session with a driver of its own, not a client of Spark Connect")
+            raise LoadRefused("a load needs a Spark session with its own driver, not a client of Spark Connect")
         self._jvm = context._jvm
         self._hadoop = self._jvm.org.apache.hadoop.fs
         if folder.startswith("~"):
-            raise LoadRefused(f"{folder}: the shell has left the ~ as it is, and Spark knows none; give the whole path")
+            raise LoadRefused(f"{folder}: the shell has not replaced the ~, and Spark does not know it",
+                              remedy="give the whole path")  # fmt: skip
         try:
             path = self._hadoop.Path(folder)
             self._system = path.getFileSystem(context._jsc.hadoopConfiguration())
@@ -52,11 +53,12 @@ class Storage:
         self.folder = str(self._root.toString())
         signs = sorted(_GLOB & set(self.folder))
         if signs:
-            raise LoadRefused(f"{self.folder}: Spark takes {' '.join(signs)} for a pattern; give it another name")
+            raise LoadRefused(f"{self.folder}: Spark takes {' '.join(signs)} for a pattern",
+                              remedy="give it another name")  # fmt: skip
         self._local = Path(self._root.toUri().getPath()) if self._root.toUri().getScheme() == "file" else None
 
     def url(self, path: str) -> str:
-        """What Spark is told for a path in the folder."""
+        """The URL of a path in the folder, for Spark."""
         return f"{self.folder}/{path}" if path else self.folder
 
     def names(self, path: str) -> list[str]:
@@ -112,40 +114,40 @@ class Storage:
             stream.close()
 
     def create(self, path: str, text: str) -> None:
-        """Create a file with this content in one act; whoever sees it sees it whole.
+        """Create a file with this content atomically: readers see all of it or no file.
 
         Raises:
-            LoadOvertaken: it is there already.
+            LoadOvertaken: it exists already.
             LoadRefused: it cannot be written.
         """
         try:
             at_once = self._system.hasPathCapability(self._path(path), _ONLY_IF_NEW)
             if not (self._put(path, text) if at_once else self._write_and_name(path, text)):
                 raise LoadOvertaken(f"{self.url(path)} is there already: another load has published into {self.folder} "
-                                    "meanwhile; nothing of this one was published, start it again")
+                                    "meanwhile; nothing of this one was published", remedy="start it again")
         except LoadOvertaken:
             raise
         except Exception as error:
             raise LoadRefused(f"{self.url(path)} cannot be written: {reason_of(error)}") from error
 
     def _put(self, path: str, text: str) -> bool:
-        """Create a file in one request to an object store; False if another one is there."""
+        """Create a file in one request to an object store; False if another one exists."""
         content = text.encode("utf-8")
         try:
             builder = self._system.createFile(self._path(path)).overwrite(False).recursive()
             stream = builder.must(_ONLY_IF_NEW, True).build()
             stream.write(bytearray(content))
-            stream.close()  # not behind a failure: closing is what publishes
+            stream.close()  # not after a failure, because closing publishes the file
         except Exception:
-            # A request that was sent again, as its answer was lost, is refused because of the file it made itself.
+            # A request that was repeated, because its answer was lost, is refused because of its own file.
             if not self.exists(path):
                 raise
             return self._content(path) == content
         return True
 
     def _write_and_name(self, path: str, text: str) -> bool:
-        """Write a draft, and give it its name; False if another one has it."""
-        # A leading dot: nobody takes what a killed run leaves of it for a manifest.
+        """Write a draft, and give it its name; False if another file has that name."""
+        # The leading dot keeps readers from taking the draft of a killed run for a manifest.
         folder, _, name = path.rpartition("/")
         draft = f"{folder}/.{name}.{uuid.uuid4().hex}"
         try:
@@ -168,7 +170,7 @@ class Storage:
         stream.close()
 
     def sync(self, paths: Collection[str]) -> None:
-        """Make files that Spark has written outlive a power failure; file systems that are not local do so themselves.
+        """Sync files that Spark has written to the disk; file systems that are not local do so themselves.
 
         Raises:
             LoadRefused: one cannot be read, or the disk reports an error.
@@ -183,11 +185,11 @@ class Storage:
                 raise LoadRefused(f"{self.url(path)} cannot be written to the disk: {error}") from error
 
     def overwrite(self, path: str, text: str) -> None:
-        """Write a file, whatever stands there; who reads it meanwhile may find half of it."""
+        """Write a file and replace an existing one; a reader may see a part of it meanwhile."""
         self._write(path, text)
 
     def _name_it(self, draft: str, path: str) -> bool:
-        """Give the draft its name; False if another file has it. Renaming on a local disk would replace that one."""
+        """Give the draft its name; False if another file has it. On a local disk a rename would replace that file."""
         if self._local is None:
             place = self._path(path)
             return not self._system.exists(place) and bool(self._system.rename(self._path(draft), place))
@@ -199,7 +201,7 @@ class Storage:
         return True
 
     def move(self, before: str, after: str) -> None:
-        """Move a file, and make the directories it needs; nothing is done if somebody has done so already.
+        """Move a file, and create the directories it needs; nothing is done if it was moved already.
 
         Raises:
             LoadRefused: it is in neither place, or cannot be moved.
@@ -210,23 +212,23 @@ class Storage:
             self._system.mkdirs(new.getParent())
             if self._system.exists(old) and self._system.rename(old, new):
                 return
-        except Exception as error:  # noqa: BLE001 - whatever Java says, where the file is decides
+        except Exception as error:  # noqa: BLE001 - what counts is where the file is now
             reason = reason_of(error)
-        # Two loads that begin at the same moment both finish the run before them. An object store copies and then
-        # deletes: whoever dies in between leaves both.
+        # Two loads that start at the same moment both finish the run before them. An object store copies and then
+        # deletes: a process that dies in between leaves both files.
         if self._are_equally_long(old, new):
             self._system.delete(old, False)
         elif not self._system.exists(new) or self._system.exists(old):
             raise LoadRefused(f"{self.url(after)} belongs to a published run and cannot be put there: {reason}")
 
     def _are_equally_long(self, one: Any, other: Any) -> bool:
-        """Whether both files are there, with as many bytes."""
+        """Whether both files exist and have the same size."""
         if not (self._system.exists(one) and self._system.exists(other)):
             return False
         return bool(self._system.getFileStatus(one).getLen() == self._system.getFileStatus(other).getLen())
 
     def delete(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it; silent when there is none."""
+        """Remove a file, or a directory with its content; nothing happens if it does not exist."""
         self._system.delete(self._path(path), True)
 
     def _path(self, path: str) -> Any:
@@ -234,7 +236,7 @@ class Storage:
 
 
 def _sync(place: Path) -> None:
-    """Have the disk hold a file, or the names in a directory."""
+    """Sync a file, or the names in a directory, to the disk."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -243,6 +245,6 @@ def _sync(place: Path) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """What Java says about it, without its stack."""
+    """The message of a Java error, without its stack trace."""
     java = getattr(error, "java_exception", None)
     return str(java.toString()) if java is not None else f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""A table as the place of a load: one for all topics, in the folder of the load. What Delta and Iceberg share.
+"""Appends the rows of a load to one table for all topics, in the folder of the load: what Delta and Iceberg share.
 
-A run appends its rows in one transaction, which names the history of the folder and the number of the run: a second
-append of the same run is none, whoever tries.
+A run appends its rows in one transaction, which names the history of the folder and the number of the run, so that the
+table does not accept a second append of the same run.
 
 Source: docs/SPARK_LOADING.md, "A Delta table", "An Iceberg table".
 """
@@ -31,7 +31,7 @@ class LakeTable(ABC):
     Attributes:
         kind: `Delta` or `Iceberg`.
         named: the same with an article.
-        conflicts: words in what is raised when somebody else has changed the table meanwhile.
+        conflicts: words in the errors that are raised when another writer has changed the table meanwhile.
 
     Args:
         spark: a session that can write such tables.
@@ -68,12 +68,12 @@ class LakeTable(ABC):
 
     def _settings(self, manifest: Manifest) -> Mapping[str, str]:
         """Settings of the session while the rows of a run are read and written."""
-        # A task reads so many bytes of what was written aside, and writes its own files into the table.
+        # A task reads this many bytes of the staged files, and writes its own files into the table.
         size = self._shape.file_bytes
         return {} if size is None else {"spark.sql.files.maxPartitionBytes": str(size)}
 
     def refuse_unfit(self, last: Manifest | None, had_rows: bool) -> None:
-        """Return if runs can append to what there is.
+        """Return if runs can append to the table, or can create it.
 
         Args:
             last: the last published run of the folder.
@@ -86,17 +86,19 @@ class LakeTable(ABC):
         if not self.is_there():
             if last is not None:
                 raise LoadRefused(f"{folder} had {self.named}, and has none any more, though {last.run} runs were "
-                                  "published there: put it back, or load everything anew into another folder")
+                                  "published there",
+                                  remedy="put it back, or load everything anew into another folder")
             return
         if last is None and had_rows:
-            raise LoadRefused(f"{folder} has {self.named} with rows that no load has brought, or whose _zkconsumer "
-                              "was removed: take another folder, or an empty table")
+            raise LoadRefused(f"{folder} has {self.named} with rows that no load has written, or whose _zkconsumer "
+                              "was removed", remedy="take another folder, or an empty table")
         has = self._columns()
         written = dict(table_columns(self._shape))
         unwritten = [name for name in ("date", "hour") if name in has and name not in written]
         if unwritten:
             raise LoadRefused(f"the {self.kind} table in {folder} has a column {unwritten[0]!r}, which a load by "
-                              f"{self._shape.partition_by} does not write: take --partition-by {unwritten[-1]}")
+                              f"{self._shape.partition_by} does not write",
+                              remedy=f"take --partition-by {unwritten[-1]}")
         for name, kind in written.items():
             if name not in has:
                 raise LoadRefused(f"the {self.kind} table in {folder} has no column {name!r}, which a load by "
@@ -117,13 +119,12 @@ class LakeTable(ABC):
                            f"{self._spark.version}: {sentence_of_spark(str(error))}")  # fmt: skip
 
     def create(self) -> None:
-        """Make the table, empty; nothing if it is there.
+        """Create the table, empty, if it does not exist.
 
-        So readers have a table from the first run on, and a session that cannot write is found out before anything is
-        read.
+        So readers have a table from the first run on, and a session that cannot write fails before anything is read.
 
         Raises:
-            LoadRefused: it cannot be made.
+            LoadRefused: it cannot be created.
         """
         if self.is_there():
             return
@@ -133,20 +134,22 @@ class LakeTable(ABC):
         try:
             self._create(self._spark.range(0).select(*columns))
         except Exception as error:
-            if self.is_there():  # another load was faster; of the two one publishes
+            if self.is_there():  # another load was faster; one of the two will publish
                 return
             reason = sentence_of_spark(str(error))
-            raise LoadRefused(f"the {self.kind} table in {self._storage.folder} cannot be made: {reason}; the jar of "
-                              f"{self.kind} has to be the one for Spark {self._spark.version}") from error
+            raise LoadRefused(
+                f"the {self.kind} table in {self._storage.folder} cannot be created: {reason}",
+                remedy=f"the jar of {self.kind} has to be the one for Spark {self._spark.version}",
+            ) from error
 
     def append(self, manifest: Manifest, is_done: Callable[[], bool]) -> None:
-        """Append the rows of a published run, unless that was done before.
+        """Append the rows of a published run, unless the table has them already.
 
         Args:
-            is_done: whether another load has said meanwhile that it is done.
+            is_done: returns True if another load has recorded meanwhile that the rows are appended.
 
         Raises:
-            AppendFailed: it cannot be done; the table is as it was.
+            AppendFailed: it failed; the table is unchanged.
         """
         folder = staging_folder(manifest.run, manifest.run_id)
         staged = {file.staged for file in manifest.files if not file.final}
@@ -161,7 +164,7 @@ class LakeTable(ABC):
                     self._write(manifest, self._staged_rows(self._storage.url(f"{folder}/{DATA_FOLDER}"), began))
                 return
             except Exception as error:
-                # Two loads that begin at the same moment both finish the run before them.
+                # Two loads that start at the same moment both finish the run before them.
                 if is_done():
                     return
                 if isinstance(error, AppendFailed):
@@ -170,7 +173,7 @@ class LakeTable(ABC):
                     reason = sentence_of_spark(str(error))
                     raise AppendFailed(f"run {manifest.run} is published, and its rows cannot be appended to the "
                                        f"{self.kind} table in {self._storage.folder}: {reason}; the next load tries "
-                                       "again before all else") from error  # fmt: skip
+                                       "again first") from error  # fmt: skip
 
     def _staged_rows(self, url: str, began: datetime) -> Any:
         """The rows of a run as the table has them: days are dates there, and hours numbers."""
@@ -183,7 +186,7 @@ class LakeTable(ABC):
         known = {"date": ("date", f.to_date(moment)), "hour": ("int", f.hour(moment))}
 
         def part(name: str) -> Any:
-            """As the directory says, which knows what a value has told of its time."""
+            """The value of the directory, which may come from the time in a message's value."""
             kind, computed = known[name]
             return f.coalesce(f.col(name).try_cast(kind), computed).alias(name)  # a year may have more than four digits
 

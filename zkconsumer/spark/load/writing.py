@@ -1,4 +1,4 @@
-"""Writes the messages of a run, and what could not be decoded, into files; how those look and are read back.
+"""Writes messages, and messages that could not be decoded, into files; defines their shape, and reads them back.
 
 Source: docs/SPARK_LOADING.md, "Files of a load".
 """
@@ -23,13 +23,13 @@ ICEBERG: Final = "iceberg"
 FORMATS: Final = ("parquet", "json", DELTA, ICEBERG)
 PARTITIONINGS: Final = ("none", "date", "hour")
 DATA_FOLDER: Final = "kind=data"
-"""Where a run writes its messages, below its own folder."""
+"""Below the staging folder of a run: its messages."""
 UNDECODED_FOLDER: Final = "kind=bad"
-"""Where it writes, there, what could not be decoded, for `write_bad`."""
+"""Below the staging folder of a run: messages that could not be decoded, before `write_bad`."""
 BAD_FOLDER: Final = "_bad"
-"""Where messages go that could not be decoded; readers pass over names that begin so."""
+"""Messages that could not be decoded. Readers ignore names that start with `_`."""
 _OPEN_FILES = 64
-"""Files that one task writes side by side. With more it sorts its rows first, which takes longer than writing them."""
+"""Files that one task writes at once. With more, it sorts its rows first, which takes longer than writing them."""
 _SETTINGS = {
     "spark.sql.maxConcurrentOutputFileWriters": str(_OPEN_FILES),
     "spark.sql.session.timeZone": "UTC",
@@ -40,16 +40,17 @@ _SETTINGS = {
 
 
 class Shape(NamedTuple):
-    """How the files look, or the table.
+    """Format and layout of the files, or of the table.
 
     Attributes:
         format: one of FORMATS.
-        partition_by: one of PARTITIONINGS, by the time of a message, or `event_time`, or the time of the run.
-        text: keys and values are text in UTF-8; others are bad.
+        partition_by: one of PARTITIONINGS; by the time of a message, otherwise `event_time`, otherwise the time of the
+            run.
+        text: keys and values are text in UTF-8; others count as undecodable.
         compression: a name that Spark knows for the format, or None for its default.
         event_time: where to find the time of messages that carry none: a field of a value in JSON (`ts`, `head.ts`), or
-            a function of the rows' columns that gives a column of timestamps; see `zkconsumer.spark.load.event_time`.
-        file_bytes: about how many bytes of a log one file may hold, or None for what one task reads.
+            a function of the rows that returns a column of timestamps; see `zkconsumer.spark.load.event_time`.
+        file_bytes: about how many bytes of a log one file may contain, or None for what one task reads.
     """
 
     format: str
@@ -61,18 +62,22 @@ class Shape(NamedTuple):
 
     @property
     def is_table(self) -> bool:
-        """True for a table of Delta or Iceberg, whose files are its own affair."""
+        """True for a table of Delta or Iceberg, which manages its own files."""
         return self.format in (DELTA, ICEBERG)
 
     @property
     def file_format(self) -> str:
-        """Of the files that a run writes before it is published; one of Spark's formats."""
+        """Format of the files that a run writes before it is published; one of Spark's formats."""
         return "parquet" if self.is_table else self.format
 
 
 @contextmanager
 def settings_of_writing(spark: Any, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Settings of the session, and more of them, for the time of the block: it may be somebody else's."""
+    """Change settings of the session during the block; the session may belong to the user's program.
+
+    Args:
+        more: settings beside those that all writing needs.
+    """
     wanted = {**_SETTINGS, **more}
     before = {name: spark.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
@@ -88,7 +93,7 @@ def settings_of_writing(spark: Any, more: Mapping[str, str] = MappingProxyType({
 
 
 def rows_of_files(shape: Shape) -> str:
-    """The columns that the files of messages have, without those that are directories."""
+    """The columns in the files of messages, without those that are directories."""
     kind = "string" if shape.text else "binary"
     return f"key {kind}, value {kind}, partition int, offset bigint, timestamp timestamp, timestampType int"
 
@@ -110,7 +115,7 @@ def write_rows(spark: Any, frame: Any, url: str, shape: Shape, began: datetime) 
 
 
 def _shaped(frame: Any, shape: Shape, began: datetime) -> Any:
-    """The rows as they are written: what is bad has all that is known of it in its value, as JSON."""
+    """The rows as they are written. The value of a bad row is JSON with reason, key and value."""
     from pyspark.sql import functions as f
 
     error = f.col("error")
