@@ -97,10 +97,6 @@ class Lease:
         self.until = self.renewed_at = -math.inf
         self._late_since = None
 
-    def valid(self, now: float) -> bool:
-        """Whether `now` lies within the lease."""
-        return now < self.until
-
     def age_s(self, now: float) -> float | None:
         """Seconds since the request of the newest proof was sent, `None` without one."""
         return None if self.renewed_at == -math.inf else now - self.renewed_at

@@ -118,18 +118,13 @@ class Registration:
         subscription: (topic, or regex for the other two patterns; streams), in the order of the node. The
             regex is the key as a reader of its version sees it, decoded once. Kafka 1.0 and 1.1 escape it
             twice, so that `t\.1` reads `t\\.1`, a literal backslash, there as here: such a member owns
-            nothing, and every member agrees that it does. `doubly_escaped` tells.
+            nothing, and every member agrees that it does.
         timestamp_ms: When it was registered, milliseconds since 1970; None when missing or not a number.
     """
 
     pattern: str
     subscription: tuple[tuple[str, int], ...]
     timestamp_ms: int | None = None
-
-    @property
-    def doubly_escaped(self) -> bool:
-        r"""True for a filter that demands a backslash in the topic's name, which no topic can have."""
-        return self.pattern != STATIC and any("\\\\" in text for text, _ in self.subscription)
 
 
 def format_registration(registration: Registration) -> bytes:

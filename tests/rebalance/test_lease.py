@@ -15,7 +15,7 @@ def opened(session_id: int = 1, timeout_s: float = 6.0) -> Lease:
 
 def test_without_an_answer_nothing_may_be_delivered() -> None:
     for lease in (Lease(), opened()):
-        assert not lease.valid(-1e9)
+        assert lease.until <= -1e9
         assert lease.age_s(10.0) is None
         assert lease.confirmed_at is None
 
@@ -24,8 +24,8 @@ def test_an_answer_counts_from_the_moment_its_question_left() -> None:
     lease = opened()
     assert lease.renew(1, sent_at=100.0)
     assert lease.until == 100.0 + 6.0 * LEASE_FRACTION
-    assert lease.valid(103.999)
-    assert not lease.valid(104.0)
+    assert lease.until > 103.999
+    assert lease.until <= 104.0
     assert lease.age_s(101.5) == 1.5
 
 
@@ -46,19 +46,19 @@ def test_another_session_starts_without_proof_and_the_same_one_keeps_its_own() -
     lease = opened(1)
     lease.renew(1, 100.0)
     lease.start(1, 6.0)
-    assert lease.valid(103.0)
+    assert lease.until > 103.0
     lease.start(2, 6.0)
-    assert not lease.valid(103.0)
+    assert lease.until <= 103.0
 
 
 def test_an_answer_asked_without_a_lease_counts_only_when_a_later_one_confirms_it() -> None:
     lease = opened()
     lease.renew(1, 100.0)
     assert lease.renew(1, 105.9)
-    assert not lease.valid(105.9), "the leader may end the session before its follower reports the question"
+    assert lease.until <= 105.9, "the leader may end the session before its follower reports the question"
     assert lease.confirmed_at == 105.9 + 6.0 * CONFIRM_FRACTION
     lease.renew(1, 107.8)
-    assert not lease.valid(107.8), "too soon after the other"
+    assert lease.until <= 107.8, "too soon after the other"
     lease.renew(1, 107.9)
     assert lease.until == 107.9 + 6.0 * LEASE_FRACTION
     assert lease.confirmed_at is None
@@ -76,7 +76,7 @@ def test_an_answer_asked_at_the_very_end_of_the_lease_was_asked_without_one() ->
     lease.renew(1, 100.0)
     lease.renew(1, 104.0)
     assert lease.confirmed_at == 104.0 + 6.0 * CONFIRM_FRACTION
-    assert not lease.valid(104.0)
+    assert lease.until <= 104.0
 
 
 def test_what_is_to_confirm_must_itself_be_asked_in_time() -> None:
@@ -84,9 +84,9 @@ def test_what_is_to_confirm_must_itself_be_asked_in_time() -> None:
     lease.renew(1, 100.0)
     lease.renew(1, 105.0)
     lease.renew(1, 110.0)
-    assert not lease.valid(110.0)
+    assert lease.until <= 110.0
     lease.renew(1, 112.0)
-    assert lease.valid(115.9)
+    assert lease.until > 115.9
 
 
 def test_the_first_answer_of_another_session_needs_no_other() -> None:
@@ -96,7 +96,7 @@ def test_the_first_answer_of_another_session_needs_no_other() -> None:
     lease.start(2, 6.0)
     assert lease.confirmed_at is None
     lease.renew(2, 200.0)
-    assert lease.valid(203.9)
+    assert lease.until > 203.9
 
 
 def test_a_granted_time_out_that_is_shorter_counts_from_the_next_proof() -> None:
@@ -110,9 +110,9 @@ def test_an_ended_lease_cannot_be_renewed_by_a_late_answer() -> None:
     lease = opened()
     lease.renew(1, 100.0)
     lease.end()
-    assert not lease.valid(100.0)
+    assert lease.until <= 100.0
     assert not lease.renew(1, 101.0)
-    assert not lease.valid(101.0)
+    assert lease.until <= 101.0
 
 
 def test_the_clock_never_goes_back() -> None:

@@ -13,13 +13,14 @@ from test_coordinator import Group
 
 from rebalance import znodes
 from rebalance.claims import UNREAD
+from rebalance.kazoo_client import access_list
 from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
 from rebalance.requests import Fault, GetChildren, GetData, Reply, Request
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from rebalance.znodes import format_registration
-from rebalance.zookeeper import KazooPort, access_list
+from rebalance.zookeeper import KazooPort
 from tests.access_lists import unmade, unread
 from zkconsumer.testing import ClosedNodes
 from zkconsumer.testing.waiting import wait_until

@@ -146,7 +146,6 @@ def test_the_first_entry_of_a_foreign_wildcard_counts_and_is_cleaned() -> None:
 def test_a_member_of_kafka_1_1_demands_a_backslash_and_so_owns_nothing() -> None:
     data = rb'{"version":1,"subscription":{"t\\\\.1|x\\/y":2},"pattern":"white_list","timestamp":"1"}'
     registration = parse_registration(data, "/ids/c")
-    assert registration.doubly_escaped
     assert Subscription.from_registration(registration).topics(["t.1", "t1"]) == []
 
 

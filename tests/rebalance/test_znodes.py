@@ -142,12 +142,6 @@ def test_registrations_of_every_version(
     assert java_refusal(data) is None
 
 
-def test_only_a_doubly_escaped_filter_is_called_so() -> None:
-    assert Registration("white_list", ((r"t\\.1|x\/y", 2),)).doubly_escaped
-    assert not Registration("white_list", WHITE).doubly_escaped
-    assert not Registration("static", ((r"a\\b", 1),)).doubly_escaped
-
-
 @pytest.mark.catalogue("C3", "N6")
 @pytest.mark.parametrize(
     "data",

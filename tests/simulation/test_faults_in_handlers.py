@@ -118,7 +118,7 @@ def test_a_member_that_is_told_of_nothing_more_is_out(handlers: Handlers) -> Non
     def failed(member: OurMember, error: Exception) -> None:
         right(member, error)
         members.append(member)
-        assert not member.lease.valid(member._process.clock())
+        assert member.lease.until <= member._process.clock()
         assert all(stream._error is member.coordinator.error for stream in member.streams.values())
 
     with pytest.MonkeyPatch.context() as patch:

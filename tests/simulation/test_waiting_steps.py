@@ -61,7 +61,7 @@ def test_a_member_whose_credentials_are_refused_is_out_and_the_next_one_takes_ov
 
 def test_a_name_that_another_session_has_is_waited_for_and_given_up() -> None:
     _, lines = played(Step(3.0, "name taken", "a", for_s=14.0, word="ephemeral"))
-    assert any("is gone or not mine any more; registering again" in line for line in lines)
+    assert any("is gone or owned by another session; registering again" in line for line in lines)
     assert any("member g_a is out: " in line for line in lines)
 
 

@@ -146,7 +146,7 @@ def test_of_many_that_write_at_once_the_highest_offset_stays(zookeeper: ZooKeepe
 def test_a_node_that_may_not_be_written_is_named(
     zookeeper: ZooKeeperServer, fresh_group: str, fresh_topic: Callable[[], str]
 ):
-    from rebalance.zookeeper import access_list
+    from rebalance.kazoo_client import access_list
 
     name = TopicPartition(fresh_topic(), 3)
     with zookeeper_connection(zookeeper.connect, default_acl=access_list([("world", "anyone", "rc")])) as owner:

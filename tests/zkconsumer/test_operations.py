@@ -48,6 +48,6 @@ def test_each_quoted_line_is_written() -> None:
 
 def test_each_kind_of_error_is_there() -> None:
     sources = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
-    counted = set(re.findall(r'add\("errors", "(\w+)"', sources))
+    counted = set(re.findall(r'(?:add\("errors", |count_error\()"(\w+)"', sources))
     of_the_port = {"zookeeper_connection", "zookeeper_session"}
     assert set(first_column("Errors that are counted")) == counted | of_the_port | {"commit", "listener", "message"}

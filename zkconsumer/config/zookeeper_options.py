@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from rebalance.zookeeper import access_list
+from rebalance.kazoo_client import access_list
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.kinds import OPEN_ACL
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
