@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
+import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -23,16 +24,18 @@ from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.load import load
 
+CLICKS, VIEWS = f"clicks-{uuid.uuid4().hex[:8]}", f"views-{uuid.uuid4().hex[:8]}"
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
 
 @pytest.fixture(scope="module")
-def embedded() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as running:
-        running.create_topic("clicks", 400, 1)
-        running.create_topic("views", 1, 2)
-        load(running, "clicks", 3, partitions=[7])
-        yield running
+def embedded(embedded_clusters: Callable[[int], EmbeddedCluster]) -> EmbeddedCluster:
+    """Two brokers with a topic that is large enough to count requests."""
+    running = embedded_clusters(2)
+    running.create_topic(CLICKS, 400, 1)
+    running.create_topic(VIEWS, 1, 2)
+    load(running, CLICKS, 3, partitions=[7])
+    return running
 
 
 @contextmanager
@@ -60,9 +63,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
 def test_topics_partitions_and_leaders_are_found(embedded: EmbeddedCluster) -> None:
     with cluster_of(embedded) as cluster:
         assert [broker.id for broker in cluster.brokers()] == [0, 1]
-        assert cluster.topics() == ["clicks", "views"]
-        assert cluster.partitions(["views", "absent"]) == {"views": (0,)}
-        view = TopicPartition("views", 0)
+        assert {CLICKS, VIEWS} <= set(cluster.topics())
+        assert cluster.partitions([VIEWS, "absent"]) == {VIEWS: (0,)}
+        view = TopicPartition(VIEWS, 0)
         assert cluster.leaders([view, TopicPartition("absent", 0)])[view].id in (0, 1)
 
 
@@ -78,23 +81,23 @@ def test_a_topic_that_cannot_be_understood_is_an_error(embedded: EmbeddedCluster
 def test_log_ends_take_one_request_a_leader_and_time(
     embedded: EmbeddedCluster, asked: list[tuple[int, int, int]]
 ) -> None:
-    names = [TopicPartition("clicks", number) for number in range(400)]
+    names = [TopicPartition(CLICKS, number) for number in range(400)]
     with cluster_of(embedded) as cluster:
         found = cluster.log_ends(names, [EARLIEST, LATEST])
     assert list(found) == names
-    assert found[TopicPartition("clicks", 7)] == (0, 3)
+    assert found[TopicPartition(CLICKS, 7)] == (0, 3)
     assert set(found.values()) == {(0, 3), (0, 0)}
     ports = [embedded.port(0), embedded.port(1)]
     assert sorted(asked) == sorted((port, time_ms, 200) for port in ports for time_ms in (EARLIEST, LATEST))
 
 
-@pytest.mark.parametrize(("arguments", "times"), [(["topics", "clicks"], 2), (["describe", "readers"], 1)])
+@pytest.mark.parametrize(("arguments", "times"), [(["topics", CLICKS], 2), (["describe", "readers"], 1)])
 def test_a_command_asks_each_leader_once_for_each_time(
     embedded: EmbeddedCluster, asked: list[tuple[int, int, int]], arguments: list[str], times: int
 ) -> None:
-    embedded.client.ensure_path("/consumers/readers/offsets/clicks")
+    embedded.client.ensure_path(f"/consumers/readers/offsets/{CLICKS}")
     for number in range(0, 400, 100):
-        path = f"/consumers/readers/offsets/clicks/{number}"
+        path = f"/consumers/readers/offsets/{CLICKS}/{number}"
         if embedded.client.exists(path) is None:
             embedded.client.create(path, b"0")
     shown = CliRunner().invoke(program, [*arguments, "--zookeeper", embedded.zookeeper_connect, "--json"])
@@ -106,7 +109,7 @@ def test_a_large_leader_is_asked_in_pieces(
     embedded: EmbeddedCluster, asked: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_ends, "PARTITIONS_A_REQUEST", 90)
-    names = [TopicPartition("clicks", number) for number in range(400)]
+    names = [TopicPartition(CLICKS, number) for number in range(400)]
     with cluster_of(embedded) as cluster:
         found = cluster.log_ends(names, [LATEST])
     assert len(found) == 400
