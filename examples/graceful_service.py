@@ -1,11 +1,11 @@
-"""A service: messages are handled in a thread, HTTP tells how it is, SIGTERM ends it in order and in time.
+"""A service: a thread handles messages, an HTTP endpoint reports its health, SIGTERM ends it in order and in time.
 
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/graceful_service.py --zookeeper 127.0.0.1:2181 --group service --topic clicks --port 8080
     curl -i http://127.0.0.1:8080/
 
 The answer is the member's status: 200 while its partitions are safely its own, else 503. At SIGTERM or Ctrl-C the
-message in hand may finish within `STOP_S`; then it is committed and the partitions go to the others, who go on with
+message in hand may finish within `STOP_S`; then it is committed and the partitions go to the others, which go on with
 the next message. Status 1 says that messages come again: one failed or took too long, or ZooKeeper did not answer in
 time and their positions are not stored. The end takes no longer for that.
 """
@@ -54,7 +54,7 @@ def health_server(connector: ConsumerConnector, port: int) -> ThreadingHTTPServe
             self.wfile.write(body)
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """A probe is nothing to be told."""
+            """Log no requests of probes."""
 
     return ThreadingHTTPServer(("127.0.0.1", port), Health)
 
@@ -82,7 +82,7 @@ def main() -> None:
         worker = threading.Thread(target=work, args=(stream, ends), daemon=True)  # daemons do not hold up the end
         for thread in (worker, threading.Thread(target=server.serve_forever, daemon=True)):
             thread.start()
-        while ends.empty():  # in naps: Python hears of a signal that strikes just before a wait when that ends
+        while ends.empty():  # short waits: Python handles a signal that came just before a wait when that wait ends
             time.sleep(NAP_S)
         reason = ends.get()
         unstored = connector.shutdown(STOP_S if reason == "signal" else 0)

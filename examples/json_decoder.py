@@ -1,4 +1,4 @@
-"""Values decoded from JSON, and what becomes of a message that is none, or another than was expected.
+"""Values decoded from JSON, and how to handle messages that are no JSON, or not what was expected.
 
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/json_decoder.py --zookeeper 127.0.0.1:2181 --group report --topic clicks
@@ -28,7 +28,7 @@ def user(value: bytes) -> str:
 
 
 def read(stream: KafkaStream) -> None:
-    """Print the users of all clicks; tell of those that cannot be read."""
+    """Print the users of all clicks; report those that cannot be read."""
     while True:
         try:
             for message in stream:

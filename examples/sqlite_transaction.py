@@ -3,8 +3,8 @@
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/sqlite_transaction.py --zookeeper 127.0.0.1:2181 --group store --topic clicks --database clicks.db
 
-All members of the group write to one database, and it alone says what comes next: when partitions are assigned, reading
-begins at the offsets that stand in it. ZooKeeper's offsets follow the transactions, for those who look at the lag.
+All members of the group write to one database, which alone decides what comes next: of assigned partitions reading
+starts at the offsets that are stored in it. ZooKeeper's offsets follow the transactions, for tools that show the lag.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ON CONFLICT (topic, partition) DO UPDATE SET next = excluded.next WHERE offsets.
 def store(database: sqlite3.Connection, batch: list[Message]) -> None:
     """Write messages and the offsets behind them in one transaction.
 
-    What is there already is passed over: another member may have begun before the last batch of this one was written.
+    Rows that are there already are skipped: another member may have started before this one wrote its last batch.
     """
     with database:
         for each in batch:
@@ -43,7 +43,7 @@ def store(database: sqlite3.Connection, batch: list[Message]) -> None:
 
 
 class Database:
-    """Says where reading begins. Called on the connector's own thread, so with a connection of its own each time."""
+    """Returns the start offsets. Called on the connector's own thread, so with a connection of its own each time."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -3,7 +3,7 @@
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/static_streams.py --zookeeper 127.0.0.1:2181 --group billing --topic clicks
 
-The partitions are dealt to the threads of all processes of the group. At Ctrl-C or SIGTERM each thread finishes the
+The partitions are assigned to the threads of all processes of the group. At Ctrl-C or SIGTERM each thread finishes the
 message it works on, the offsets are committed, and the partitions go to the others: nothing is lost or repeated. A
 thread that fails ends the program with status 1; its message is not committed and comes again.
 """
@@ -47,7 +47,7 @@ def main() -> None:
         workers = [threads.submit(work, number, stream) for number, stream in enumerate(streams)]
         for worker in workers:
             worker.add_done_callback(ends.put)
-        # Until a signal came, or a thread failed; in naps, as Python hears of a signal that strikes just before a wait
+        # Until a signal came, or a thread failed; in short waits: Python handles a signal that came just before a wait
         # when that ends. Leaving the block ends the streams.
         while ends.empty():
             time.sleep(NAP_S)

@@ -5,7 +5,7 @@
     seq 10 | zkconsumer produce --zookeeper 127.0.0.1:2181 --topic logs-new
 
 A comma means "or"; the rest is a regular expression that must match the whole name of a topic. A topic that is
-created while the program runs is read from its beginning. Ctrl-C and SIGTERM leave the loop where it stands: what is
+created while the program runs is read from its start. Ctrl-C and SIGTERM leave the loop where it is: what is
 done is committed, and a message that was being worked on comes again.
 """
 

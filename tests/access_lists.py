@@ -1,4 +1,4 @@
-"""What is said when the access list of a node excludes us."""
+"""Checks of the errors for nodes whose access list excludes us."""
 
 __all__ = ["REMEDY", "unmade", "unread", "unread_cause"]
 
@@ -16,6 +16,6 @@ def unread(path: str) -> str:
 
 
 def unmade(path: str) -> str:
-    """The sentence about a node that may not be created, which the list of the one above it says."""
+    """The message about a node that may not be created, because of the access list of its parent."""
     return (f"ZooKeeper does not let us create {path} (NoAuth): the access list of {path.rpartition('/')[0]} does not "
             f"name our credentials; {REMEDY}")

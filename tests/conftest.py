@@ -19,7 +19,7 @@ from hypothesis import settings
 
 from zkconsumer.testing.kafka import KafkaCluster
 
-settings.register_profile("unhurried", deadline=None)  # how long an example takes says nothing on a busy machine
+settings.register_profile("unhurried", deadline=None)  # how long an example takes means nothing on a busy machine
 settings.load_profile("unhurried")
 
 pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
@@ -53,7 +53,7 @@ LEFT_IGNORED = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU}
 
 
 def start_children_as_a_terminal_does() -> None:
-    """Have children begin with no signal ignored or blocked, however the tests were started: `nohup`, `&`, cron.
+    """Have children start with no signal ignored or blocked, however the tests were started: `nohup`, `&`, cron.
 
     An ignored signal stays ignored in a child, one with a handler does not. So each has a handler that does nothing: to
     the tests themselves a hangup or an interrupt means as little as before.
@@ -69,7 +69,7 @@ start_children_as_a_terminal_does()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile`, deal the files that share a Spark session to one process, as if they were one file."""
+    """With `--dist loadfile`, give the files that share a Spark session to one process, as if they were one file."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -129,11 +129,11 @@ def kafka_0822(kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaClust
 
 @pytest.fixture
 def fresh_group() -> str:
-    """A consumer group name that nobody used before."""
+    """A new consumer group name."""
     return f"group-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def fresh_topic() -> Callable[[], str]:
-    """Makes topic names that nobody used before: `fresh_topic()`."""
+    """Makes new topic names: `fresh_topic()`."""
     return lambda: f"topic-{uuid.uuid4().hex[:12]}"

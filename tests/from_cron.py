@@ -1,12 +1,12 @@
-"""Starts a command with all at once that cron, `nohup`, `&` in a script and a careless parent leave to it.
+"""Starts a command in the environments of cron, `nohup`, `&` in a script and a careless parent, all at once.
 
-`.venv/bin/python tests/from_cron.py .venv/bin/pytest tests/cli`: tests say the same as when a terminal starts them.
+`.venv/bin/python tests/from_cron.py .venv/bin/pytest tests/cli`: tests give the same results as from a terminal.
 
     signals           those that may be ignored are ignored, all are blocked
     standard input    is closed
     terminal          there is none: a session of its own
     environment       PATH alone, and the C locale
-    umask             nothing for anybody else
+    umask             no rights for other users
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Sequence
 
 IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1, signal.SIGALRM)
 KEPT = {"PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "JAVA_HOME", "ZKCONSUMER_CACHE", "ZKCONSUMER_REQUIRE_REAL"}
-"""What a table of cron has to say itself."""
+"""The variables that a crontab has to set itself."""
 
 
 def start(command: Sequence[str]) -> None:
     """Become the command."""
-    if os.getpgrp() == os.getpid():  # who leads a group of processes cannot begin a session
+    if os.getpgrp() == os.getpid():  # the leader of a process group cannot start a session
         child = os.fork()
         if child:
             os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)

@@ -1,4 +1,4 @@
-"""Tests say the same however they are started: those of signals, streams and processes, run as from cron or `nohup`."""
+"""Tests of signals, streams and processes pass also when they are started as from cron or `nohup`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ZooKeeper client of an earlier test logs is not taken for a line of the test that runs now."""
+"""A log line of an earlier test's ZooKeeper client does not appear in the test that runs now."""
 
 from __future__ import annotations
 

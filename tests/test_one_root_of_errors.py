@@ -1,4 +1,4 @@
-"""Everything that is raised on purpose is a `ZkConsumerError`, and says what to do about it."""
+"""Every error that the library raises is a `ZkConsumerError`, and names its remedy."""
 
 from __future__ import annotations
 

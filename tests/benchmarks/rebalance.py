@@ -1,4 +1,4 @@
-"""What a rebalance costs ZooKeeper, how long it takes, and who is disturbed by it: ours, or Java's of Kafka 0.8.2.2.
+"""What a rebalance costs ZooKeeper, how long it takes, and whom it disturbs: members of ours, and Java's of 0.8.2.2.
 
     python tests/benchmarks/rebalance.py                                     # 50 real members, 500 partitions
     python tests/benchmarks/rebalance.py --cast java                         # real Java members, a JVM each

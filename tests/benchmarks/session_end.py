@@ -1,4 +1,4 @@
-"""How long partitions lie still when somebody ends the session of a living member.
+"""How long partitions deliver nothing when the session of a running member is ended from outside.
 
     python tests/benchmarks/session_end.py                  # a lonely member, and one of three
     python tests/benchmarks/session_end.py --members 1 --rounds 20 --servers 3

@@ -122,7 +122,7 @@ def listener(says: bytes | None) -> Iterator[int]:
                 connection.close()
 
 
-def sentence(hosts: str, timeout_s: float = 5.0, **options: object) -> str:
+def sentence(hosts: str, timeout_s: float = 2.0, **options: object) -> str:
     deadline = Deadline(20.0)
     with pytest.raises(ZooKeeperUnavailable) as raised, zookeeper_connection(hosts, timeout_s, **options):
         pass
@@ -138,7 +138,7 @@ def tls() -> dict[str, object]:
 def test_a_port_that_is_silent() -> None:
     with listener(None) as port:
         hosts = f"127.0.0.1:{port}"
-        plain = f"no ZooKeeper server answered at {hosts} within 5 s; is it running there? ({hosts} "
+        plain = f"no ZooKeeper server answered at {hosts} within 2 s; is it running there? ({hosts} "
         assert sentence(hosts) == f"{plain}takes connections, but does not speak as ZooKeeper)"
         assert sentence(hosts, **tls()) == f"{plain}takes connections, but does not speak TLS)"
 
@@ -165,8 +165,8 @@ def test_a_server_without_a_quorum() -> None:
         alone = ensemble.members[0]
         alone.launch()
         wait_until(lambda: alone.running and _takes_connections(alone.port), 60.0, "its port")
-        assert f"({alone.connect} serves no requests now, as without a quorum)" in sentence(alone.connect)
-        assert f"{alone.connect} does not speak TLS at this port" in sentence(alone.connect, **tls())
+        assert f"({alone.connect} serves no requests now, as without a quorum)" in sentence(alone.connect, 5.0)
+        assert f"{alone.connect} does not speak TLS at this port" in sentence(alone.connect, 5.0, **tls())
     finally:
         ensemble.close()
 

@@ -1,4 +1,4 @@
-"""Logs in which one entry says that it has another offset: it costs that entry, once, and nothing else."""
+"""Logs in which the offset field of one entry is damaged: it costs that entry, once, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults that are declared befall the requests they name, as often as they say, and nothing else."""
+"""Faults that are declared affect the requests that they name, as often as declared, and nothing else."""
 
 from __future__ import annotations
 

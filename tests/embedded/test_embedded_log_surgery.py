@@ -1,4 +1,4 @@
-"""Logs of embedded brokers that are cut, spoilt and holed, and what a consumer makes of it."""
+"""A consumer of embedded brokers' logs that are cut, damaged, or have holes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests against real brokers share: quick members, reading with a deadline, looks into ZooKeeper.
+"""Shared by the tests against real brokers: quick members, reading with a deadline, reads of ZooKeeper nodes.
 
 A stream is read with `consumer.timeout.ms` set, so that a missing message fails a test and never hangs it.
 """
@@ -139,7 +139,7 @@ def offset_node(group: str, topic: str, partition: int) -> str:
 
 
 def stored(cluster: Cluster, group: str, topic: str, partition: int) -> bytes | None:
-    """What stands in the offset node; None without one."""
+    """The content of the offset node; None without one."""
     try:
         return bytes(cluster.client.get(offset_node(group, topic, partition))[0])
     except NoNodeError:
@@ -157,7 +157,7 @@ def wait_stored(cluster: Cluster, group: str, topic: str, partition: int, expect
 
 
 def preset_offset(cluster: Cluster, group: str, topic: str, partition: int, data: bytes) -> None:
-    """Writes an offset node by hand."""
+    """Writes an offset node as an operator."""
     path = offset_node(group, topic, partition)
     cluster.client.ensure_path(path)
     cluster.client.set(path, data)

@@ -1,4 +1,4 @@
-"""Changes what a real broker answers to the fetch requests of one client; everybody else, replicas too, sees the truth.
+"""Changes a real broker's answers to the fetch requests of one client; other clients and replicas get the right ones.
 
 A `FetchFaults` object is the rewriting function of a `TcpProxy` in front of a broker. Layout of requests and answers:
 fetch version 0, as in kafka.api.FetchRequest and FetchResponse, 0.8.2.2.
@@ -44,7 +44,7 @@ class FetchFaults:
         self._times = 0
 
     def clear(self) -> None:
-        """Tell the truth from now on."""
+        """Change no more answers."""
         self._piece = self._answer = None
         self.struck = 0
 
@@ -106,7 +106,7 @@ def _map_pieces(answer: bytes, change: ChangePiece) -> bytes:
 
 
 def entry_starts(message_set: bytes) -> dict[int, int]:
-    """Offset -> where its whole entry begins, in a set without compression."""
+    """Offset -> where its whole entry starts, in a set without compression."""
     starts, at = {}, 0
     while at + 12 <= len(message_set):
         offset, size = struct.unpack_from(">qi", message_set, at)
@@ -135,12 +135,12 @@ def with_flipped_byte(partition: int, offset: int) -> ChangePiece:
 
 
 def with_size(partition: int, offset: int, size: int) -> ChangePiece:
-    """The size field of one message says something impossible."""
+    """The size field of one message has an impossible value."""
     return _in_entry(partition, offset, lambda data, start: struct.pack_into(">i", data, start + 8, size))
 
 
 def with_offset(partition: int, offset: int, found: int) -> ChangePiece:
-    """One message says that it has another offset."""
+    """The offset field of one message is changed."""
     return _in_entry(partition, offset, lambda data, start: struct.pack_into(">q", data, start, found))
 
 

@@ -1,4 +1,4 @@
-"""What a batch in hand comes to when its work fails, is interrupted, takes too long, or is paused."""
+"""Batches in hand whose work fails, is interrupted, takes too long, or is paused."""
 
 from __future__ import annotations
 

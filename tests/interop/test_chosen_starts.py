@@ -1,4 +1,4 @@
-"""A listener that says where reading begins: obeyed, stored, or refused in a sentence."""
+"""A listener that returns start offsets: they are used, stored, or refused with an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of a real broker in which one entry says that it has another offset: it costs that entry, once."""
+"""Logs of a real broker in which the offset field of one entry is damaged: it costs that entry, once."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_blacklist_follows_new_topics_too(kafka_0822: KafkaCluster, fresh_grou
 
 @pytest.mark.catalogue("H5")
 def test_a_new_topic_pauses_nobody(kafka_0822: KafkaCluster, fresh_group: str, prefix: str) -> None:
-    """While the new topic is dealt out, the old one's owner nodes stay the same nodes and its messages keep coming."""
+    """While the new topic is assigned, the old one's owner nodes stay the same nodes and its messages keep coming."""
     old = f"{prefix}-old"
     kafka_0822.create_topic(old, 4)
     with (
@@ -205,7 +205,7 @@ def test_a_topic_created_again_is_read_from_its_new_beginning(
         kafka_0822.create_topic(topic, 1)
         sent = produce(kafka_0822, topic, 0, [f"second-{i}" for i in range(length)])
         assert texts(reader.wait(10 + length)[10:]) == sent
-    # The offset that was stored in the topic's first life is overwritten, also where it was the higher one.
+    # The offset that was stored in the topic's first incarnation is overwritten, also where it was the higher one.
     assert stored(kafka_0822, fresh_group, topic, 0) == str(length).encode()
 
 

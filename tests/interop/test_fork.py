@@ -1,4 +1,4 @@
-"""A connector in a forked child: it says what is wrong, ends nothing of the parent's, and delivers nothing."""
+"""A connector in a forked child: its calls raise, it ends nothing of the parent's, and delivers nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One bad message, one bad partition, one bad answer, one slow stream: it stays alone with its trouble.
+"""One bad message, one bad partition, one bad answer, one slow stream: nothing else is affected.
 
 The brokers are real; a proxy in front of them changes single fetch answers to the client under test.
 """

@@ -1,4 +1,4 @@
-"""A member that a fault has ended lets go of its partitions at once, and says why; while it can, it commits before."""
+"""A member whose coordinator fails releases its partitions at once, and reports why; if it can, it commits before."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def boom(*_: object, **__: object) -> None:
 
 
 class Told(RebalanceListener):
-    """Writes down what it hears."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, set[TopicPartition]]] = []

@@ -1,4 +1,4 @@
-"""The Prometheus endpoint: what it tells agrees with the statistics, is named as it should be, and is documented."""
+"""The Prometheus endpoint: its figures agree with the statistics, have the right names, and are documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shutdown(timeout)` keeps its time whatever hangs, tells what was not stored, and raises nothing.
+"""`shutdown(timeout)` keeps its time whatever hangs, reports what was not stored, and raises nothing.
 
 How long it takes to the tenth of a second is looked at in virtual time (`tests/simulation`) and in
 `tests/member/test_leaving.py`; here a session lasts a minute, and a shutdown that waits for it is found out.
@@ -114,7 +114,7 @@ def test_without_zookeeper_a_shutdown_keeps_its_time_and_tells_what_was_not_stor
 def test_a_higher_offset_that_the_log_never_had_does_not_count_as_stored(
     embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str, link: TcpProxy
 ) -> None:
-    """As that of a topic that was created anew: whoever began there would skip what this member has not read."""
+    """Like that of a topic that was created again: a member that started there would skip what this one has left."""
     preset_offset(embedded_cluster, fresh_group, topic, 0, b"%d" % (COUNT + 1000))
     consumer = behind(link, embedded_cluster, fresh_group)
     reader = BackgroundReader(*consumer.create_message_streams({topic: 1})[topic])

@@ -1,4 +1,4 @@
-"""Statistics: what is counted agrees with what happened, and telling them hurts nobody."""
+"""Statistics: what is counted agrees with what happened, and reporting them disturbs nothing."""
 
 from __future__ import annotations
 

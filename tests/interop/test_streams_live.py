@@ -1,4 +1,4 @@
-"""Time-outs, threads and the end of streams, against real brokers: who may call what from where, and what is left."""
+"""Time-outs, threads and the end of streams, against real brokers: which threads may call what, and what is left."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_second_thread_inside_next_is_refused_and_the_first_is_undisturbed(
 
 
 def _is_inside(stream: KafkaStream) -> bool:
-    """True while a thread waits inside next(), which nothing public tells."""
+    """True while a thread waits inside next(), which nothing public shows."""
     return bool(stream._inside)
 
 

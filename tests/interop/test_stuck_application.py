@@ -43,7 +43,7 @@ def test_others_take_over_from_a_stuck_application_and_it_comes_back_when_it_goe
             assert _members(kafka_0822, fresh_group) == [f"{fresh_group}_b-spare"]
             assert stuck.status().state == "out"
             taken_over = [next(others).value for _ in range(20)]
-            # The stuck message comes again: nobody could know that it would be done after all.
+            # The stuck message comes again: no member could know that it would be done after all.
             assert in_hand.value in taken_over
             assert sorted(taken_over) == sorted(f"{part}-{number}".encode() for part in (0, 1) for number in range(10))
 

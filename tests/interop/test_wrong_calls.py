@@ -1,4 +1,4 @@
-"""Calls that an application gets wrong are refused with a sentence, and cost the member nothing."""
+"""Wrong calls of an application are refused with an error, and do not disturb the member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change the code in small ways, one at a time, and print the changes that no test notices.
+"""Changes the code in small ways, one at a time, and prints the changes that no test notices.
 
     pip install -e '.[test,mutants]'
     python -m tests.mutants                                  # every module of `modules.py`: about 40 minutes
@@ -29,7 +29,7 @@ WANTED = 0.95
 
 
 class Figures(NamedTuple):
-    """What became of the mutants of one module: those that tests noticed, that are equal, and that no test noticed."""
+    """The mutants of one module: those that tests noticed, that are equal, and that no test noticed."""
 
     module: str
     noticed: int
@@ -37,7 +37,7 @@ class Figures(NamedTuple):
     unnoticed: Sequence[Change]
 
     def share(self) -> float:
-        """Return how many of those that can be told apart were noticed, from 0 to 1."""
+        """Return the share of distinguishable mutants that were noticed, from 0 to 1."""
         return self.noticed / max(1, self.noticed + len(self.unnoticed))
 
     def line(self) -> str:

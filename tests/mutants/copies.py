@@ -1,4 +1,4 @@
-"""Make the copy of the tree in which one module is changed."""
+"""Makes the copy of the tree in which one module is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read `equal.txt`: the mutants that make no difference which a caller could see, each with the reason."""
+"""Reads `equal.txt`: the mutants that make no difference to a caller, each with the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def equal_changes(module: str) -> set[Change]:
     """Return the changes of a module that are equal to what was there.
 
     The file has blocks with an empty line between them. The first line of a block names the file and the function,
-    lines with `- ` and `+ ` are what the mutant takes out and puts in, and the rest says why nobody could see it.
+    lines with `- ` and `+ ` are what the mutant removes and adds, and the rest says why no caller could see it.
 
     Raises:
         SystemExit: A block lacks its function, its lines or its reason.

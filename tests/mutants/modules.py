@@ -1,4 +1,4 @@
-"""The pure modules and the hot path, each with the tests that speak for it. None of them needs a real server."""
+"""The modules that are mutated: pure ones and the hot path, each with its tests. None of them needs a real server."""
 
 from __future__ import annotations
 

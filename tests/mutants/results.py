@@ -1,4 +1,4 @@
-"""Read what mutmut has written down: how many mutants the tests noticed, and what the others changed."""
+"""Reads mutmut's results: how many mutants the tests noticed, and what the others changed."""
 
 from __future__ import annotations
 

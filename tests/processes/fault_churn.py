@@ -1,4 +1,4 @@
-"""All faults by the dice: a seed says what happens next to whom, for minutes."""
+"""Random faults for minutes: a seed decides which fault happens next, and to which member."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Churn:
         self._pending: list[tuple[float, str, Callable[[], object]]] = []
         self._troubles: list[Trouble] = []
 
-    # ---- who there is
+    # ---- members
 
     def living(self) -> list[Player]:
         """Members whose process runs and is to go on."""
@@ -62,13 +62,13 @@ class Churn:
                 "stall": self._stall, "lose answers": self._lose_answers, "drop": self._drop,
             }  # fmt: skip
             choices += [(f"{word} {player.name}", lambda act=act: act(player)) for word, act in faults.items()]  # type: ignore[misc]
-        if not self._pending:  # a member that is cut off hears of no deletion, and nobody of a server that is down
+        if not self._pending:  # a member that is cut off, or whose server is down, learns of no deletion
             choices.append(("delete an owner node", self._delete_owner))
             choices += [("kill ZooKeeper", self._kill_zookeeper), ("freeze ZooKeeper", self._freeze_zookeeper)]
             if self._are_replicas_in_sync():
                 choices += [("pause a broker", self._pause_broker), ("kill a broker", self._kill_broker)]
         if not choices:
-            return  # everybody is busy
+            return  # all members are busy
         word, act = self.rng.choice(choices)
         self.steps.append(f"{time.monotonic():.3f} {word}")
         act()
@@ -142,7 +142,7 @@ class Churn:
         try:
             self.stage.cluster.client.delete(f"/consumers/{self.stage.group}/owners/{place[0]}/{place[1]}")
         except KazooException:
-            pass  # nobody owns it now
+            pass  # no member owns it now
 
     # ---- servers
 
@@ -184,7 +184,7 @@ class Churn:
     def end(self) -> None:
         """Everything is taken back; a member of ours comes, Java members beside it are killed, and all must be well.
 
-        A Java member may have given up, or be stuck for good, by what was done to it.
+        A Java member may have given up, or be stuck for good, because of a fault.
         """
         self._take_back(all_of_it=True)
         self.stage.limits = replace(LIMITS, troubles=tuple(self._troubles))

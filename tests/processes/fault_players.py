@@ -1,4 +1,4 @@
-"""Members of either kind, ours and Kafka's own, with one face and each behind a ZooKeeper link of its own."""
+"""Members of both kinds, ours and Kafka's own, with one interface, each behind a ZooKeeper link of its own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STOP_S = 30.0
 
 
 class Player(ABC):
-    """One member: joins, leaves, dies, sleeps, and tells what it did."""
+    """One member: joins, leaves, is killed, is paused, and returns its history."""
 
     kind = ""
 
@@ -89,7 +89,7 @@ class Player(ABC):
         self._end(self.process.kill)
 
     def pause(self) -> None:
-        """SIGSTOP: nobody may count on it from now on."""
+        """SIGSTOP: other members cannot rely on it from now on."""
         self._end(self.process.pause)
 
     def _end(self, act: Callable[[], None]) -> None:
@@ -238,4 +238,4 @@ CASTS: dict[str, tuple[str, str]] = {
     "mixed": ("ours", "java"),
     "mixed-java-hit": ("java", "ours"),
 }
-"""Who is hit, and who is not."""
+"""Which members the fault hits, and which it does not."""

@@ -1,4 +1,4 @@
-"""A fault by name: what it does, to whom, and what it needs."""
+"""A fault scenario: its name, what it does, which members it hits, and what it needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SESSION_ENDED = replace(UNGRACEFUL, zombie_slack_s=0.5)
 
 @dataclass(frozen=True)
 class Scenario:
-    """One fault: what it is called, what it does, what it needs, and to whom it is done."""
+    """One fault: its name, what it does, what it needs, and which members it hits."""
 
     name: str
     act: Callable[[Stage], None]

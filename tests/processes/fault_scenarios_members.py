@@ -1,4 +1,4 @@
-"""What is done to members of a group: deaths, sleeps, sessions that end at chosen instants, links that stall."""
+"""Faults of members: kills, pauses, sessions that end at chosen moments, links that stall."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stopped(stage: Stage) -> None:
     stage.hit.pause()
     stage.hit.expected = False
     stage.wait_full()
-    stage.wait_committed()  # what the others have stored stands where a stale commit would lower it
+    stage.wait_committed()  # the others have stored offsets that a stale commit would lower
     _come_back(stage, stage.hit.resume, "SIGCONT")
 
 

@@ -1,4 +1,4 @@
-"""What happens to ZooKeeper and to brokers under a group."""
+"""Faults of ZooKeeper and of brokers under a group."""
 
 from __future__ import annotations
 
@@ -133,10 +133,10 @@ def _no_rebalance(stage: Stage) -> None:
 
 
 def retention(stage: Stage) -> None:
-    """The logs lose their beginnings faster than the applications read."""
+    """Retention deletes faster than the applications read."""
     stage.mark()
     with _log_starts(stage):
-        # A broker begins to delete half a minute after its own start.
+        # A broker starts to delete half a minute after its own start.
         for _ in range(_LONGEST_RETENTION_S):
             stage.load.grow(int(RATE_PER_S))
             if _gone_unread(stage):
@@ -151,7 +151,7 @@ def retention(stage: Stage) -> None:
 
 
 def _gone_unread(stage: Stage) -> int:
-    """How many messages the logs do not have any more that nobody has read."""
+    """How many messages were deleted from the logs before any member had read them."""
     begins = {place: event.offset for place, event in stage.log_starts().items()}
     acked = [(event.place, event.offset) for event in list(stage.load.acked)]
     read = {(event.place, event.offset) for event in stage.history() if event.kind == "deliver"}
@@ -160,7 +160,7 @@ def _gone_unread(stage: Stage) -> int:
 
 @contextmanager
 def _log_starts(stage: Stage) -> Iterator[None]:
-    """Note where logs begin, a little earlier than it was seen: the broker tells it when it has happened."""
+    """Record where logs start, a little earlier than it was seen: a broker reports it afterwards."""
     done = threading.Event()
 
     def look() -> None:
@@ -175,7 +175,7 @@ def _log_starts(stage: Stage) -> Iterator[None]:
                 except SimpleConsumerError:
                     continue
                 now_ns = time.monotonic_ns() - _EARLY_NS
-                stage.by_hand.append(Event(now_ns, "log_start", "", stage.topic, partition, start))
+                stage.operator_events.append(Event(now_ns, "log_start", "", stage.topic, partition, start))
 
     thread = threading.Thread(target=look, name="log-starts", daemon=True)
     thread.start()

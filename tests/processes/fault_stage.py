@@ -1,4 +1,4 @@
-"""The stage on which faults are done to a group: a cluster, a steady load, members behind links, and what it costs."""
+"""The stage of the fault tests: a cluster, a steady load, members behind links, and the figures of each fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zkconsumer.testing.zookeeper.group_watch import GroupWatch, Owner, owners
 
 PARTITIONS = 8
 RATE_PER_S = 200.0
-# What was delivered since the last commit may come again: one interval, and what lies between deciding and writing.
+# What was delivered since the last commit may come again: one interval, and the time between deciding and writing.
 UNGRACEFUL = Limits(repeat_before_end_s=COMMIT_S + 1.0, zombie_slack_s=0.05)
 FULL_S = 30.0
 STRATEGY = Strategy("range")
@@ -88,7 +88,7 @@ class Stage:
     """A group under load that something is done to.
 
     A scenario calls `mark()` when it acts, and `wait_full()` for the moment at which every partition has its rightful
-    owner again. It may widen `limits`, and say what else it saw in `notes`.
+    owner again. It may widen `limits`, and add what else it saw to `notes`.
     """
 
     cast: str
@@ -109,8 +109,8 @@ class Stage:
     requests: int = 0
     most_repeats: int | None = None  # of our members among themselves
     notes: list[str] = field(default_factory=list)
-    by_hand: list[Event] = field(default_factory=list)
-    foreign: set[str] = field(default_factory=set)  # registrations that nobody stands behind
+    operator_events: list[Event] = field(default_factory=list)
+    foreign: set[str] = field(default_factory=set)  # registrations of no member
     writes: list[Write] = field(default_factory=list)
     strategy: Strategy = STRATEGY
     at_first: dict[Place, Owner] = field(default_factory=dict)
@@ -125,12 +125,12 @@ class Stage:
 
     @property
     def hit(self) -> Player:
-        """Whom it befalls."""
+        """The members that the fault hits."""
         return self.players[0]
 
     @property
     def other(self) -> Player:
-        """Whom it does not."""
+        """The members that the fault does not hit."""
         return self.players[1]
 
     @property
@@ -181,7 +181,7 @@ class Stage:
             self._stack.enter_context(GroupWatch(self.cluster.zookeeper_connect, self.group, self.places))
         )
 
-    # ---- the moment of the fault, and how the group comes out of it
+    # ---- the fault, and the recovery of the group
 
     def mark(self) -> None:
         """Now it happens: times and requests are counted from here, and gaps from the first mark."""
@@ -223,7 +223,7 @@ class Stage:
     def wait_full(self, timeout_s: float = FULL_S) -> float | None:
         """Seconds from the mark to full ownership; None if it never came and only Java members are there.
 
-        The first call after a mark is what the row tells.
+        The first call after a mark gives the row its figure.
 
         Raises:
             WaitTimeout: it never came, and members of ours are there.
@@ -240,7 +240,7 @@ class Stage:
         return took_s
 
     def aim(self, target_s: float) -> None:
-        """Say whether full ownership came in time; far too late is a failure, unless Java alone was slow."""
+        """Record whether full ownership came in time; far too late is a failure, unless only Java members were slow."""
         took_s = self.owned_s or 0.0
         self.notes.append(f"target {target_s:g} s {'kept' if took_s <= target_s else 'missed'}")
         assert self.is_java_alone or took_s <= target_s + BUSY_S, f"{took_s:.2f} s, the target is {target_s:g} s"
@@ -301,7 +301,7 @@ class Stage:
         java = {player.name for player in self.java}
         seen = [event for event in self._seen() if event.member not in java]
         played = [event for player in self.players for event in player.events()]
-        return [*list(self.load.acked), *seen, *played, *self.by_hand]
+        return [*list(self.load.acked), *seen, *played, *self.operator_events]
 
     def settle(self, timeout_s: float = 30.0) -> None:
         """A second more of the load, then its end; returns when all is delivered, or nothing has come for long."""
@@ -325,11 +325,11 @@ class Stage:
         wait_until(is_over, timeout_s * 4, "deliveries to come to their end", interval_s=0.2, state=lambda: missing)
 
     def _floor(self, place: Place) -> int:
-        return max((event.offset for event in self.by_hand if event.place == place), default=0)
+        return max((event.offset for event in self.operator_events if event.place == place), default=0)
 
     def log_starts(self) -> dict[Place, Event]:
-        """Where each log was seen to begin last."""
-        return {event.place: event for event in self.by_hand if event.kind == "log_start"}
+        """The last start that was seen of each log."""
+        return {event.place: event for event in self.operator_events if event.kind == "log_start"}
 
     def row(self, scenario: str) -> Row:
         """The figures of it all."""
@@ -341,7 +341,7 @@ class Stage:
         return Row(scenario, self.cast, figures, self.owned_s, self.requests, "; ".join(notes))
 
     def assert_promises(self) -> None:
-        """Fail with the proof of whatever our members did wrong."""
+        """Fail with the proof of each violation by our members."""
         found = blame(self.history(), self.writes, {player.name for player in self.java}, self.limits, self.in_hand)
         assert not found, f"{len(found)} findings:\n" + "\n".join(map(str, found[:15]))
         if self.most_repeats is not None and not self.java:
@@ -356,7 +356,7 @@ class Stage:
 
 @contextmanager
 def open_stage(cluster: KafkaCluster, cast: str, group: str, topic: str, setup: Setup) -> Iterator[Stage]:
-    """A new topic under load; nobody consumes yet."""
+    """A new topic under load, without members yet."""
     cluster.create_topic(topic, PARTITIONS, setup.replication, config=setup.topic)
     places = [(topic, partition) for partition in range(PARTITIONS)]
     with ExitStack() as stack:

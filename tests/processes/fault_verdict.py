@@ -1,7 +1,7 @@
-"""What of a history of a mixed group is to be laid at our members' door.
+"""Decides which violations in the history of a mixed group our members have caused.
 
-Java members announce nothing, do not fence, read offsets before they claim, and count what they hand out as done. What
-comes of that is theirs; whatever else is wrong is ours.
+Java members announce nothing, do not fence, read offsets before they claim, and count what they deliver as done. They
+cause what follows from that; our members cause every other violation.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def blame(
 
     Args:
         in_hand: so many messages of ours may be handled after their owner nodes were gone: one for each stream that
-            was stopped with a message in its hands, which nobody can take back.
+            was stopped with a message in hand, which cannot be taken back.
     """
     ordered = with_writers(with_watch_in_time(in_order(events)), writes, java)
     chosen = replace(limits, unfenced=frozenset(java))
@@ -125,6 +125,6 @@ def blame(
 
 def _is_of_java(finding: Finding, java: Collection[str]) -> bool:
     members = [event.member for event in finding.events]
-    if finding.check == "repeated":  # in hand when it let go, or read before it claimed
+    if finding.check == "repeated":  # in hand when it released, or read before it claimed
         return any(member in java for member in members)
     return finding.check == "skipped" and members[-1] in java

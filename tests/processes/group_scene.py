@@ -1,4 +1,4 @@
-"""A group under load with a watcher beside it: what the tests of faults and of mixed groups begin with."""
+"""A group under load with a watcher: the setup of the tests of faults and of mixed groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JAVA_SETTINGS = {
 
 @dataclass
 class Scene:
-    """Topics of one cluster, their load, one group and what is seen of it from outside."""
+    """Topics of one cluster, their load, one group and a watcher of its nodes."""
 
     cluster: KafkaCluster
     places: Sequence[Place]
@@ -125,7 +125,7 @@ class Scene:
 
 
 def assert_clean(events: Sequence[Event], limits: Limits | None = None) -> int:
-    """The number of repeats that ungraceful ends explain; fails with the proof of whatever else is wrong."""
+    """The number of repeats that ungraceful ends explain; fails with the proof of every other violation."""
     findings = check_history(events, limits)
     assert not findings, _listed(findings)
     return count_allowed_repeats(events, limits)
@@ -139,7 +139,7 @@ def _listed(findings: Sequence[Finding]) -> str:
 def scene(
     cluster: KafkaCluster, group: str, topics: Sequence[str], *, partitions: int = 8, rate_per_s: float = 200.0
 ) -> Iterator[Scene]:
-    """New topics, spread over the brokers, under load; nobody consumes yet."""
+    """New topics, spread over the brokers, under load, without members yet."""
     for topic in topics:
         cluster.create_topic(topic, partitions)
     places = [(topic, partition) for topic in topics for partition in range(partitions)]

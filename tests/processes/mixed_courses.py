@@ -1,4 +1,4 @@
-"""What groups with Java members go through: every kind of change on both sides, and filters on both sides."""
+"""The courses of groups with Java members: every kind of change on both sides, and filters on both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a partition was read on after it had changed hands. Pure."""
+"""Finds the offsets at which partitions were read on after a change of owner. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Handover:
 
 
 def handovers(events: Sequence[Event], before_ns: int) -> list[Handover]:
-    """All changes of hands before a moment, in order of time."""
+    """All changes of owner before a moment, in order of time."""
     found = []
     last: dict[Place, Event] = {}
     for event in in_order(events):
@@ -52,12 +52,12 @@ def wrong_handovers(
     """The handovers in order that our members have to answer for.
 
     One of ours leaves the very next message in the offset node. A Java member may have read the node before that, for
-    it reads before it claims; so what it repeats is its own affair if the right value was stored before it began. And
-    it may count the message that it is about to hand out as not consumed: that one comes again to whoever is next.
+    it reads before it claims; so its repeats are not our fault if the right value was stored before it started. And
+    it may count the message that it is about to deliver as not consumed: the next owner gets that one again.
 
     Args:
-        java: whose doings are not ours to answer for.
-        most_again: so many messages those may hand out and not count as consumed.
+        java: members whose violations are not ours.
+        most_again: how many messages those may deliver and not count as consumed.
     """
     stored = {(event.place, event.offset) for event in events if event.kind == "offset_node"}
     wrong = []

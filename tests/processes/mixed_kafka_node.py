@@ -144,7 +144,7 @@ class NodePlayer(Player):
 class NodeStage(MixedStage):
     """A group whose members named k1, k2 are kafka-node's. Their owner nodes name the member and no thread."""
 
-    most_again: int = 1000  # it commits first, and hands out what it has fetched then
+    most_again: int = 1000  # it commits first, and then delivers what it has fetched
 
     def _prepare(self, name: str, kind: str) -> Player:
         if kind != NodePlayer.kind:
@@ -158,7 +158,7 @@ class NodeStage(MixedStage):
 
     @property
     def java(self) -> list[Any]:
-        """Those whose doings are not ours to answer for."""
+        """The members whose violations are not ours."""
         return [player for player in self.players if isinstance(player, NodePlayer)]
 
     def blamed(self) -> list[Finding]:
@@ -167,7 +167,7 @@ class NodeStage(MixedStage):
 
     @property
     def failed_tries(self) -> int:
-        """Not told by kafka-node."""
+        """Not reported by kafka-node."""
         return 0
 
     def _owners(self) -> dict[Place, Owner]:

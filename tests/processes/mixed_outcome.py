@@ -1,4 +1,4 @@
-"""What a course came to, and the row that it makes in the table of versions."""
+"""The outcome of a course, and its row in the table of versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Outcome:
     repeated: deliveries beyond the first of each message; those of them that no death and no Java member explains
         are `repeated_by_ours`.
     exact, all handovers: orderly ones, (ours to Java, Java to ours).
-    wrong: sentences on what our members have to answer for; of Java alone nothing.
+    wrong: the violations of our members; none of a group of Java members alone.
     """
 
     course: str
@@ -110,7 +110,7 @@ def run(cluster: KafkaCluster, course: Course, cast: str) -> Outcome:
 
 
 def given_up_for_us(mixed: Outcome, alone: Outcome) -> str | None:
-    """What is to be said if Java members gave up beside ours more often than among themselves."""
+    """The sentence about Java members that gave up beside ours more often than among themselves."""
     if mixed.gave_up <= alone.gave_up:
         return None
     return f"Java members gave up {mixed.gave_up} times beside ours, {alone.gave_up} times among themselves"

@@ -89,11 +89,11 @@ class MixedStage(Stage):
 
     settings: Mapping[str, object] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
-    most_again: int = 1  # messages that a Java member hands out and does not count as consumed when it lets go
-    first_death_ns: int = 0  # till then every partition changed hands in order
+    most_again: int = 1  # messages that a Java member delivers and does not count as consumed when it releases
+    first_death_ns: int = 0  # until then every partition was handed over in order
 
     def add_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic and load it; it has been watched since the beginning."""
+        """Create a topic and load it; it has been watched since the start."""
         self.cluster.create_topic(topic, partitions)
         self.places = [*self.places, *((topic, number) for number in range(partitions))]
         self.load.add(topic, partitions)  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ class MixedStage(Stage):
     # ---- what came of it
 
     def blamed(self) -> list[Finding]:
-        """What our members have to answer for: nobody may be late as long as no session has been ended."""
+        """The violations of our members: none may be late as long as no session has been ended."""
         events, java = self.history(), self.java_names
         orderly = [event for event in events if event.time_ns < (self.first_death_ns or 2**63)]
         late = [each for each in blame(orderly, self.writes, java, UNGRACEFUL) if each.check == "zombie"]
@@ -207,12 +207,12 @@ def open_mixed_stage(
     cluster: KafkaCluster, cast: str, strategy: str, topics: Mapping[str, int], later: Mapping[str, int],
     kind: type[MixedStage] = MixedStage,
 ) -> Iterator[MixedStage]:
-    """New topics under load; nobody consumes yet. Those of `later` are watched, and not there yet."""
+    """New topics under load, without members yet. Those of `later` are watched, and not there yet."""
     group = f"group-{uuid.uuid4().hex[:12]}"
     watched: Sequence[Place] = [
         (topic, number) for topic, count in {**topics, **later}.items() for number in range(count)
     ]
-    settings = {} if strategy == "range" else {"partition.assignment.strategy": strategy}  # 0.8.0 knows no other
+    settings = {} if strategy == "range" else {"partition.assignment.strategy": strategy}  # 0.8.0 has no other
     with ExitStack() as stack:
         watch = stack.enter_context(GroupWatch(cluster.zookeeper_connect, group, watched))
         stage = kind(

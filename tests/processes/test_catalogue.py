@@ -105,7 +105,7 @@ def test_b11_blocked_readers_keep_no_idle_partition(
         in_hand.set()
         gate.wait(60)
 
-    endless = {"rebalance_drain_timeout_ms": 55_000}  # whoever waits for the handler comes too late
+    endless = {"rebalance_drain_timeout_ms": 55_000}  # a member that waits for the handler is too late
     with ConsumerConnector(config(embedded_cluster, fresh_group, "a", **endless)) as first:
         streams = first.create_message_streams({empty: 1, busy: 1})
         readers = [reading(streams[empty][0], lambda: None), reading(streams[busy][0], handle)]

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 
 import pytest
 from fault_scenario import Scenario
-from fault_scenarios_hands import HAND_FAULTS
 from fault_scenarios_members import MEMBER_FAULTS
+from fault_scenarios_operators import HAND_FAULTS
 from fault_scenarios_servers import SERVER_FAULTS
 from fault_stage import Row, open_stage
 

@@ -1,4 +1,4 @@
-"""Made-up histories of mixed groups: what is ours to answer for, and what is not."""
+"""Histories of mixed groups: which violations our members have caused, and which they have not."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_ours_that_gets_again_what_ours_had_done_is_a_fault_beside_java_members_
 
 
 def overtaken(late_s: float, end: str) -> list[str]:
-    """What is said of a member that delivers once more, so long after its owner node was gone and another's began."""
+    """The findings for a member that delivers once more, so long after its owner node was gone and another's came."""
     taken = [at(3, "owner_gone", "a"), at(3.001, "assigned", "b", 3), at(3.002, "deliver", "b", 3)]
     return blamed([*handover(4)[:-2], *taken, at(3 + late_s, "deliver", "a", 3), at(3.2, end, "a")])
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.real
 NS = 1_000_000_000
 LEASE = 2 / 3
 PARTITIONS = 8
-# What was delivered since the last commit may come again: one interval, and what lies between deciding and writing.
+# What was delivered since the last commit may come again: one interval, and the time between deciding and writing.
 UNGRACEFUL = Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0, zombie_slack_s=0.05)
 # A session that is ended behind its client's back: the client learns of it when it has reconnected.
 SESSION_ENDED = Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0, zombie_slack_s=0.5)
@@ -109,7 +109,7 @@ def test_a_member_of_another_topic_disturbs_nobody(
         assert assert_clean(stage.history()) == 0
 
 
-# -- ends that nobody announces ----------------------------------------------------------------------------------------
+# -- abrupt ends -------------------------------------------------------------------------------------------------------
 
 
 def test_a_killed_member_costs_one_session_and_repeats_one_commit_interval_at_most(stage: Scene) -> None:
@@ -170,7 +170,7 @@ def test_a_member_stopped_past_its_session_delivers_and_commits_nothing_stale(st
     stage.load.grow(50)
     stopped_ns = a.pause().time_ns
     taken = b.wait_for("assigned", since_ns=stopped_ns, count=4, timeout_s=SESSION_S + 2.0)
-    stage.wait_committed(stage.wait_committed())  # the new owner's commits stand where a stale one would lower them
+    stage.wait_committed(stage.wait_committed())  # the new owner's commits are stored, which a stale one would lower
     stage.load.grow(100)
     resumed_ns = time.monotonic_ns()
     a.process.resume()

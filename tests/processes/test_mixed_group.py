@@ -49,7 +49,7 @@ def assert_clean_beside_java(
     Args:
         java_handovers: how often a stream of a Java member let go to one of ours in order.
         java_cut_off: from when to when (ns) a Java member was without session: it goes on delivering and committing,
-            which nobody can prevent.
+            which cannot be prevented.
     """
     for member in stage.java:
         assert member.gave_up == 0, f"{member.id} gave up\n{member.log()[-3000:]}"
@@ -98,7 +98,7 @@ def assert_released_at_the_exact_offset(
 
 
 def assert_committed_to_the_end(stage: Scene) -> None:
-    """At last each offset node holds the end of its log, whoever wrote it meanwhile."""
+    """At last each offset node holds the end of its log, whichever member wrote it meanwhile."""
     ends: dict[Place, int] = {}
     for event in stage.load.acked:
         ends[event.place] = max(ends.get(event.place, 0), event.offset + 1)

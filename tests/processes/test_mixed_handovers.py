@@ -1,4 +1,4 @@
-"""What counts as an exact handover, whom an inexact one is laid at, and how the table of versions is kept."""
+"""Exact and inexact handovers, the member that caused an inexact one, and the table of versions."""
 
 from __future__ import annotations
 

@@ -22,8 +22,11 @@ __all__ = ["Reading", "join", "leave"]
 class Reading:
     """A reader with a member's subscription; counts what it asks for and hears of changes."""
 
-    def __init__(self, connect: str, group: str, subscription: Subscription, strategy: Strategy | None = None) -> None:
-        self.asker = Asker(connect)
+    def __init__(
+        self, connect: str, group: str, subscription: Subscription, strategy: Strategy | None = None,
+        session_s: float = 10.0,
+    ) -> None:
+        self.asker = Asker(connect, session_s)
         self.group = group
         self.changes: list[str] = []
         self.reader = GroupReader(

@@ -291,7 +291,8 @@ def test_registrations_of_a_zookeeper_that_lost_its_data_are_read_again_though_t
 
     with ZooKeeperServer() as server:
         register(streams=1)
-        reading = Reading(server.connect, fresh_group, Subscription.static({topic: 1}))
+        # Twice the session time-out passes before the client lets go of what it has seen of the lost data.
+        reading = Reading(server.connect, fresh_group, Subscription.static({topic: 1}), session_s=3.0)
         assert reading.read().members["b"] == Subscription.static({topic: 1})
         first = reading.asker.session_id
         server.wipe()

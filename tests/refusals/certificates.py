@@ -17,7 +17,7 @@ class Certificates:
     """The files, PEM unless their names say otherwise.
 
     Attributes:
-        authority, stranger: certificates of an authority that the servers trust, and of one that nobody trusts.
+        authority, stranger: certificates of an authority that the servers trust, and of one that none trusts.
         server, expired, elsewhere: certificate and key of a server, in one file; the second has expired, the third is
             that of another host.
         client, client_key, encrypted_key: certificate of a client, its key, and that key under `PASSWORD`.

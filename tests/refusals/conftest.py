@@ -18,7 +18,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def open_server(certificates: Certificates) -> Iterator[SecureServer]:
-    """Speaks TLS with everybody."""
+    """Speaks TLS with all clients."""
     with SecureServer(certificates.server, certificates.authority) as server:
         yield server
 
@@ -38,6 +38,6 @@ def with_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 
 @pytest.fixture(scope="session")
 def sasl_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """Serves nobody who has not authenticated."""
+    """Serves only clients that have authenticated."""
     with sasl_server(tmp_path_factory.mktemp("sasl-only"), sessionRequireClientSASLAuth="true") as server:
         yield server

@@ -1,4 +1,4 @@
-"""ZooKeeper 3.9 servers with TLS, SASL and access lists, and a look at how a member fares at them."""
+"""ZooKeeper 3.9 servers with TLS, SASL and access lists, and helpers that start members at them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sasl(password: str = SASL_PASSWORD, user: str = USER) -> dict[str, object]:
 def refused(
     hosts: str, error: type[Exception], match: str, *secrets: str, group: str = "group", **settings: object
 ) -> str:
-    """What a member says that cannot start: one sentence, in time, without a secret."""
+    """The error of a member that cannot start: one sentence, in time, without a secret."""
     config = ConsumerConfig(hosts, group, **{"zookeeper_connection_timeout_ms": 3000, **settings})
     consumer = ConsumerConnector(config)
     deadline = Deadline(PATIENCE_S)

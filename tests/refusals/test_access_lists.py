@@ -67,7 +67,7 @@ def test_a_chroot_in_which_nothing_may_be_made(zookeeper: ZooKeeperServer, owner
 def test_a_closed_root_above_open_nodes_is_no_obstacle(
     zookeeper: ZooKeeperServer, owner: KazooClient, root: str
 ) -> None:
-    """ZooKeeper says that we may not create what is there, rather than that it is there."""
+    """ZooKeeper refuses to create a node that exists, rather than to report that it exists."""
     owner.create(f"{root}/consumers")
     owner.set_acls(root, READ_ONLY)
     with ConsumerConnector(ConsumerConfig(zookeeper.connect + root, "group")) as consumer:

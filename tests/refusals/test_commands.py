@@ -1,4 +1,4 @@
-"""What each command says, and how it ends, when ZooKeeper cannot be used; and that the right settings are taken."""
+"""The error and status of each command when ZooKeeper cannot be used, and the settings that it uses."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_debug_run_shows_no_secret(with_sasl: ZooKeeperServer, settings: Path)
 
 @pytest.fixture
 def closed(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[str]:
-    """A chroot with a topic, and a group whose nodes may be read by us and written by nobody."""
+    """A chroot with a topic, and a group whose nodes we may read and no client may write."""
     client = KazooClient(zookeeper.connect)
     client.start(timeout=PATIENCE_S)
     root, read_only = f"/{fresh_group}", [make_acl("world", "anyone", read=True)]

@@ -1,4 +1,4 @@
-"""SASL and digests at a real ZooKeeper 3.9: what works, and the sentence for each thing that does not."""
+"""SASL and digests at a real ZooKeeper 3.9: what works, and the error for each thing that does not."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_session_is_told_of_only_when_its_credentials_were_taken(with_sasl: Zo
 
 
 def test_a_connection_that_ends_while_credentials_are_shown_is_made_anew(with_sasl: ZooKeeperServer) -> None:
-    """A server that is stopped in that moment refuses nobody: the member must not end for good."""
+    """A server that is stopped in that moment refuses no client: the member must not fail for good."""
     config = ConsumerConfig(with_sasl.connect, "g", **sasl())
     changes: list[SessionChange] = []
     with TcpProxy(with_sasl.connect) as proxy:
@@ -129,7 +129,7 @@ def test_a_running_member_hears_when_its_credentials_are_not_taken_any_more(
 
 
 def _blocked(name: str, mechanism: str) -> str:
-    """What a member says in a process that does not have a package."""
+    """The error of a member in a process without one of the packages."""
     program = f"""
 import sys
 sys.modules[{name!r}] = None

@@ -1,4 +1,4 @@
-"""What the Spark source and the load say when ZooKeeper cannot be used, and that TLS works for them."""
+"""The errors of the Spark source and the load when ZooKeeper cannot be used, and TLS with both."""
 
 from __future__ import annotations
 

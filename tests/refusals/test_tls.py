@@ -1,4 +1,4 @@
-"""TLS to a real ZooKeeper 3.9: what works, and the sentence for each thing that does not."""
+"""TLS to a real ZooKeeper 3.9: what works, and the error for each thing that does not."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_certificate_and_key_may_stand_in_one_file(strict_server: SecureServer, 
 def test_answers_that_come_in_one_record_are_all_read_at_once(
     zookeeper: ZooKeeperServer, certificates: Certificates
 ) -> None:
-    """Those behind the first wait in the buffer of TLS, while the socket has nothing more to tell."""
+    """Replies behind the first wait in the buffer of TLS, while the socket has no more data."""
     config = ConsumerConfig("zk:1", "g", **tls(certificates))
     with tls_relay(("127.0.0.1", zookeeper.port), certificates.server) as address:
         changes: list[SessionChange] = []

@@ -1,4 +1,4 @@
-"""A TLS end in front of a plain port, as stunnel makes it: what comes together goes out as one TLS record."""
+"""A TLS relay in front of a plain port, like stunnel: bytes that arrive together are sent as one TLS record."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Scenes with Java members, played on a stage of real servers and processes or on a simulated one.
 
-A scene is a list of what happens, in parts; each part ends when everybody has been quiet for a while. What passed
+A scene is a list of steps in parts; each part ends when no member has sent a request for a while. What passed
 between each member and ZooKeeper is the part's trace.
 """
 
@@ -25,13 +25,13 @@ class Stage(Protocol):
     """
 
     def part(self, title: str) -> None:
-        """Begin the next part of the trace."""
+        """Start the next part of the trace."""
 
     def start(self, member: str, *, auto_commit_s: float = 3600.0, whitelist: str = "") -> None:
         """Start a member; returns as soon as it speaks to ZooKeeper."""
 
     def rest(self) -> None:
-        """Let time pass until nobody has said anything for `QUIET_S`."""
+        """Let time pass until no member has sent anything for `QUIET_S`."""
 
     def leave(self, member: str) -> None:
         """Have a member shut down."""
@@ -49,7 +49,7 @@ class Stage(Protocol):
         """Undo `stall`."""
 
     def until_said(self, member: str, beginning: str, times: int = 1) -> None:
-        """Let time pass until so many lines of a member's trace in this part begin like that."""
+        """Let time pass until so many lines of a member's trace in this part start like that."""
 
     def own(self, partition: int) -> None:
         """Have a foreign session own a partition, as `FOREIGNER`, whoever owned it before."""
@@ -83,7 +83,7 @@ def second_joins(stage: Stage) -> None:
 
 
 def second_meets_a_slow_first(stage: Stage) -> None:
-    """The first member does not hear of the second one before that has tried to claim."""
+    """The first member does not learn of the second one before that has tried to claim."""
     first_joins(stage)
     stage.part("b joins while a hears nothing")
     stage.stall("a")
@@ -121,7 +121,7 @@ def connection_breaks(stage: Stage) -> None:
 
 
 def blocked_for_a_while(stage: Stage) -> None:
-    """A foreign owner node stands in the way of two attempts."""
+    """A foreign owner node prevents two attempts."""
     stage.own(1)
     stage.part("a joins, partition 1 has a foreign owner until the second attempt")
     stage.start("a")

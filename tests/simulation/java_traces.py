@@ -50,12 +50,12 @@ def parse_scene(text: str) -> Trace:
 
 
 def recorded(scene: str) -> Trace:
-    """What stands in the file of a scene."""
+    """The content of the file of a scene."""
     return parse_scene((FOLDER / f"{scene}.txt").read_text(encoding="utf-8"))
 
 
 def difference(real: Trace, model: Trace) -> str:
-    """What stands in one of two traces only, with the lines around it; empty if they are equal."""
+    """The lines that only one of two traces has, with the lines around them; empty if they are equal."""
     real_lines, model_lines = (format_scene("", trace).splitlines() for trace in (real, model))
     return "\n".join(unified_diff(real_lines, model_lines, "recorded", "model", lineterm="", n=4))
 

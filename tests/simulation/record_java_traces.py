@@ -1,4 +1,4 @@
-"""Record what real Java members ask of ZooKeeper: `python tests/simulation/record_java_traces.py [SCENE ...]`.
+"""Records the ZooKeeper requests of real Java members: `python tests/simulation/record_java_traces.py [SCENE ...]`.
 
 Plays each scene on real servers and writes `tests/simulation/traces/<scene>.txt`. Takes about half a minute a scene.
 """

@@ -1,6 +1,6 @@
 """Bugs to plant in the production code, one method each, to see whether the simulation finds them.
 
-Each is one that somebody made, or could make: the comments of the code and docs/REBALANCE.md tell why it is not there.
+Each is one that was made, or could be made: the comments of the code and docs/REBALANCE.md say what prevents it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def late_create_dropped(right: Any) -> Any:
 def claims_while_a_change_is_pending(right: Any) -> Any:
     """What comes is claimed as soon as it was read, not when the group has settled, and although it has changed since.
 
-    In a burst of joins everybody claims, is told of the next change, and gives back again.
+    In a burst of joins all members claim, learn of the next change, and release again.
     """
 
     def wrong(self: Coordinator, action: e.Action) -> None:
@@ -148,7 +148,7 @@ def claims_while_a_change_is_pending(right: Any) -> Any:
 
 
 def claims_at_once_what_was_let_go_of(right: Any) -> Any:
-    """Nobody looks at the members before a partition that became free is claimed.
+    """The members are not read again before a partition that became free is claimed.
 
     With the owner's session its registration ends, too, and the partition may be another one's from that moment on:
     he is robbed of it, and a Java member in his place loses a try of its four, and all else that it had, meanwhile.
@@ -182,7 +182,7 @@ def largest_for_new_partitions(right: Any) -> Any:
 
 
 def drain_ignores_the_message_in_hand(right: Any) -> Any:
-    """A drain is over as soon as it begins."""
+    """A drain is over as soon as it starts."""
 
     def wrong(self: PartitionQueue) -> None:
         if not self.is_live:
@@ -224,7 +224,7 @@ def commit_result_not_waited_for(right: Any) -> Any:
 
 
 def commit_tried_again_after_release(right: Any) -> Any:
-    """A commit whose answer was lost is sent once more, whoever owns the partition by then."""
+    """A commit whose answer was lost is sent once more, whichever member owns the partition by then."""
 
     def wrong(self: Any, partitions: list[Partition], reply: Reply) -> None:
         if reply.fault is None or not reply.fault.is_unknown or self._over:
@@ -242,7 +242,7 @@ def commit_tried_again_after_release(right: Any) -> Any:
 
 
 def release_by_path(right: Any) -> Any:
-    """Whoever owns the node by now."""
+    """Whichever member owns the node by now."""
 
     def wrong(self: Claims, partition: Partition, told: Callable[[p.Event], None]) -> None:
         path = znodes.owner_path(self._group, *partition)
@@ -257,7 +257,7 @@ def leaves_without_the_last_commit(right: Any) -> Any:
 
 
 def an_unanswered_commit_counts_as_stored(right: Any) -> Any:
-    """`shutdown()` tells nothing of what ZooKeeper did not answer."""
+    """`shutdown()` does not report what ZooKeeper did not answer."""
     return lambda self, positions, reason: {}
 
 
@@ -300,7 +300,7 @@ def lease_from_receipt(right: Any) -> Any:
 
 
 def late_proof_not_confirmed(right: Any) -> Any:
-    """An answer that was asked for without a lease counts at once; its server may not have told the leader yet."""
+    """An answer to a request without a lease counts at once; its server may not have reported to the leader yet."""
 
     def wrong(self: Lease, session_id: int, sent_at: float) -> bool:
         renewed = bool(right(self, session_id, sent_at))
@@ -327,8 +327,8 @@ def lease_as_long_as_the_session(right: Any) -> Any:
 def no_fence(right: Any) -> Any:
     """Writes check nothing.
 
-    What a coordinator does before it hears that its session is over goes out under the next one, and is done: it
-    commits what others own by now, creates owner nodes that nobody knows of, and deletes those of others.
+    What a coordinator does before it learns that its session is over is sent under the next one, and done: it
+    commits what others own by now, creates owner nodes that no member knows of, and deletes those of others.
     """
     return lambda self: Check("/", -1)
 
@@ -350,8 +350,8 @@ def outlives_its_session(right: Any) -> Any:
 # -- the listener ----------------------------------------------------------------------------------------------------
 
 
-def listener_told_twice(right: Any) -> Any:
-    """What was revoked is told again as lost, and what was never assigned is, too."""
+def listener_called_twice(right: Any) -> Any:
+    """What was revoked is reported again as lost, and so is what was never assigned."""
     return lambda self, partitions: [TopicPartition(*each) for each in sorted(partitions, key=str)]
 
 
@@ -371,7 +371,7 @@ def cache_not_guarded(right: Any) -> Any:
 
 
 def watch_after_read(right: Any) -> Any:
-    """The members are read, and then a watch is set: who joins in between is not seen."""
+    """The members are read, and then a watch is set: a member that joins in between is not seen."""
 
     def wrong(self: Any) -> None:
         reader = self._reader
@@ -451,7 +451,7 @@ def new_life_not_noticed(right: Any) -> Any:
 
 
 def own_work_not_remembered(right: Any) -> Any:
-    """After the loss of a session a member begins again at the last commit."""
+    """After the loss of a session a member starts again at the last commit."""
     return lambda self, partition, position: None
 
 
@@ -468,7 +468,7 @@ def any_version_will_do(right: Any) -> Any:
 
 
 def offsets_are_believed(right: Any) -> Any:
-    """Whatever an entry says, it has that offset."""
+    """The offset field of an entry is always taken for its offset."""
     return lambda *what: None
 
 
@@ -517,5 +517,5 @@ BUGS: Mapping[str, Bug] = {
     "outlives its session": Bug(Coordinator, "_do", outlives_its_session, "sessions"),
     "blocked claim not watched": Bug(MemberPartitions, "_do_partition", blocked_claim_not_watched, "membership"),
     "new life not noticed": Bug(MemberPartitions, "_restart", new_life_not_noticed, "topics"),
-    "listener told twice": Bug(ListenerThread, "_forget", listener_told_twice, "sessions"),
+    "listener called twice": Bug(ListenerThread, "_forget", listener_called_twice, "sessions"),
 }

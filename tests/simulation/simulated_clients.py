@@ -1,4 +1,4 @@
-"""A simulated ZooKeeper with clients that write down what they are told, for tests of the simulation itself."""
+"""A simulated ZooKeeper with clients that record what they receive, for tests of the simulation itself."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Client(Session):
         super().__init__(name, port)
         self.process = process
 
-    def told(self) -> list[Any]:
-        """What it was told since it was asked last."""
+    def received(self) -> list[Any]:
+        """What it has received since the last call."""
         told = list(self.transcript)
         self.transcript.clear()
         return told
@@ -68,7 +68,7 @@ class Sim:
         self.until(lambda: client.state == "connected")
         for other in others:
             self.zookeeper.heal(client.port, other)
-        client.told()
+        client.received()
         return client
 
     def until(self, condition: Any, limit_s: float = 60.0) -> None:

@@ -30,7 +30,7 @@ __all__ = ["SimulatedStage"]
 MESSAGES = 3
 LIMIT_S = 60.0
 NEW_JVM = Latency(0.004, 0.008)
-"""The pace of a JVM that has just begun, beside one that is warm."""
+"""The pace of a JVM that has just started, and of one that is warm."""
 
 
 class SimulatedStage:

@@ -1,4 +1,4 @@
-"""Whichever call of the coordinator fails, others take over at once, and nothing is lost or repeated without reason.
+"""Whichever call of a coordinator fails, other members take over at once, and nothing is lost or needlessly repeated.
 
 One scene in which most of what a coordinator does is done by one member; then the same scene again for each of its
 calls, which fails the first time that it is made: before it has done anything, or behind what it does.
@@ -110,8 +110,8 @@ def test_others_take_over_whichever_call_fails(handlers: Handlers, where: str) -
     assert not found, "\n".join(found[:10])
 
 
-def test_a_member_that_is_told_of_nothing_more_is_out(handlers: Handlers) -> None:
-    """Its lease is over, its streams have failed with the cause, and its listener has heard that all is lost."""
+def test_a_member_that_receives_nothing_more_has_failed(handlers: Handlers) -> None:
+    """Its lease is over, its streams have failed with the cause, and its listener was called for the loss of all."""
     members: list[OurMember] = []
     right = OurMember._failed
 

@@ -28,7 +28,7 @@ class Jvm:
         self.threads = Threads(self.process, rng)
         self.port = self.zookeeper.port(self.process, settings or java_port(6.0))
         self.client = ZkClient(self.port, self.threads, rng)
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
     def run(self, *bodies: Body[Any], seconds: float = 10.0) -> list[Any]:
         """Run bodies as threads, each on its own; what they returned, or the failure they ended with."""
@@ -51,7 +51,7 @@ class Jvm:
         return self
 
     def hear(self, what: Any) -> Body[None]:
-        self.told.append(sorted(what) if isinstance(what, list) else what)
+        self.received.append(sorted(what) if isinstance(what, list) else what)
         yield from ()
 
     def break_connection(self, meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -211,10 +211,10 @@ def test_a_listener_hears_of_every_change_and_of_the_end_and_the_beginning() -> 
     ):
         act()
         jvm.run(seconds=1.0)
-    assert jvm.told == [[], ["a"], [], None]
+    assert jvm.received == [[], ["a"], [], None]
 
 
-def test_a_connection_that_comes_back_is_told_only_with_what_has_changed() -> None:
+def test_a_connection_that_comes_back_fires_only_watches_of_what_has_changed() -> None:
     jvm = Jvm().connected()
     jvm.zookeeper.create("/group")
     jvm.zookeeper.create("/topic", b"1")
@@ -222,13 +222,13 @@ def test_a_connection_that_comes_back_is_told_only_with_what_has_changed() -> No
     jvm.run(jvm.client.subscribe_data("/topic", jvm.hear))
     jvm.run(jvm.client.subscribe_data("/later", jvm.hear))
     jvm.break_connection()
-    assert jvm.told == []
+    assert jvm.received == []
     jvm.break_connection(lambda: jvm.zookeeper.create("/group/a"))
-    assert jvm.told == [["a"]]
+    assert jvm.received == [["a"]]
     jvm.break_connection(lambda: jvm.zookeeper.set_data("/topic", b"2"))
     jvm.break_connection(lambda: jvm.zookeeper.create("/later", b"3"))
     jvm.break_connection(lambda: jvm.zookeeper.delete("/topic"))
-    assert jvm.told[1:] == [b"2", b"3", None]
+    assert jvm.received[1:] == [b"2", b"3", None]
 
 
 def test_after_a_session_every_listener_is_called_the_session_ones_first() -> None:
@@ -244,7 +244,7 @@ def test_after_a_session_every_listener_is_called_the_session_ones_first() -> No
     jvm.client.subscribe_sessions(new_session)
     jvm.zookeeper.end_session(jvm.port.session_id)
     jvm.run()
-    assert jvm.told == ["new session", [], b"1"]
+    assert jvm.received == ["new session", [], b"1"]
 
 
 @pytest.mark.parametrize("settings", [java_port(6.0), PortSettings(overtaking=0.7)], ids=["in order", "overtaking"])
@@ -277,7 +277,7 @@ def test_whatever_happens_to_the_connection_a_listener_knows_the_last_state(seed
     jvm.run(seconds=20.0)
     topic = jvm.zookeeper.read("/topic")
     assert topic is not None
-    seen_children = [told for told in jvm.told if isinstance(told, list)] or [[]]
-    seen_data = [told for told in jvm.told if isinstance(told, bytes)] or [b"0"]
+    seen_children = [told for told in jvm.received if isinstance(told, list)] or [[]]
+    seen_data = [told for told in jvm.received if isinstance(told, bytes)] or [b"0"]
     assert sorted(seen_children[-1]) == jvm.zookeeper.children("/group")
     assert seen_data[-1] == topic[0]

@@ -1,4 +1,4 @@
-"""What the Java member is known for, seen on its model: figures of real ones stand in the recordings."""
+"""Known behaviour of the Java member, checked on its model; the recordings have the figures of real ones."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_second_session_that_ends_before_the_first_was_dealt_with_makes_it_wai
     assert stage.zookeeper.read(znodes.registration_path("g", B)) is not None
 
 
-# -- owners that stand in the way
+# -- owners that prevent a claim
 
 
 def test_one_foreign_owner_node_makes_it_own_nothing_until_something_else_happens() -> None:

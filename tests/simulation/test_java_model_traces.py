@@ -1,6 +1,6 @@
-"""The model of the Java member asks ZooKeeper what real ones were recorded to ask, in their order.
+"""The model of the Java member sends the requests that were recorded of real ones, in the same order.
 
-The recordings stand in `traces/`; `record_java_traces.py` makes them anew, `test_java_recordings.py` compares them with
+The recordings are in `traces/`; `record_java_traces.py` makes them anew, `test_java_recordings.py` compares them with
 real members as they are today.
 """
 

@@ -1,4 +1,4 @@
-"""The recordings still hold: real Java members say the same again (`pytest -m slow`)."""
+"""The recordings still hold: real Java members send the same requests again (`pytest -m slow`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from real_java_stage import RealStage
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 TRIES = 3
-"""Who of two members is faster is not in a scene's hands: on a busy machine it may come out another way."""
+"""A scene does not decide which of two members is faster: on a busy machine it may be the other one."""
 
 
 @pytest.mark.parametrize("scene", sorted(SCENES))
@@ -30,7 +30,7 @@ def played(scene: str) -> Trace:
 
 
 def open_order(scene: str, trace: Trace) -> Trace:
-    """The trace; in no order if several threads of a member speak in the scene."""
+    """The trace; in no order if several threads of a member send requests in the scene."""
     if scene not in SEVERAL_THREADS:
         return trace
     return {part: {member: sorted(lines) for member, lines in members.items()} for part, members in trace.items()}

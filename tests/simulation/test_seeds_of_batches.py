@@ -1,4 +1,4 @@
-"""Groups whose members take batches, and a message now and then, come through every kind of fault as the others do."""
+"""Groups whose members take batches, and single messages at times, come through every fault as the others do."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_wrong_arguments_are_one_sentence(arguments: list[str], sentence: str) -
     assert sentence in ran.output
 
 
-# -- plans written by hand -------------------------------------------------------------------------------------------
+# -- plans that people have written ----------------------------------------------------------------------------------
 
 
 def test_a_plan_of_a_file_is_run_and_judged(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def changed(**values: Any) -> str:
         (changed(members=[{"name": "a", "whitelist": "t.*", "kind": "scala"}]), "members[0].kind: 'scala' is not"),
     ],
 )
-def test_a_mistake_in_a_plan_is_told_by_its_place(text: str, sentence: str, tmp_path: Path) -> None:
+def test_a_mistake_in_a_plan_is_named_by_its_place(text: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "scene.json"
     path.write_text(text, encoding="utf-8")
     ran = simulate("--plan", str(path))

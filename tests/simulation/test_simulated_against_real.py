@@ -1,4 +1,4 @@
-"""The simulated ZooKeeper behaves as the real one: the same requests through both, and all they tell compared."""
+"""The simulated ZooKeeper behaves as the real one: the same requests to both, and all replies and events compared."""
 
 from __future__ import annotations
 

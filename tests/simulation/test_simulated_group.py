@@ -1,4 +1,4 @@
-"""A simulated group without faults: everything is delivered once, and the same dice give the same history."""
+"""A simulated group without faults: everything is delivered once, and the same seed gives the same history."""
 
 from __future__ import annotations
 

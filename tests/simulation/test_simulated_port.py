@@ -83,14 +83,14 @@ def test_watches_of_one_path_fire_once_each_and_equal_ones_together() -> None:
     for request in (GetData("/a", client.watch("red")), Exists("/a", client.watch("red")),
                     Exists("/a", client.watch("blue")), GetChildren("/a", client.watch("red"))):
         sim.ask(client, request)
-    client.told()
+    client.received()
     sim.ask(client, SetData("/a", b""))
     sim.ask(client, SetData("/a", b""))
-    events = [entry for entry in client.told() if entry[0] == "event"]
+    events = [entry for entry in client.received() if entry[0] == "event"]
     assert sorted(events) == [("event", "blue", "/a"), ("event", "red", "/a")]
     sim.ask(client, Create("/a/b"))
     sim.ask(client, Create("/a/c"))
-    assert client.told() == [("event", "red", "/a")]
+    assert client.received() == [("event", "red", "/a")]
 
 
 def test_a_deletion_fires_data_and_child_watches() -> None:
@@ -100,9 +100,10 @@ def test_a_deletion_fires_data_and_child_watches() -> None:
     sim.ask(client, GetData("/a", client.watch("data")))
     sim.ask(client, GetChildren("/a", client.watch("children")))
     sim.ask(client, GetChildren("/", client.watch("parent")))
-    client.told()
+    client.received()
     sim.ask(client, Delete("/a"))
-    assert sorted(client.told()[:3]) == [("event", "children", "/a"), ("event", "data", "/a"), ("event", "parent", "/")]
+    events = sorted(client.received()[:3])
+    assert events == [("event", "children", "/a"), ("event", "data", "/a"), ("event", "parent", "/")]
 
 
 def test_only_exists_watches_a_node_that_is_not_there() -> None:
@@ -111,17 +112,17 @@ def test_only_exists_watches_a_node_that_is_not_there() -> None:
     for request in (GetData("/a", client.watch("data")), GetChildren("/a", client.watch("children")),
                     Exists("/a", client.watch("exists"))):
         sim.ask(client, request)
-    client.told()
+    client.received()
     sim.zookeeper.create("/a")
     sim.run(1.0)
-    assert client.told() == [("event", "exists", "/a")]
+    assert client.received() == [("event", "exists", "/a")]
 
 
 # -- lost connections -----------------------------------------------------------------------------------------------
 
 
 def test_a_request_queued_under_one_session_goes_out_under_the_next() -> None:
-    """Once the client has begun to open the next one, and nobody has been told of it; only its check stops it then."""
+    """Once the client has started to open the next one, which is not reported yet; only its check stops it then."""
     sim = Sim()
     client = sim.open()
     sim.ask(client, Create("/mine", ephemeral=True))
@@ -149,7 +150,7 @@ def test_what_was_handed_over_before_a_drop_goes_out_and_what_came_after_it_goes
     sim.run(10.0)
     assert (client.replies[before].fault, client.replies[after].fault) == (Fault.CONNECTION_LOSS, None)
     assert sim.zookeeper.children("/") == ["after", "before", "zookeeper"]
-    assert client.told() == ["suspended", "connected again"]
+    assert client.received() == ["suspended", "connected again"]
 
 
 def test_a_drop_that_was_asked_for_while_away_hits_the_next_connection() -> None:
@@ -163,7 +164,7 @@ def test_a_drop_that_was_asked_for_while_away_hits_the_next_connection() -> None
     sim.zookeeper.heal(client.port)
     sim.run(10.0)
     assert [client.replies[number].fault for number in (first, second)] == [Fault.CONNECTION_LOSS] * 2
-    assert client.told() == ["suspended", "connected again", "suspended", "connected again"]
+    assert client.received() == ["suspended", "connected again", "suspended", "connected again"]
     assert sim.zookeeper.children("/") == ["first", "zookeeper"]
 
 
@@ -176,9 +177,9 @@ def test_requests_keep_pings_away_and_with_them_the_notice_of_a_silent_server() 
     for moment in range(20):
         sim.schedule.after(moment * 1.0, busy.send, Exists("/"))
     sim.run(8.0)
-    assert (idle.told(), busy.told()) == (["suspended"], [])
+    assert (idle.received(), busy.received()) == (["suspended"], [])
     sim.run(8.0)
-    assert busy.told() == []
+    assert busy.received() == []
 
 
 def test_a_stalled_link_is_noticed_after_two_thirds_of_the_time_out() -> None:
@@ -203,7 +204,7 @@ def test_the_reply_to_a_write_that_was_applied_can_be_lost(request_: Any, server
     sim = Sim(servers=servers)
     client = sim.open()
     sim.ask(client, Create("/a"))
-    client.told()
+    client.received()
     writes: list[Any] = []
     sim.zookeeper.observe(writes.append)
     sim.zookeeper.lose_reply(client.port, lambda request: request is request_)
@@ -234,15 +235,15 @@ def test_a_late_event_holds_up_what_follows_on_its_link() -> None:
     for path in ("/a", "/b"):
         sim.ask(client, Create(path))
         sim.ask(client, GetData(path, client.watch(path)))
-    client.told()
+    client.received()
     sim.zookeeper.delay_watch(client.port, 3.0, lambda path: path == "/b")
     sim.ask(other, SetData("/a", b"x"))
     sim.ask(other, SetData("/b", b"x"))
     number = client.send(GetData("/b"))
     sim.run(2.9)
-    assert client.told() == [("event", "/a", "/a")]
+    assert client.received() == [("event", "/a", "/a")]
     sim.run(0.2)
-    assert client.told() == [("event", "/b", "/b"), ("reply", number, None)]
+    assert client.received() == [("event", "/b", "/b"), ("reply", number, None)]
     assert sim.ask(client, GetData("/b")).fault is None
 
 
@@ -250,16 +251,16 @@ def test_stalled_answers_come_in_their_order_when_the_link_heals() -> None:
     sim = Sim()
     client = sim.open(STEADY._replace(session_timeout_s=20.0))
     sim.ask(client, Create("/a"))
-    client.told()
+    client.received()
     sim.zookeeper.stall(client.port, answers_only=True)
     numbers = [client.send(request) for request in (
         GetData("/a", client.watch("data")), SetData("/a", b"x"), Exists("/a"))]
     sim.run(3.0)
-    assert client.told() == []
+    assert client.received() == []
     assert sim.zookeeper.read("/a")[0] == b"x"  # type: ignore[index]
     sim.zookeeper.heal(client.port)
     sim.run(0.1)
-    assert client.told() == [("reply", numbers[0], None), ("event", "data", "/a"), ("reply", numbers[1], None),
+    assert client.received() == [("reply", numbers[0], None), ("event", "data", "/a"), ("reply", numbers[1], None),
                              ("reply", numbers[2], None)]
 
 
@@ -290,7 +291,7 @@ def test_a_client_opened_while_a_server_is_frozen_takes_another() -> None:
 
 
 def orders(settings: PortSettings, seeds: int = 200) -> set[tuple[str, ...]]:
-    """The orders in which replies to a write and a read, and the loss of the connection, are told."""
+    """The orders in which replies to a write and a read, and the loss of the connection, are reported."""
     found = set()
     for seed in range(seeds):
         sim = Sim(seed)
@@ -299,7 +300,7 @@ def orders(settings: PortSettings, seeds: int = 200) -> set[tuple[str, ...]]:
         client.send(Exists("/"))
         client.port.drop_connection()
         sim.until(lambda client=client: len(client.replies) == 2 and client.state == "connected")
-        found.add(tuple(entry if isinstance(entry, str) else entry[0] for entry in client.told()))
+        found.add(tuple(entry if isinstance(entry, str) else entry[0] for entry in client.received()))
     return found
 
 
@@ -323,34 +324,34 @@ def test_a_process_that_wakes_may_hear_of_its_session_before_it_hears_what_waite
         client.process.resume()
         sim.until(lambda client=client: len(client.ids) == 2)
         sim.run(1.0)
-        found.add(tuple(entry if isinstance(entry, str) else entry[2] for entry in client.told()))
+        found.add(tuple(entry if isinstance(entry, str) else entry[2] for entry in client.received()))
     assert (None, "suspended", "expired", "connected anew") in found
     assert ("suspended", None, "expired", "connected anew") in found
     assert ("suspended", "expired", None, "connected anew") in found
 
 
-def test_connected_is_told_late_of_a_server_that_is_not_known_yet() -> None:
+def test_connected_is_reported_late_for_a_server_that_is_not_known_yet() -> None:
     sim = Sim()
     client = sim.client(STEADY._replace(version_answer=Latency(1.0, 1.0)))
     client.start()
     number = client.send(Exists("/"))
     sim.run(0.9)
-    assert client.told() == [("reply", number, None)]
+    assert client.received() == [("reply", number, None)]
     sim.run(0.2)
-    assert client.told() == ["connected anew"]
+    assert client.received() == ["connected anew"]
     client.port.drop_connection()
     sim.run(0.5)
-    assert client.told() == ["suspended", "connected again"]
+    assert client.received() == ["suspended", "connected again"]
 
 
-def test_a_late_connected_is_not_told_of_a_lost_connection() -> None:
+def test_a_late_connected_is_not_reported_for_a_lost_connection() -> None:
     sim = Sim()
     client = sim.client(STEADY._replace(version_answer=Latency(1.0, 1.0)))
     client.start()
     sim.run(0.5)
     sim.zookeeper.cut(client.port)
     sim.run(5.0)
-    assert client.told() == ["suspended"]
+    assert client.received() == ["suspended"]
 
 
 def test_replies_to_creates_and_syncs_may_be_overtaken() -> None:
@@ -367,18 +368,18 @@ def test_replies_to_creates_and_syncs_may_be_overtaken() -> None:
 # -- the end --------------------------------------------------------------------------------------------------------
 
 
-def test_after_close_nothing_is_told_of_the_session_and_every_request_is_answered() -> None:
+def test_after_close_no_session_change_is_reported_and_every_request_is_answered() -> None:
     sim = Sim()
     client = sim.open()
     sim.ask(client, Create("/mine", ephemeral=True))
     sim.ask(client, GetData("/mine", client.watch("mine")))
-    client.told()
+    client.received()
     before = client.send(Exists("/mine"))
     client.port.close(1.0)
     client.port.close(1.0)
     after = client.send(Exists("/mine"))
     sim.run(60.0)
-    assert client.told() == [("reply", before, None), ("reply", after, Fault.CONNECTION_LOSS)]
+    assert client.received() == [("reply", before, None), ("reply", after, Fault.CONNECTION_LOSS)]
     assert sim.zookeeper.sessions == []
     assert sim.zookeeper.read("/mine") is None
 
@@ -392,7 +393,7 @@ def test_a_port_closed_before_or_while_it_connects_leaves_nothing_behind() -> No
             sim.run(wait_s)
         client.port.close(1.0)
         sim.run(60.0)
-        assert client.told() in ([], ["connected anew"])
+        assert client.received() in ([], ["connected anew"])
         assert sim.zookeeper.sessions == []
         assert not sim.zookeeper._ensemble.servers[0].links, "servers keep nothing of a process that is gone"
 

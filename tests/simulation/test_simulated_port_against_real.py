@@ -1,6 +1,6 @@
-"""The simulated port tells what the port on kazoo tells when connections break and sessions end, in the same order.
+"""The simulated port reports the same as the port on kazoo when connections break and sessions end, in the same order.
 
-Each scene is played in both worlds. The whole transcript of each session is compared: session changes, replies with
+Each scene runs in both worlds. The whole transcript of each session is compared: session changes, replies with
 their faults, and watch events.
 """
 
@@ -82,7 +82,7 @@ def what_is_asked_while_away_waits_for_the_next_connection(world: World, root: s
 
 
 def what_waits_when_the_session_is_over_is_refused(world: World, root: str) -> dict[str, list[Any]]:
-    """And the next session begins with none of its watches and none of its nodes."""
+    """And the next session starts with none of its watches and none of its nodes."""
     one = world.open("one")
     world.open("other")
     ask(world, "one", Create(root), Create(f"{root}/mine", ephemeral=True))
@@ -102,7 +102,7 @@ def what_waits_when_the_session_is_over_is_refused(world: World, root: str) -> d
 
 
 def a_session_ended_from_outside(world: World, root: str) -> dict[str, list[Any]]:
-    """Its client hears of it as of a lost connection first; others see its nodes go."""
+    """Its client first sees a lost connection; others see its nodes go."""
     one, other = world.open("one"), world.open("other")
     ask(world, "one", Create(root))
     ask(world, "one", Create(f"{root}/mine", ephemeral=True))
@@ -152,8 +152,8 @@ def leaving_while_cut_off_takes_the_nodes_as_soon_as_the_link_is_back(world: Wor
     return transcripts(world)
 
 
-def a_time_out_in_silence_is_told_when_the_link_is_back(world: World, root: str) -> dict[str, list[Any]]:
-    """Not before, however long ago it was: only a server can say so."""
+def a_time_out_in_silence_is_reported_when_the_link_is_back(world: World, root: str) -> dict[str, list[Any]]:
+    """Not before, however long ago it was: only a server can decide it."""
     one, other = world.open("one", session_s=2.5), world.open("other")
     ask(world, "one", Create(root))
     ask(world, "one", Create(f"{root}/mine", ephemeral=True))
@@ -173,7 +173,7 @@ def a_restarted_server_knows_sessions_and_nodes(world: World, root: str) -> dict
     ask(world, "one", Create(root))
     ask(world, "one", Create(f"{root}/mine", ephemeral=True))
     ask(world, "one", GetData(root, one.watch("data")))
-    # A server that has just begun to listen may hang up on its first clients: keep this one away meanwhile.
+    # A server that has just started to listen may hang up on its first clients: keep this one away meanwhile.
     world.cut("one")
     world.restart()
     world.heal("one")
@@ -184,7 +184,7 @@ def a_restarted_server_knows_sessions_and_nodes(world: World, root: str) -> dict
 
 
 def a_server_that_lost_its_data_ends_the_session_at_last(world: World, root: str) -> dict[str, list[Any]]:
-    """It refuses who has seen more than it, until the client forgets what it has seen."""
+    """It refuses a client that has seen more than it, until the client forgets what it has seen."""
     one = world.open("one", session_s=2.0)
     for number in range(20):
         ask(world, "one", Create(f"{root}{number}"))
@@ -219,7 +219,7 @@ SCENES: list[Scene] = [
     leaving_takes_ephemeral_nodes_at_once_and_tells_nothing,
     leaving_while_cut_off_takes_the_nodes_with_the_time_out,
     leaving_while_cut_off_takes_the_nodes_as_soon_as_the_link_is_back,
-    a_time_out_in_silence_is_told_when_the_link_is_back,
+    a_time_out_in_silence_is_reported_when_the_link_is_back,
     a_restarted_server_knows_sessions_and_nodes,
     a_server_that_lost_its_data_ends_the_session_at_last,
     a_dropped_connection_comes_back_with_the_same_session,
@@ -228,7 +228,7 @@ SCENES: list[Scene] = [
 
 @pytest.mark.catalogue("I10")
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_the_same_scene_is_told_in_the_same_words(
+def test_the_same_scene_gives_the_same_transcript(
     own_zookeeper: ZooKeeperServer, fresh_topic: Callable[[], str], scene: Scene
 ) -> None:
     root = f"/{fresh_topic()}"

@@ -1,4 +1,4 @@
-"""What seeds have found, each as a plan written by hand: it must not happen again, whatever the dice say."""
+"""Failures that seeds have found, each as a plan of its own: they must not happen again, whatever the seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def assert_clean(plan: Plan, seeds: int = 10) -> None:
 
 
 def test_who_leaves_while_a_partition_drains_commits_where_the_drain_ends() -> None:
-    """It committed where it had begun, and what it had done since came again elsewhere."""
+    """It committed its start offset, and what it had done since came again elsewhere."""
     by_hand = MemberSpec("c", topics=T, auto_commit_s=0.0, commit_every=6, work_s=0.01)
     other = MemberSpec("a", topics=T, auto_commit_s=0.5, work_s=0.01)
     stuck, joins, leaves = Step(3.0, "stuck", "c", for_s=1.5), Step(3.6, "join", "a"), Step(3.4, "leave", "c")
@@ -24,7 +24,7 @@ def test_who_leaves_while_a_partition_drains_commits_where_the_drain_ends() -> N
 
 
 def test_of_a_topic_that_is_created_anew_the_listener_hears_as_lost_before_it_is_assigned_again() -> None:
-    """It was assigned twice: whoever opens something for each partition had it open twice."""
+    """It was assigned twice: an application that opens something for each partition had it open twice."""
     member = MemberSpec("a", topics=T, auto_commit_s=0.5, work_s=0.01)
     steps = (Step(0.1, "join", "a"), Step(3.9, "cut", "a", for_s=1.5), Step(4.0, "delete topic", "t", for_s=0.7))
     plan = Plan((member,), (("t", 2),), steps, message_every_s=0.15, faults_s=8.0)
@@ -35,7 +35,7 @@ def test_of_a_topic_that_is_created_anew_the_listener_hears_as_lost_before_it_is
 
 
 def test_a_session_that_is_ended_from_outside_leaves_its_lease_and_makes_no_two_owners_of_it() -> None:
-    """It was taken for that when a leader was found in between, and a listener heard of its partition."""
+    """It counted as that when a leader was found in between, and a listener was called for its partition."""
     pair = tuple(MemberSpec(name, topics=T, session_s=4.0, auto_commit_s=0.0, work_s=0.1) for name in "ab")
     steps = (Step(0.1, "leader", "t", for_s=7.5), Step(0.2, "join", "a"), Step(1.0, "join", "b"),
              Step(6.0, "old requests", "a", for_s=3.0))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Several simulated servers: lag, sync, order, who may read where, and what becomes of leaders."""
+"""Several simulated servers: lag, sync, order, what can be read where, and changes of leaders."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_follower_cut_off_from_its_leader_answers_from_what_it_has_and_then_no
     assert not behind.replies, "nor is a read answered behind a write that is not"
     second = sim.open(at=0)
     sim.run(0.4)
-    assert behind.told() == []
+    assert behind.received() == []
     sim.run(0.2)
     assert (behind.replies[stuck].fault, behind.changes[1].what) == (Fault.CONNECTION_LOSS, "suspended")
     sim.until(lambda: behind.state == "connected")

@@ -1,4 +1,4 @@
-"""Simulated sessions: granted, kept alive by pings, ended by silence, by order, and by the wipe of all data."""
+"""Simulated sessions: granted, kept alive by pings, ended by silence, by request, and by the loss of all data."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_a_killed_process_loses_its_session_with_the_time_out(seed: int, servers
     client.process.kill()
     killed = sim.now
     sim.until(lambda: sim.zookeeper.read("/mine") is None)
-    # Last heard of up to a third before its death, noted up to half a tick later, ended at the next tick.
+    # Last refreshed up to a third before its death, noted up to half a tick later, ended at the next tick.
     assert 6.0 * 2 / 3 <= sim.now - killed <= 6.0 + 1.5
-    assert client.told() == []
+    assert client.received() == []
     sim.run(60.0)
-    assert client.told() == []
+    assert client.received() == []
     assert sim.zookeeper.sessions == []
 
 
@@ -56,18 +56,18 @@ def test_a_pause_shorter_than_the_time_out_goes_unnoticed() -> None:
     client, other = sim.open(session(6.0)), sim.open()
     sim.ask(client, Create("/a"))
     sim.ask(client, GetData("/a", client.watch("data")))
-    client.told()
+    client.received()
     number = client.send(Exists("/a"))
     client.process.pause()
     sim.ask(other, SetData("/a", b"x"))
     sim.run(3.0)
-    assert client.told() == []
+    assert client.received() == []
     client.process.resume()
     sim.run(0.1)
-    assert client.told() == [("reply", number, None), ("event", "data", "/a")]
+    assert client.received() == [("reply", number, None), ("event", "data", "/a")]
     assert client.replies[number].sent_at < sim.now - 3.0
     sim.run(60.0)
-    assert client.told() == []
+    assert client.received() == []
 
 
 def test_a_paused_process_neither_pings_nor_notices_the_end_of_its_session() -> None:
@@ -75,15 +75,15 @@ def test_a_paused_process_neither_pings_nor_notices_the_end_of_its_session() -> 
     client, other = sim.open(session(6.0)), sim.open()
     sim.ask(client, Create("/mine", ephemeral=True))
     sim.ask(client, Exists("/x", client.watch("x")))
-    client.told()
+    client.received()
     client.process.pause()
     sim.ask(other, Create("/x"))
     sim.until(lambda: sim.zookeeper.read("/mine") is None, 10.0)
     sim.run(10.0)
-    assert client.told() == []
+    assert client.received() == []
     client.process.resume()
     sim.until(lambda: len(client.ids) == 2)
-    assert client.told() == [("event", "x", "/x"), "suspended", "expired", "connected anew"]
+    assert client.received() == [("event", "x", "/x"), "suspended", "expired", "connected anew"]
 
 
 def test_after_an_outage_every_session_has_its_whole_time_out_again() -> None:
@@ -94,17 +94,17 @@ def test_after_an_outage_every_session_has_its_whole_time_out_again() -> None:
     dead.process.kill()
     sim.zookeeper.outage()
     sim.run(120.0)
-    assert client.told() == ["suspended"]
+    assert client.received() == ["suspended"]
     sim.zookeeper.restore()
     sim.run(4.0)
-    assert client.told() == ["connected again"]
+    assert client.received() == ["connected again"]
     assert sim.zookeeper.read("/ghost") is not None
     sim.until(lambda: sim.zookeeper.read("/ghost") is None, 5.0)
     assert sim.ask(client, Exists("/mine")).value is not None
 
 
 def test_a_frozen_server_ends_no_session_while_it_is_frozen() -> None:
-    """When it goes on its clock says that all are over; who is heard of in that moment may be faster."""
+    """When it goes on, its clock says that all are over; a client that sends in that moment may be faster."""
     kept = 0
     for seed in range(40):
         sim = Sim(seed)
@@ -143,11 +143,11 @@ def test_wiped_servers_refuse_who_has_seen_more_until_it_forgets(servers: int) -
     client = sim.open(session(6.0))
     for number in range(20):
         sim.ask(client, Create(f"/{number}"))
-    client.told()
+    client.received()
     sim.zookeeper.wipe()
     wiped = sim.now
     sim.until(lambda: len(client.ids) == 2)
-    assert client.told() == ["suspended", "expired", "connected anew"]
+    assert client.received() == ["suspended", "expired", "connected anew"]
     if servers == 1:
         assert 12.0 < sim.now - wiped < 18.0, "twice the time-out, and some"
     assert sim.ask(client, Exists("/0")).value is None
@@ -161,8 +161,8 @@ def test_an_ended_session_cannot_be_ended_again() -> None:
     assert sim.zookeeper.end_session(client.ids[0])
     assert not sim.zookeeper.end_session(client.ids[0])
     sim.until(lambda: len(client.ids) == 2)
-    assert client.told() == ["suspended", "expired", "connected anew"]
-    assert other.told() == []
+    assert client.received() == ["suspended", "expired", "connected anew"]
+    assert other.received() == []
 
 
 def test_a_write_of_a_session_that_is_over_is_refused_wherever_it_comes_from() -> None:

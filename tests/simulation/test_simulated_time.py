@@ -160,16 +160,16 @@ def test_a_delay_holds_up_what_follows_too() -> None:
 
 class Part:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.received: list[str] = []
 
     def paused(self) -> None:
-        self.told.append("paused")
+        self.received.append("paused")
 
     def resumed(self) -> None:
-        self.told.append("resumed")
+        self.received.append("resumed")
 
     def killed(self) -> None:
-        self.told.append("killed")
+        self.received.append("killed")
 
 
 def test_timers_of_a_paused_process_wait_and_its_clock_does_not() -> None:
@@ -229,7 +229,7 @@ def test_a_process_that_is_gone_runs_nothing_and_its_parts_are_told_once() -> No
     process.after(1.0, seen.append, 2)
     schedule.run(10.0)
     assert seen == []
-    assert part.told == ["paused", "resumed", "killed"]
+    assert part.received == ["paused", "resumed", "killed"]
 
 
 def test_clocks_differ_in_offset_and_rate() -> None:

@@ -75,7 +75,7 @@ def test_a_session_that_counts_as_moved_is_registered_again_over_the_same_connec
     assert coverage.rows["group: TimerFired while registering"] > 0
 
 
-def test_who_is_unregistered_by_hand_while_it_gives_a_partition_up_commits_it_before_it_lets_go() -> None:
+def test_a_member_that_an_operator_unregisters_while_it_gives_up_a_partition_commits_before_it_releases() -> None:
     steps = (Step(0.0, "join", "a"), Step(6.0, "join", "b"), Step(5.9, "unregistered", "a", when="draining"))
     for seed in range(30):
         members = tuple(MemberSpec(name, topics=(("t", 1),), auto_commit_s=2.0) for name in "ab")

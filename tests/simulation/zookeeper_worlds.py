@@ -1,6 +1,6 @@
-"""One face over two ZooKeepers, the real one through `KazooPort` and the simulated one, so that they can be compared.
+"""One interface over two ZooKeepers, the real one through `KazooPort` and the simulated one, to compare them.
 
-A world has sessions by name. Each keeps a transcript of all that its port tells, in its order. What differs from run
+A world has sessions by name. Each keeps a transcript of all that its port reports, in its order. What differs from run
 to run by nature is written in its own terms: sessions by their name and number, zxids by their rank.
 """
 
@@ -38,7 +38,7 @@ TIMEOUT_S = 40.0
 
 
 class Session:
-    """What one port was asked and told: the transcript, and the replies by number."""
+    """The requests and reports of one port: the transcript, and the replies by number."""
 
     def __init__(self, name: str, port: ZooKeeperPort) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class Session:
 
         def done(reply: Reply) -> None:
             self.replies[number] = reply
-            # kazoo hands on these a little later than other replies: what they come behind is not settled.
+            # kazoo passes these on a little later than other replies: what they come behind is not fixed.
             if not isinstance(request, (Create, Sync)):
                 self.transcript.append(("reply", number, reply.fault))
 
@@ -135,7 +135,7 @@ def ask(world: World, name: str, *requests: Request) -> list[Reply]:
 
 
 def settle(world: World) -> None:
-    """Have every connected session hear what the server has told it: a read comes behind all that was sent before."""
+    """Have every connected session receive what the server has sent: a read comes behind all that was sent before."""
     for name, session in list(world.sessions.items()):
         if session.state == "connected":
             ask(world, name, Exists("/"))

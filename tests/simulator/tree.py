@@ -5,7 +5,7 @@ back as changes, which `replay` does again on the other servers, without a check
 
 Source: PrepRequestProcessor and DataTree of ZooKeeper 3.4. Versions start at 0. `cversion` counts the children that
 came and went. A delete moves the parent's `pzxid`, as a create does; a set moves `mzxid` alone. Of the rights there is
-one, to read: a node that is closed can be read by the session that owns it, and by nobody else.
+one, to read: a node that is closed can be read only by the session that owns it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 _SPECIAL: Final = ("/", "/zookeeper", "/zookeeper/quota")
-"""Nodes that every server has and nobody can delete."""
+"""Nodes that every server has and no client can delete."""
 
 
 def parent_of(path: str) -> str:
@@ -126,7 +126,7 @@ class Tree:
         for path in _SPECIAL[1:]:
             parent = self.nodes[parent_of(path)]
             parent.children[path.rpartition("/")[2]] = None
-            parent.cversion = -1  # these children were there before anybody counted
+            parent.cversion = -1  # these children were there from the start
 
     def ephemerals(self, owner: int) -> list[str]:
         """The paths of a session's ephemeral nodes, the oldest first."""

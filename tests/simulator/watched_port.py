@@ -111,7 +111,7 @@ class WatchedPort:
 
 
 class _ToldWatch:
-    """A watch that tells; equal for equal watches, since a port keeps equal ones but once."""
+    """A watch that reports; equal for equal watches, since a port keeps equal ones only once."""
 
     __slots__ = ("_port", "_watch")
 

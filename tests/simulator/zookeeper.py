@@ -1,4 +1,4 @@
-"""A simulated ZooKeeper: servers, ports of processes to them, and what can go wrong, as methods.
+"""A simulated ZooKeeper: servers, ports of processes to them, and methods that cause faults.
 
     rng = random.Random(7)
     schedule = Schedule(rng)
@@ -108,10 +108,10 @@ class SimulatedZooKeeper:
             raise ValueError(f"there is no server {number}; there are {len(self._ensemble.servers)}, counted from 0")
         return self._ensemble.servers[number]
 
-    # -- hands ------------------------------------------------------------------------------------------------------
+    # -- writes of operators -----------------------------------------------------------------------------------------
 
     def create(self, path: str, data: bytes = b"", owner: int = 0, parents: bool = False) -> Fault | None:
-        """Create a node by hand, ephemeral if a living session is named as its owner; None, or why not.
+        """Create a node as an operator, ephemeral if a living session is named as its owner; None, or why not.
 
         Raises:
             ValueError: the owner is no living session.
@@ -124,32 +124,32 @@ class SimulatedZooKeeper:
         return self._operator_write(Create(path, data, ephemeral=owner != 0), owner)
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Fault | None:
-        """Set a node's data by hand; as `create`."""
+        """Set a node's data as an operator; as `create`."""
         return self._operator_write(SetData(path, data, version))
 
     def delete(self, path: str, version: int = -1, recursive: bool = False) -> Fault | None:
-        """Delete a node by hand, with all below it if wanted; as `create`."""
+        """Delete a node as an operator, with all below it if wanted; as `create`."""
         if recursive:
             for name in self.children(path):
                 self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
         return self._operator_write(Delete(path, version))
 
     def create_closed(self, path: str, data: bytes) -> Fault | None:
-        """Create a persistent node by hand that nobody may read from its first moment; as `create`."""
+        """Create a persistent node as an operator that no session may read from the start; as `create`."""
         outcome = self._ensemble.write_as_operator(Multi((Create(path, data), SetAccess(path, True))), 0)  # type: ignore[arg-type]
         if outcome is None:
-            raise RuntimeError(f"{path} cannot be created by hand now: no leader with a majority is at work")
+            raise RuntimeError(f"{path} cannot be created now: no leader with a majority is at work")
         faults = [each for each in outcome.value if isinstance(each, Fault) and each is not Fault.ROLLED_BACK]
         return faults[0] if faults else None
 
     def set_access(self, path: str, is_closed: bool) -> Fault | None:
-        """Let nobody but the session that owns it read a node, or everybody; as `create`."""
+        """Let only the session that owns it read a node, or every session; as `create`."""
         return self._operator_write(SetAccess(path, is_closed))
 
     def _operator_write(self, operation: Operation, owner: int = 0) -> Fault | None:
         outcome = self._ensemble.write_as_operator(operation, owner)
         if outcome is None:
-            raise RuntimeError(f"{operation} cannot be done by hand now: no leader with a majority is at work")
+            raise RuntimeError(f"{operation} cannot be done now: no leader with a majority is at work")
         return outcome.fault
 
     def end_session(self, session_id: int) -> bool:
@@ -198,12 +198,12 @@ class SimulatedZooKeeper:
     def move_session(self, port: SimulatedPort, late_s: float) -> None:
         """Answer the next transaction "connection lost", as if the session were at another server by now.
 
-        The connection lives on until the client gives it up, `late_s` later.
+        The connection stays open until the client gives it up, `late_s` later.
         """
         port.mishaps.move = late_s
 
     def delay_answers(self, port: SimulatedPort, for_s: float) -> None:
-        """Let what becomes of the session overtake the answers and events of a while."""
+        """Let session changes overtake the answers and events of a while."""
         port.fall_behind(for_s)
 
     def refuse(self, port: SimulatedPort) -> None:
@@ -227,7 +227,7 @@ class SimulatedZooKeeper:
             ValueError: there is only one server.
         """
         if len(self._ensemble.servers) == 1:
-            raise ValueError("server 0 is alone; there is nobody to cut it off from")
+            raise ValueError("server 0 is alone; there is no server to cut it off from")
         self._peers.isolate(self._server(server))
 
     def rejoin(self, server: int) -> None:

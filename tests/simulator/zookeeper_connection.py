@@ -1,4 +1,4 @@
-"""What a client and a server of the simulated ZooKeeper have in common: the link, connections over it, and records."""
+"""Links and connections between clients and servers of the simulated ZooKeeper, and records of its log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Write: TypeAlias = Create | SetData | Delete | Multi | Sync | CloseSession
 """What the leader has to see."""
 
 WatchKind: TypeAlias = ChangeKind | None
-"""What a watch event tells of the node: what happened to it, or None: to its children."""
+"""What a watch event reports: what happened to the node, or None: to its children."""
 
 
 class Mishaps:
@@ -81,10 +81,10 @@ class Mishaps:
 
 
 class Client(Protocol):
-    """What a server tells a client; each call comes through the link.
+    """What a server sends to a client; each call comes through the link.
 
     Attributes:
-        lost_goodbye: whether the server had hung up before the goodbye arrived: the client may not have heard of it.
+        lost_goodbye: whether the server had hung up before the client's last request arrived: it may not know.
     """
 
     mishaps: Mishaps
@@ -102,7 +102,7 @@ class Client(Protocol):
 
 
 class LinkedServer(Protocol):
-    """What a client tells a server; each call comes through the link.
+    """What a client sends to a server; each call comes through the link.
 
     Attributes:
         number: its number, from 0.
@@ -168,7 +168,7 @@ class Connection:
     """One connection of a client to a server.
 
     Attributes:
-        open: whether the server holds it open; the client's side is the client's to know.
+        open: whether the server holds it open; the client keeps its own state.
         session_id: 0 until the server has accepted the session.
         queue: requests in their order that wait for a write before them, writes included.
         data_watches, child_watches: the paths this connection has watches on.
@@ -188,7 +188,7 @@ class Connection:
 
 
 class Pending:
-    """A request that the leader has to see before it can be answered, and what it said."""
+    """A request that the leader has to see before it can be answered, and the leader's answer."""
 
     __slots__ = ("connection", "fault", "is_moved", "request", "value")
 
@@ -205,7 +205,7 @@ class Record:
 
     Attributes:
         zxid: its number.
-        session_id: on whose behalf; 0 for hands.
+        session_id: on whose behalf; 0 for operators.
         changes: what it did to the tree; nothing for a request that failed.
         closes: whether it ends that session.
         pending: the request that is answered by it.

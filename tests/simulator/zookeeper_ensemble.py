@@ -1,7 +1,7 @@
 """The servers of the simulated ZooKeeper together: one log, written by the leader, applied by each in its time.
 
 Agreement itself is not simulated: with a majority within reach the leader's write is final at once, without one nothing
-is written. Who leads, and who is within reach, is `zookeeper_peers`'.
+is written. `zookeeper_peers` decides which server leads, and which ones are within reach.
 
 Source: PrepRequestProcessor, LearnerHandler and Leader of ZooKeeper 3.4.
 """
@@ -87,7 +87,7 @@ class Ensemble:
         return self.settings.granted_s(asked_s)
 
     def to_leader(self, server: Server, call: Callable[..., None], *arguments: Any) -> None:
-        """Have `call(*arguments)` run at the leader; a server that follows nobody speaks to nobody."""
+        """Have `call(*arguments)` run at the leader; a server without a leader does nothing."""
         if server is self.leader:
             call(*arguments)
         elif server.is_following:

@@ -1,7 +1,7 @@
 """Decides which servers of the simulated ZooKeeper reach each other, and which one leads.
 
 Servers stop, freeze, and are cut off from the others. A leader and a follower that receive nothing from each other part
-after the sync limit; a server that follows nobody takes no clients; a majority within reach finds a leader.
+after the sync limit; a server without a leader takes no clients; a majority within reach elects a leader.
 
 Source: QuorumPeer, Leader and Learner of ZooKeeper 3.4.
 """
@@ -139,7 +139,7 @@ class Peers:
     # -- who leads --------------------------------------------------------------------------------------------------
 
     def _left(self, server: Server) -> None:
-        """A server notices that it follows nobody."""
+        """A server notices that it has no leader."""
         if server.is_up and not server.is_frozen and not server.is_following:
             server.drop_clients()
             self._come_back(server)

@@ -81,7 +81,7 @@ class Server:
         self._data_watches: _Watches = {}
         self._child_watches: _Watches = {}
 
-    # -- what clients say -------------------------------------------------------------------------------------------
+    # -- requests of clients ----------------------------------------------------------------------------------------
 
     def connect(self, connection: Connection, session_id: int, last_zxid: int, asked_s: float) -> None:
         """A client asks for a session, a new one (0) or its old one."""
@@ -119,7 +119,7 @@ class Server:
         self._ensemble.to_leader(self, self._ensemble.write, self, pending)
 
     def ping(self, connection: Connection) -> None:
-        """A client says that it is there."""
+        """A client sends a ping."""
         if connection.open:
             self._ensemble.heard_of(self, connection.session_id)
             connection.link.down.send(connection.client.ponged, connection)
@@ -132,7 +132,7 @@ class Server:
         """A client process is gone for good."""
         self.links.pop(link, None)
 
-    # -- what the leader says ---------------------------------------------------------------------------------------
+    # -- from the leader --------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
         """Apply the next entry of the log."""

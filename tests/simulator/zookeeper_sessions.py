@@ -1,6 +1,6 @@
 """The sessions of the simulated ZooKeeper as its leader keeps them: which are alive, and until when.
 
-Source: SessionTrackerImpl of ZooKeeper 3.4: a session that was heard of at `t` ends at the first tick after
+Source: SessionTrackerImpl of ZooKeeper 3.4: a session that was refreshed at `t` ends at the first tick after
 `t + timeout`.
 """
 

@@ -1,4 +1,4 @@
-"""Made-up histories: a story, told step by step, becomes the events that members and watchers would have written."""
+"""Builds histories step by step, as the events that members and watchers would have recorded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GroupStory:
         return self
 
     def own(self, member: str, offset: int, place: Place = ("t", 0)) -> GroupStory:
-        """A member claims, and tells where it begins."""
+        """A member claims, and reports its start offset."""
         return self.add("claimed", member, place=place).add("assigned", member, offset, place=place)
 
     def deliver(self, member: str, *offsets: int, place: Place = ("t", 0)) -> GroupStory:
@@ -51,7 +51,7 @@ class GroupStory:
         return self.add("offset_node", member, offset, place=place).add("commit", member, offset, place=place)
 
     def set_by_operator(self, offset: int, place: Place = ("t", 0)) -> GroupStory:
-        """A hand sets the stored offset; -1 deletes or spoils it."""
+        """An operator sets the stored offset; -1 deletes it or makes it unreadable."""
         return self.add("offset_node", "", offset, "hand", place)
 
     def hand_over(self, member: str, offset: int, place: Place = ("t", 0)) -> GroupStory:

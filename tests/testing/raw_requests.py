@@ -1,4 +1,4 @@
-"""Kafka requests written byte by byte, so that the kit is not tested by the code it is meant to test."""
+"""Kafka requests written byte by byte, so that the kit is not tested with the code that it tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who claims too early, too late or without a look is caught; who waits for good reason, or could not know, passes."""
+"""Claims that are too early, too late or unchecked are found; justified waits and what a member could not know pass."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_who_was_in_trouble_may_not_have_waited() -> None:
     assert stale(*story, limits=limits) == []
 
 
-# -- claims that nobody makes ------------------------------------------------------------------------------------------
+# -- claims that no member makes ---------------------------------------------------------------------------------------
 
 QUICK = dataclasses.replace(LIMITS, unclaimed_s=3.0)
 

@@ -1,4 +1,4 @@
-"""Nodes that the kit closes: nobody else reads them, and nothing of it stays behind."""
+"""Nodes that the kit closes: no other session reads them, and nothing is left of them afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written for `Cluster` runs on real and on embedded brokers; ports and folders that are asked for."""
+"""A program written for `Cluster` runs on real and on embedded brokers; ports and folders that are asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the images are made of works without Docker, too: the scripts start real servers, the jars are checked."""
+"""The contents of the images work without Docker, too: the scripts start real servers, the jars are checked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_compose_file_is_valid_and_puts_all_servers_at_one_address() -> None
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("network_mode: service:address") == 3
-    assert ran.stdout.count("19093") >= 3  # published, inside, and told to the broker
+    assert ran.stdout.count("19093") >= 3  # published, inside, and passed to the broker
     assert ran.stdout.count("dockerfile: docker/Dockerfile") == 4
 
 

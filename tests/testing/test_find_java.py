@@ -1,4 +1,4 @@
-"""Finding Java: where it is looked for, and what is said when it is not there."""
+"""Finding Java: where it is looked for, and the error when it is missing."""
 
 from __future__ import annotations
 

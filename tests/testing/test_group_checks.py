@@ -1,4 +1,4 @@
-"""Made-up bad histories for the checks of groups; each stands beside a good one that is only just so."""
+"""Histories that the checks of groups must reject, each next to one that is just acceptable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_java_members_delete_by_path_and_cannot_be_helped() -> None:
 
 
 def robbed(wait_s: float, version: int = 0) -> GroupStory:
-    """A hand deletes the node of `a`, `b` claims, and `a` hits the node of `b`."""
+    """An operator deletes the node of `a`, `b` claims, and `a` deletes the node of `b`."""
     story = GroupStory().own("a", 0).add("owner_gone", "a", by=OPERATOR).add("claimed", "b")
     return story.wait(wait_s).add("touched", "a", version, by="b").add("lost", "a")
 

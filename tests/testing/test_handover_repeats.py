@@ -1,4 +1,4 @@
-"""What comes again after a handover: who deletes his owner node has committed; from whom it is taken, perhaps not."""
+"""Repeats after a handover: a member that releases has committed; one whose node others delete may not have."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_who_commits_by_hand_may_have_had_no_answer() -> None:
 
 
 def taken_away(committed_s: float) -> list[Event]:
-    """A hand deletes the owner node while a, which commits by itself, works on offset 1; b begins with it."""
+    """An operator deletes the owner node while a, with auto-commit, works on offset 1; b starts with it."""
 
     def event(seconds: float, kind: str, member: str, offset: int = -1, by: str = "") -> Event:
         return Event(round(seconds * NS), kind, member, "t", 0, offset, by)

@@ -1,4 +1,4 @@
-"""The checker is checked: good histories pass, each made-up bad one is caught by the check it was made for."""
+"""Tests of the history checks: good histories pass, each bad one is found by the check that it is made for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hands, Java members and topics that are created anew excuse much in a history; what hides behind them is found."""
+"""Operators, Java members and topics created again explain much in a history; violations next to them are found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def half_read() -> GroupStory:
     return GroupStory().acked(*range(10)).own("a", 0).deliver("a", 0, 1, 2, 3).store("a", 4)
 
 
-# -- hands: what is left out -------------------------------------------------------------------------------------------
+# -- operators: skipped messages ---------------------------------------------------------------------------------------
 
 
 def test_a_raised_offset_passes_over_messages_from_the_next_claim_on() -> None:
@@ -57,7 +57,7 @@ def test_retention_excuses_what_it_has_dropped_and_no_more() -> None:
     assert history_findings(dropped.deliver("a", 6, 9)) == ["lost", "skipped"]
 
 
-# -- hands: what comes again -------------------------------------------------------------------------------------------
+# -- operators: repeated messages --------------------------------------------------------------------------------------
 
 
 def test_a_lowered_offset_brings_messages_again_once() -> None:

@@ -1,4 +1,4 @@
-"""A history in figures."""
+"""The figures of a history."""
 
 from __future__ import annotations
 

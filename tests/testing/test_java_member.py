@@ -1,4 +1,4 @@
-"""JavaMember: Kafka's own consumer joins, delivers, leaves, and tells when it gives up."""
+"""JavaMember: Kafka's own consumer joins, delivers, leaves, and reports when it gives up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load that outlives what happens to its brokers."""
+"""A load that goes on while its brokers die and leaders move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on leaves: what a leave says of a position is compared with what was seen in ZooKeeper."""
+"""Checks of leaves: what a leave reports of a position is compared with what was seen in ZooKeeper."""
 
 from __future__ import annotations
 

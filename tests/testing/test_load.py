@@ -1,4 +1,4 @@
-"""load() fills a topic and tells where each message went."""
+"""load() fills a topic and returns where each message is stored."""
 
 from __future__ import annotations
 

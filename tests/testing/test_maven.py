@@ -1,4 +1,4 @@
-"""Jars: locked, checked, cached, fetched once however many processes ask, or a clear sentence."""
+"""Jars: locked, checked, cached, fetched once however many processes ask, or a clear error."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def pytest_run(folder: Path, tests: str, *options: str, ini: str = "", **environment: str) -> str:
-    """What a run of pytest with the plugin says about a file of tests, in a project of its own."""
+    """The output of pytest with the plugin for a file of tests, in a project of its own."""
     (folder / "pytest.ini").write_text(f"[pytest]\naddopts = --strict-markers\n{ini}")
     (folder / "test_it.py").write_text(tests)
     plugins = ("-p", "no:cacheprovider", "-p", "zkconsumer.testing.pytest_plugin")

@@ -1,4 +1,4 @@
-"""Where a group began: at the first position that was stored, be it that a hand took the partition away before."""
+"""The start of a group: the first position that was stored, even if an operator took the partition away before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AGAIN = ("t~1", 0)
 
 
 def taken_away(by: str = OPERATOR) -> GroupStory:
-    """Three messages are there when `a` claims; its node goes before `a` has stored where it begins."""
+    """Three messages are there when `a` claims; its node is deleted before `a` has stored its start offset."""
     return GroupStory().acked(0, 1, 2).add("claimed", "a").add("owner_gone", "a", by=by)
 
 
@@ -68,7 +68,7 @@ def test_once_a_member_delivers_its_commits_are_no_beginnings() -> None:
 
 
 def reborn(late: int) -> GroupStory:
-    """The topic is made anew under `a`, who reads a message of it; then a commit of his comes, and he dies."""
+    """The topic is created again under `a`, which reads a message of it; then its commit comes, and it dies."""
     return GroupStory().wait(2).acked(0, 1, 2, place=AGAIN).add("reset", "a", 0, place=AGAIN).deliver(
         "a", 0, place=AGAIN).store("a", late, place=AGAIN).add("owner_gone", "a", by="ended", place=AGAIN)
 

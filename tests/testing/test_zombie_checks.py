@@ -1,4 +1,4 @@
-"""Made-up zombies: who delivers or commits what is not his own is found, whatever else goes on."""
+"""Zombies are found: members that deliver or commit what is not theirs, whatever else goes on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def gone(by: str, wait_s: float, what: str = "deliver") -> GroupStory:
     ("by", "in_time_s", "late_s"),
     [
         ("expired", 0.03, 0.1),  # a server that is a little behind
-        ("ended", 3.9, 4.1),  # the lease goes on when somebody ends the session from outside
+        ("ended", 3.9, 4.1),  # the lease goes on when the session is ended from outside
         (OPERATOR, 3.9, 4.1),
         ("j", 3.9, 4.1),
         ("b", 0.03, 0.1),
@@ -93,7 +93,7 @@ def test_an_owner_node_outlives_the_topic_that_it_is_about() -> None:
 
 
 def test_a_session_that_was_ended_from_outside_makes_no_two_owners_while_the_lease_lasts() -> None:
-    """Its listener can hear of a partition, and get messages of it, when the next one owns it already."""
+    """Its listener can be called for a partition, and get messages of it, when the next member owns it already."""
     story = GroupStory().acked(0).add("claimed", "a").add("owner_gone", "a", by="ended").own("b", 0).deliver("b", 0)
     story.add("assigned", "a", 0).deliver("a", 0).add("lost", "a").wait(1.0)
     assert history_findings(story, LIMITS) == []

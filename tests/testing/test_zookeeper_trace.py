@@ -1,4 +1,4 @@
-"""ZooKeeperRecorder writes down what one client asks and is told, whatever the pieces in which the bytes come."""
+"""ZooKeeperRecorder records the requests and replies of one client, however the bytes are split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hands, and strangers, do to a group's nodes in ZooKeeper."""
+"""Manual edits of a group's nodes in ZooKeeper, and nodes of clients outside the group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.limits import OPERATOR
 
 MOVED = 20
-# Registrations that nobody can read: of people, of other clients, of Kafka 0.7.
+# Registrations that no member can read: of people, of other clients, of Kafka 0.7.
 STRANGE = {
     "empty": b"",
     "null": b"null",
@@ -28,7 +28,7 @@ STRANGE = {
 
 
 def owner_deleted(stage: Stage) -> None:
-    """Somebody deletes the owner node of a partition that is being read."""
+    """An operator deletes the owner node of a partition that is being read."""
     stage.limits = SESSION_ENDED
     place = stage.owned_by(stage.hit)[0]
     stage.mark()
@@ -37,7 +37,7 @@ def owner_deleted(stage: Stage) -> None:
 
 
 def owner_foreign(stage: Stage) -> None:
-    """A member dies, and one of its owner nodes is a stranger's by then, for ten seconds."""
+    """A member dies, and one of its owner nodes has been replaced by another client's, for ten seconds."""
     place = stage.owned_by(stage.hit)[0]
     path = _owner_path(stage, place)
     stage.mark()
@@ -54,7 +54,7 @@ def owner_foreign(stage: Stage) -> None:
 
 
 def offsets_at_rest(stage: Stage) -> None:
-    """While nobody is there one offset is spoilt, one lowered and one raised; then two members come."""
+    """In an empty group one offset is made unreadable, one lowered and one raised; then two members come."""
     before = list(stage.players)
     for player in before:
         player.leave()
@@ -107,7 +107,7 @@ def poisoned(stage: Stage) -> None:
     stage.foreign.clear()
     stage.wait_full()
     if isinstance(late, JavaPlayer) and not stage.is_java_alone and late.gave_up_at_its_start():
-        # It owns its share by now, which nobody reads, and no rebalance helps: only a new process has streams.
+        # It owns its share by now, which no stream reads, and no rebalance helps: only a new process has streams.
         stage.notes.append("late never had streams, restarted")
         late.kill()
         again = stage.prepare("again")
@@ -129,8 +129,8 @@ def _stored(stage: Stage, place: Place) -> int:
 
 
 def _set(stage: Stage, place: Place, offset: int) -> None:
-    """Set a stored offset by hand, below 0 to what is none; the history says by whom."""
-    stage.by_hand.append(Event(time.monotonic_ns(), "offset_node", "", *place, offset, OPERATOR))
+    """Set a stored offset as an operator, below 0 to a text that is none; the history records it."""
+    stage.operator_events.append(Event(time.monotonic_ns(), "offset_node", "", *place, offset, OPERATOR))
     stage.cluster.client.set(_offset_path(stage, place), b"%d" % offset if offset >= 0 else b"not an offset")
 
 
@@ -139,7 +139,7 @@ OURS_IS_HIT = ("ours", "java", "mixed")
 HAND_FAULTS = (
     # A Java member does not notice that its own node was deleted.
     Scenario("owner node deleted", owner_deleted, casts=OURS_IS_HIT),
-    # Whoever is left has to bear it; a Java member may give up for good, before the node goes or after.
+    # The members that are left are affected; a Java member may give up for good, before the node goes or after.
     Scenario("foreign owner node", owner_foreign, casts=("ours", "java", "mixed-java-hit")),
     # A Java member that is dealt the spoilt offset never comes to own anything.
     Scenario("offsets set by hand, nobody there", offsets_at_rest, casts=OURS_IS_HIT),
