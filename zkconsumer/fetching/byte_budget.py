@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from simpleconsumer.types import MAX_INT64
 from zkconsumer.fetching.byte_shares import Candidate, Shares, least_useful_bytes, share_out
 
 __all__ = ["ByteBudget", "Charge"]
@@ -95,7 +96,7 @@ class ByteBudget:
         asker: object,
         candidates: Sequence[Candidate],
         askers: int = 1,
-        most_bytes: int = 2**63,
+        most_bytes: int = MAX_INT64,
         wake: Callable[[], None] | None = None,
     ) -> list[int]:
         """Return how many bytes to ask for of each candidate, in their order, and set as much aside; 0 leaves one out.

@@ -7,6 +7,7 @@ Threads: any.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from typing import Final
@@ -24,7 +25,7 @@ MOST_KEPT: Final = 32
 _Key = tuple[str, int, str, int, int]
 _lock = threading.Lock()
 _idle: OrderedDict[tuple[_Key, int], SimpleConsumer] = OrderedDict()
-_numbers = iter(range(2**63))
+_numbers = itertools.count()
 
 
 def take(broker: Broker, config: ConsumerConfig) -> SimpleConsumer:

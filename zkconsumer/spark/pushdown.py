@@ -16,7 +16,7 @@ from operator import eq, ge, gt, le, lt
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.spans import ALL_OFFSETS, NO_OFFSETS, Spans, at_most, common, others, spans_of
+from zkconsumer.spark.spans import ALL_OFFSETS, BEHIND_ALL, NO_OFFSETS, Spans, at_most, common, others, spans_of
 
 __all__ = ["MAX_SPANS", "NO_FILTERS", "PushedFilters", "push_filters"]
 
@@ -33,8 +33,8 @@ _SEARCHED: Final[dict[str, Callable[[str, str], bool]]] = {
 _PAIRS: Final[dict[str, Callable[[int], tuple[int, int]]]] = {
     "EqualTo": lambda offset: (offset, offset + 1),
     "EqualNullSafe": lambda offset: (offset, offset + 1),
-    "GreaterThan": lambda offset: (offset + 1, 2**63),
-    "GreaterThanOrEqual": lambda offset: (offset, 2**63),
+    "GreaterThan": lambda offset: (offset + 1, BEHIND_ALL),
+    "GreaterThanOrEqual": lambda offset: (offset, BEHIND_ALL),
     "LessThan": lambda offset: (0, offset),
     "LessThanOrEqual": lambda offset: (0, offset + 1),
 }

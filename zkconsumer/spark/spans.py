@@ -9,12 +9,15 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["ALL_OFFSETS", "NO_OFFSETS", "Spans", "at_most", "common", "others", "spans_of"]
+from simpleconsumer.types import MAX_INT64
+
+__all__ = ["ALL_OFFSETS", "BEHIND_ALL", "NO_OFFSETS", "Spans", "at_most", "common", "others", "spans_of"]
 
 Spans = tuple[tuple[int, int], ...]
 
-_BEHIND_ALL: Final = 2**63
-ALL_OFFSETS: Final[Spans] = ((0, _BEHIND_ALL),)
+BEHIND_ALL: Final = MAX_INT64 + 1
+"""As the end of a span: it has no end."""
+ALL_OFFSETS: Final[Spans] = ((0, BEHIND_ALL),)
 NO_OFFSETS: Final[Spans] = ()
 
 
@@ -25,7 +28,7 @@ def spans_of(pairs: Iterable[tuple[int, int]]) -> Spans:
     ((3, 6), (7, 9))
     """
     joined: list[tuple[int, int]] = []
-    for start, end in sorted((max(start, 0), min(end, _BEHIND_ALL)) for start, end in pairs):
+    for start, end in sorted((max(start, 0), min(end, BEHIND_ALL)) for start, end in pairs):
         if start >= end:
             continue
         if joined and start <= joined[-1][1]:
@@ -60,7 +63,7 @@ def others(spans: Spans) -> Spans:
     >>> others(((0, 5), (8, 9)))
     ((5, 8), (9, 9223372036854775808))
     """
-    edges = [0, *(edge for span in spans for edge in span), _BEHIND_ALL]
+    edges = [0, *(edge for span in spans for edge in span), BEHIND_ALL]
     return tuple((start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end)
 
 
