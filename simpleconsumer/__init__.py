@@ -1,4 +1,4 @@
-"""Talk to one Kafka broker at a time: bytes, requests and a consumer that knows no groups and no ZooKeeper.
+"""A client of one Kafka broker at a time: messages, offsets and metadata, without groups and ZooKeeper.
 
 from simpleconsumer import EARLIEST, SimpleConsumer
 

@@ -1,8 +1,8 @@
-"""The codecs of message sets: gzip, snappy (xerial stream or one bare block), lz4 (with Kafka's two header checksums).
+"""Compression of message sets: gzip, snappy (xerial stream or one bare block), lz4 (with Kafka's two header checksums).
 
-Every inflate takes `max_output_bytes` and refuses to exceed it before the memory is taken (lz4: at most one block
-of 4 MiB later), because a wrapper of a few kilobytes can claim gigabytes. What does not inflate completely is an
-error: a truncated stream is never returned as a shorter one.
+Each decompression takes `max_output_bytes` and raises an error before it allocates more (lz4: at most one block of
+4 MiB later), because a wrapper of a few kilobytes can claim gigabytes. A stream that does not decompress completely is
+an error: a truncated stream is never returned as a shorter one.
 
 Source: kafka.message.CompressionFactory, KafkaLZ4BlockInputStream, KafkaLZ4BlockOutputStream (0.8.2.2, 0.10.0.1);
 snappy-java 1.0.4.1 to 1.1.1.7; RFC 1952; the LZ4 frame format 1.5.
@@ -33,14 +33,14 @@ _UINT32_LE = Struct("<I")
 # isal's stub declares its exception class as an instance.
 _IsalError = cast(type[Exception], isal_zlib.error)
 _GZIP_WINDOW = 31  # zlib's notation for: gzip header and trailer, 32 KiB window
-# Java writes one member. More are legal, but each costs a copy of the rest of the input, so an input that consists
-# of empty members would take time with the square of its length.
+# Java writes one member. More are legal, but each costs a copy of the rest of the input: an input that consists of
+# empty members would take time that grows with the square of its length.
 _MAX_GZIP_MEMBERS = 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
-# The best a snappy block can do: a copy element of 3 bytes that yields 64.
+# The highest ratio of a snappy block: a copy element of 3 bytes that yields 64.
 _SNAPPY_BEST_RATIO = 22
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -50,12 +50,12 @@ _LZ4_WINDOW_BYTES = 1 << 16
 # Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB: all that Kafka's reader accepts.
 _LZ4_DESCRIPTOR = b"\x60\x40"
 _LZ4_CHECKSUM = b"\x82"
-# Up to 0.9 Kafka hashed the magic too, and checks it that way; 0.10 keeps the wrong byte for magic 0 messages.
+# Up to 0.9 Kafka hashes the magic too, when it writes and when it checks; 0.10 keeps that byte for magic 0 messages.
 _LZ4_LEGACY_CHECKSUM = b"\x1a"
 
 
 def decompress(codec: int, data: Buffer, max_output_bytes: int) -> bytes:
-    """Return the inflated bytes of a wrapper's value.
+    """Return the decompressed value of a wrapper.
 
     Args:
         codec: GZIP, SNAPPY or LZ4.
@@ -63,7 +63,7 @@ def decompress(codec: int, data: Buffer, max_output_bytes: int) -> bytes:
 
     Raises:
         LimitExceeded: The output is larger.
-        DecodeError: The input is corrupt, truncated, or has something behind its end; or the codec is unknown.
+        DecodeError: The input is corrupt or truncated, or bytes follow behind its end; or the codec is unknown.
     """
     if codec == GZIP:
         return _gunzip(data, max_output_bytes)
@@ -78,7 +78,7 @@ def compress(codec: int, data: bytes, *, legacy_lz4_checksum: bool = False) -> b
     """Return the compressed bytes as Kafka's Java producer frames them.
 
     Args:
-        codec: GZIP, SNAPPY (xerial stream) or LZ4.
+        codec: GZIP, SNAPPY (as a xerial stream) or LZ4.
         legacy_lz4_checksum: Write the header checksum of Kafka 0.8.2 and 0.9, which magic 0 messages need.
     """
     if codec == GZIP:
@@ -101,7 +101,7 @@ def _gunzip(data: Buffer, max_output_bytes: int) -> bytes:
     for _ in range(_MAX_GZIP_MEMBERS):
         member = isal_zlib.decompressobj(_GZIP_WINDOW)
         try:
-            # One byte more than allowed tells "just fits" from "too large"; 0 would mean no limit.
+            # One byte more than allowed distinguishes "just fits" from "too large"; 0 would mean no limit.
             part = member.decompress(rest, max_output_bytes - size + 1)
         except _IsalError as error:
             raise DecodeError(f"gzip: {error}") from error
@@ -159,7 +159,7 @@ def _snappy_size(block: Buffer) -> int:
         size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return size
-    raise DecodeError("snappy: the block does not begin with its length")
+    raise DecodeError("snappy: the block does not start with its length")
 
 
 def _xerial(data: bytes) -> bytes:
@@ -195,11 +195,11 @@ def _unlz4(data: Buffer, max_output_bytes: int) -> bytes:
 
 
 def _lz4_header(data: Buffer) -> tuple[int, int, bool, int, int]:
-    """Return where the blocks begin, their largest size, whether they depend on each other, and the sizes of the
+    """Return where the blocks start, their largest size, whether they depend on each other, and the sizes of the
     checksums behind a block and behind the frame.
 
-    The checksums themselves are not compared: the header's is wrong by tradition, and the CRC of the message
-    covers every byte.
+    The checksums are not compared: that of the header is wrong in Kafka 0.8 and 0.9, and the CRC of the message covers
+    every byte.
     """
     if bytes(data[:4]) != _LZ4_MAGIC or len(data) < 7:
         raise DecodeError(f"lz4: no frame header in {bytes(data[:7]).hex() or 'nothing'}")

@@ -1,11 +1,11 @@
-"""The only socket of this package: one request, one answer, one deadline.
+"""A connection to one broker: one request, one answer and one deadline at a time.
 
-A call connects when it must, sends, and reads exactly one frame, all before one deadline. After any fault, a time-out
-included, the socket is closed: an answer that comes late dies with its connection and can never be read as the answer
-to a later request. Correlation ids are checked on top of that.
+A call connects if there is no connection, sends the request and reads exactly one frame, all before one deadline. After
+any fault, a time-out included, the socket is closed: a late answer is lost with its connection and can never be read
+as the answer to a later request. Correlation ids are checked in addition.
 
-The answer is read by few system calls into a buffer of exactly its size: the kernel waits for all of it (MSG_WAITALL)
-until the deadline (SO_RCVTIMEO), without the GIL.
+Few system calls read the answer into a buffer of exactly its size: the kernel waits for all of it (MSG_WAITALL) until
+the deadline (SO_RCVTIMEO), without the GIL. No other module of this package uses a socket.
 
 Source: kafka.network.BlockingChannel, kafka.consumer.SimpleConsumer (0.8.2.2); KAFKA-738, 1147, 1228, 2241.
 """
@@ -25,7 +25,7 @@ from simpleconsumer.framing import MAX_FRAME_BYTES, SIZE_BYTES, frame_size
 _INT32 = Struct(">i")
 _TIMEVAL = Struct("@ll")
 _MOST_KEPT_BYTES = 16 * 1024 * 1024
-"""Largest answer whose memory is kept for the next one."""
+"""Largest answer whose memory is used again for the next one."""
 
 
 class Connection:
@@ -50,10 +50,10 @@ class Connection:
         """
         Args:
             host: Name or address; an IPv6 address may stand in brackets.
-            timeout_s: Deadline of each call. Resolving a name is the system's business and not bounded by it.
+            timeout_s: Deadline of each call. It does not include the time in which the system resolves a name.
             receive_buffer_bytes: Socket receive buffer, `socket.receive.buffer.bytes`; 0 leaves it to the system.
             max_frame_bytes: Largest answer that is taken, by default 256 MiB.
-            reuse_answers: An answer is good until the next call only: its memory is used again. Fresh memory for each
+            reuse_answers: An answer is valid until the next call only, which uses its memory again. New memory for each
                 megabyte costs as much as receiving it.
         """
         if timeout_s <= 0:
@@ -76,10 +76,10 @@ class Connection:
         """Return the body of the answer to one request frame, behind the correlation id; empty when there is none.
 
         Args:
-            correlation_id: What the answer must begin with; None for Kafka 0.7, which has none.
-            has_answer: False for what is never answered (produce with acks 0, produce of 0.7).
-            resend: The request may be sent twice: when a connection that was idle turns out to be dead before the
-                first byte of the answer, it is sent once more over a new one, within the same deadline.
+            correlation_id: What the answer must start with; None for Kafka 0.7, which has none.
+            has_answer: False for requests that are never answered (produce with acks 0, produce of 0.7).
+            resend: The request may be sent twice: if an idle connection turns out to be closed before the first byte of
+                the answer, it is sent once more over a new connection, within the same deadline.
 
         Raises:
             ConnectionFailed: Refused, lost, timed out, or closed by `close()`.
@@ -97,7 +97,7 @@ class Connection:
             self._leave(keep)
 
     def reset(self) -> None:
-        """Drop the socket after an answer that makes no sense; the next call connects anew."""
+        """Close the socket after an answer that cannot be decoded; the next call connects again."""
         self._leave_to_parent()
         with self._lock:
             if not self._busy:
@@ -111,20 +111,20 @@ class Connection:
             if self._socket is None:
                 return
             if self._busy:
-                # Only wake the other thread; it closes. A close here could free the descriptor under its hands.
+                # Only wake the other thread, which closes the socket. A close here could free a descriptor in use.
                 _shut(self._socket)
             else:
                 self._drop()
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: leave the parent's socket to it; answers would go to whoever of the two reads first."""
+        """In a forked child: leave the parent's socket, whose answers would go to the process that reads first."""
         if self._pid == os.getpid():
             return
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # one that another thread of the parent held is never released here
+        self._lock = threading.Lock()  # if another thread of the parent held it, it is never released here
         self._busy = False
         if self._socket is not None:
-            self._socket.close()  # not shut down: that would end it for the parent, too
+            self._socket.close()  # without a shutdown, which would end the connection for the parent, too
             self._socket = None
 
     def _enter(self) -> None:
@@ -143,7 +143,7 @@ class Connection:
                 self._drop()
 
     def _exchange(self, request: bytes, has_answer: bool, resend: bool, deadline: float) -> memoryview:
-        """Return the whole answer; after a dead idle connection try a second time if the request allows it."""
+        """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
         reused = self._reusable()
         while True:
             begun = False
@@ -165,7 +165,7 @@ class Connection:
                 reused = False
 
     def _reusable(self) -> bool:
-        """Return True for a connection with nothing to read on it; drop one that ended or speaks out of turn."""
+        """Return True for a connection without unread bytes that was not closed; any other one is not used again."""
         connection = self._socket
         if connection is None:
             return False
@@ -180,7 +180,7 @@ class Connection:
     def _connect(self, deadline: float) -> socket.socket:
         """Return a new socket, connected to the first address that answers.
 
-        Each address gets its share of the time left, so that one that swallows packets does not use up all of it.
+        Each address gets an equal share of the time that is left: one that drops packets must not use up all of it.
         """
         failure = OSError(f"no address for {self.host}")
         addresses = self._resolve()
@@ -202,16 +202,16 @@ class Connection:
         raise failure
 
     def _resolve(self) -> list[tuple[int, int, int, str, Any]]:
-        """Return the addresses of the host as getaddrinfo orders them; whatever is wrong with it is an OSError."""
+        """Return the addresses of the host in the order of getaddrinfo; a host that has none is an OSError."""
         if not 0 < self.port < 65536:
             raise OSError(f"there is no port {self.port}")
         try:
             return list(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
-        except ValueError as error:  # zero bytes, labels that no name may have
+        except ValueError as error:  # zero bytes, or labels that are not legal in a name
             raise OSError(f"not a host name: {error}") from error
 
     def _adopt(self, connection: socket.socket) -> None:
-        """Make this the socket that close() shuts down; the one before is closed."""
+        """Make this the socket that close() shuts down, and close the one before."""
         with self._lock:
             self._drop()
             if self._closed:
@@ -222,7 +222,7 @@ class Connection:
     def _send(self, connection: socket.socket, request: bytes, deadline: float) -> None:
         connection.settimeout(_left(deadline))  # of sendall as a whole
         connection.sendall(request)
-        # With a time-out of Python's own, receiving would not wait for all, and looking without waiting would wait.
+        # With a time-out set in Python, MSG_WAITALL would not wait for all bytes, and MSG_DONTWAIT would wait.
         connection.settimeout(None)
 
     def _receive(self, connection: socket.socket, size: int, deadline: float) -> memoryview:
@@ -242,7 +242,7 @@ class Connection:
         return view
 
     def _memory(self, size: int) -> bytearray:
-        """Return room for `size` bytes at least, the same as last time if that may be and is enough."""
+        """Return at least `size` bytes of memory: that of the last answer if it may be used again and is enough."""
         if self._kept is None or size > _MOST_KEPT_BYTES:
             return bytearray(size)
         if len(self._kept) < size:
@@ -279,19 +279,19 @@ def _left(deadline: float) -> float:
 
 
 def _is_deadline(error: OSError) -> bool:
-    """Return True for a time-out of ours; one of the kernel (ETIMEDOUT) carries its number."""
+    """Return True if our own deadline is over; a time-out of the kernel (ETIMEDOUT) carries a number."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 
 def _timeval(seconds: float) -> bytes:
-    """Return a C timeval, at least a microsecond: zero would mean for ever."""
+    """Return a C timeval of at least a microsecond, as zero would mean no limit."""
     microseconds = max(int(seconds * 1_000_000), 1)
     return _TIMEVAL.pack(microseconds // 1_000_000, microseconds % 1_000_000)
 
 
 def _shut(connection: socket.socket) -> None:
-    """Shut a socket down, which wakes whoever is blocked in it."""
+    """Shut a socket down, which wakes the threads that are blocked in it."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # not connected (any more)
+        pass  # not connected

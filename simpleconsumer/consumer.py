@@ -1,7 +1,7 @@
-"""SimpleConsumer: ask one Kafka broker (0.8 or later) for messages, offsets and metadata.
+"""SimpleConsumer: fetch messages, offsets and metadata from one Kafka broker (0.8 or later).
 
-It knows one broker and no group: who leads a partition, what to do about an error code and where to go on is the
-caller's business.
+It knows one broker and no group. The caller finds the leader of a partition, handles error codes, and decides where to
+continue.
 
 Source: kafka.javaapi.consumer.SimpleConsumer (0.8.2.2).
 """
@@ -45,7 +45,7 @@ class SimpleConsumer:
 
     Every call has one deadline, `timeout_s`, over connecting, sending and receiving. A fault or time-out closes the
     connection (`ConnectionFailed`, `DecodeError`) and the next call makes a new one. Requests that only read are sent
-    a second time when an idle connection turns out to be dead; produce and commit never are.
+    a second time if an idle connection turns out to be closed; produce and commit never are.
 
     `version` arguments: 0 is what every broker serves; see `simpleconsumer.kafka08.requests` for which broker has more.
 
@@ -66,11 +66,11 @@ class SimpleConsumer:
     ) -> None:
         """
         Args:
-            timeout_s: Deadline of each call; fetches may not ask the broker to wait as long as that.
-            client_id: What the broker logs and counts requests under.
+            timeout_s: Deadline of each call; the wait that a fetch asks of the broker must be shorter.
+            client_id: Name under which the broker logs and counts requests.
             receive_buffer_bytes: Socket receive buffer; 0 leaves it to the system.
-            max_frame_bytes: Largest answer that is taken (256 MiB); a larger one is refused before it is read.
-            reuse_answers: The message sets of `multifetch` are good until the next call only; saves memory and time.
+            max_frame_bytes: Largest answer that is accepted (256 MiB); a larger one is refused before it is read.
+            reuse_answers: The message sets of `multifetch` are valid until the next call only; saves memory and time.
             dialect: What the broker speaks (`simpleconsumer.dialect.dialect_of`).
         """
         self.dialect = dialect
@@ -102,14 +102,14 @@ class SimpleConsumer:
     ) -> list[Message]:
         """Return the messages from an offset on, decoded; an empty list means that none came within `max_wait_ms`.
 
-        When a message in the middle cannot be delivered, those before it are returned, and the next fetch from there
-        raises about it.
+        If a message in the middle cannot be delivered, those before it are returned; the next fetch from there raises
+        the error.
 
         Raises:
             BrokerError: The broker refused; `OffsetOutOfRange` and `NotLeaderForPartition` are the usual ones.
             MessageTooLarge: The message at that offset does not fit into `max_bytes`.
             MessageError: The message at that offset cannot be delivered; `next_offset` is behind it.
-            BrokenFraming: The message set makes no sense.
+            BrokenFraming: The message set has an entry of impossible size.
         """
         request = FetchRequest(topic, partition, offset, max_bytes)
         message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
@@ -146,7 +146,7 @@ class SimpleConsumer:
             raise
         request = FetchRequest(topic, partition, offset, max_bytes)
         wanted = tuple(COLUMNS) if columns is None else columns
-        decode_columns(b"", topic, partition, columns=wanted)  # a wrong column is told before anything is sent
+        decode_columns(b"", topic, partition, columns=wanted)  # a wrong column is reported before anything is sent
         message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
         decoding = self.dialect.decode_columns(
             message_set, topic, partition, offset, columns=wanted, max_decoded_bytes=max_decoded_bytes
@@ -158,24 +158,24 @@ class SimpleConsumer:
     ) -> list[FetchedPartition]:
         """Return what the broker has of several partitions, in the order of the requests, in one round trip.
 
-        Message sets are views of the receive buffer (`decode_messages` reads them); error codes stand beside them.
+        Message sets are views of the receive buffer (`decode_messages` reads them); each has an error code beside it.
 
         Args:
             max_wait_ms: How long the broker may wait for `min_bytes`; must be below the deadline of the call.
-            min_bytes: 0 answers at once.
+            min_bytes: With 0 the broker answers at once.
 
         Raises:
-            ValueError: No requests, the same partition twice, or a size or wait that cannot be.
+            ValueError: No requests, the same partition twice, or an impossible size or wait.
         """
         requests = [FetchRequest(*request) for request in requests]
         self._check_fetch(requests, max_wait_ms, min_bytes)
         return self._ask(self.dialect.fetch(requests, max_wait_ms, min_bytes, version))
 
     def get_offsets_before(self, topic: str, partition: int, time_ms: int, max_offsets: int = 1) -> list[int]:
-        """Return at most `max_offsets` offsets of segments begun before a time, newest first.
+        """Return at most `max_offsets` offsets of segments that were started before a time, newest first.
 
         Args:
-            time_ms: Milliseconds since 1970, or LATEST or EARLIEST. Brokers go by the times of segment files.
+            time_ms: Milliseconds since 1970, or LATEST or EARLIEST. Brokers use the times of segment files.
 
         Raises:
             BrokerError: The broker is not the leader, or does not know the partition.
@@ -211,8 +211,8 @@ class SimpleConsumer:
             time_ms: Milliseconds since 1970.
 
         Raises:
-            BrokerError: The broker is not the leader, or does not know the partition; 43 for a topic that is kept in a
-                format without timestamps (`get_offsets_before` finds segments of it).
+            BrokerError: The broker is not the leader, or does not know the partition; 43 for a topic whose
+                format has no timestamps (`get_offsets_before` finds segments of it).
             ConnectionFailed: An older broker closes the connection.
         """
         [(code, found)] = self.offsets_for_times({TopicPartition(topic, partition): time_ms})
@@ -239,11 +239,11 @@ class SimpleConsumer:
         return self._ask(self.dialect.offsets_for_times(wanted))
 
     def api_versions(self) -> dict[int, range]:
-        """Return the versions of each API key that the broker serves: Kafka 0.10.0 and later.
+        """Return which versions of each API key the broker serves: Kafka 0.10.0 and later.
 
         Raises:
-            BrokerError: The broker does not say.
-            ConnectionFailed: 0.8 closes the connection on the question, and 0.9 never answers it.
+            BrokerError: The broker refused to answer.
+            ConnectionFailed: A broker of 0.8 closes the connection, and one of 0.9 never answers.
         """
         code, served = self._ask(self.dialect.api_versions())
         if code:
@@ -253,10 +253,10 @@ class SimpleConsumer:
     def topic_metadata(self, topics: Sequence[str]) -> ClusterMetadata:
         """Return brokers and leaders of some topics; asking for an unknown one can create it.
 
-        Error codes stand in the result: 5 for a topic that is being created, 3 for one that is not there.
+        Error codes are part of the result: 5 for a topic that is being created, 3 for one that does not exist.
 
         Raises:
-            ValueError: An empty list, which a broker takes for all topics (`all_topic_metadata` says so aloud).
+            ValueError: An empty list, which a broker takes for all topics (see `all_topic_metadata`).
         """
         if isinstance(topics, str) or not topics:
             raise ValueError(f"topics is {topics!r}: a list of at least one name is needed")
@@ -273,11 +273,11 @@ class SimpleConsumer:
         *,
         version: int = 0,
     ) -> None:
-        """Store offsets of a group: version 0 in ZooKeeper, 1 and 2 in Kafka. Brokers before 0.8.1 cannot.
+        """Store offsets of a group: version 0 in ZooKeeper, 1 and 2 in Kafka; needs Kafka 0.8.1 or later.
 
         Raises:
-            BrokerError: Of the first partition that was refused; `also` lists the errors of the others. Those that
-                are in neither are stored.
+            BrokerError: Of the first partition that was refused; `also` lists the errors of the others. The offsets of
+                all other partitions are stored.
         """
         wanted = {TopicPartition(*partition): _with_metadata(offset) for partition, offset in offsets.items()}
         if not wanted:
@@ -290,7 +290,7 @@ class SimpleConsumer:
     def fetch_offsets(
         self, group: str, partitions: Iterable[TopicPartition], *, version: int = 0
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of a group, -1 where there is none: version 0 from ZooKeeper, 1 from Kafka.
+        """Return the committed offsets of a group, -1 for none: version 0 from ZooKeeper, 1 from Kafka.
 
         Raises:
             BrokerError: Of the first partition that failed; `also` lists the errors of the others.
@@ -306,7 +306,7 @@ class SimpleConsumer:
         """Return the broker that keeps the offsets of a group in Kafka (0.8.2 and later).
 
         Raises:
-            BrokerError: `ConsumerCoordinatorNotAvailable` (15), always so the first time: ask again.
+            BrokerError: `ConsumerCoordinatorNotAvailable` (15), as always the first time; ask again.
         """
         code, broker = self._ask(self.dialect.coordinator(group))
         if code:
@@ -328,10 +328,10 @@ class SimpleConsumer:
     ) -> int:
         """Append messages to a partition; return the offset of the first, or -1 with acks 0.
 
-        Never sent twice by itself: after ConnectionFailed nobody knows whether the messages are there.
+        It is never sent twice: after ConnectionFailed it is not known whether the messages were stored.
 
         Args:
-            acks: 1 the leader has it, -1 all in-sync replicas have it, 0 no answer at all.
+            acks: 1: the leader has stored it; -1: all in-sync replicas have stored it; 0: no answer at all.
             timeout_ms: How long the broker waits for replicas.
             magic: 1 (with `version` 2, Kafka 0.10) carries timestamps.
 
@@ -356,7 +356,7 @@ class SimpleConsumer:
         return result.base_offset
 
     def close(self) -> None:
-        """Close for good; a call blocked in another thread ends at once with ConnectionFailed."""
+        """Close finally; a call that is blocked in another thread ends at once with ConnectionFailed."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -367,7 +367,7 @@ class SimpleConsumer:
     ) -> None:
         self.close()
 
-    # Spellings of the JVM API.
+    # The names of the JVM API.
     getOffsetsBefore = get_offsets_before  # noqa: N815
     topicMetadata = topic_metadata  # noqa: N815
     commitOffsets = commit_offsets  # noqa: N815
@@ -392,7 +392,7 @@ class SimpleConsumer:
         if not requests:
             raise ValueError("nothing to fetch")
         if not 0 <= max_wait_ms < self._connection.timeout_s * 1000:
-            # KAFKA-1147: the answer would come after we have closed the connection, every time.
+            # KAFKA-1147: each answer would come after the connection was closed.
             raise ValueError(f"max_wait_ms is {max_wait_ms}, the deadline of a call {self._connection.timeout_s} s")
         if min_bytes < 0:
             raise ValueError(f"min_bytes is {min_bytes}")
@@ -403,7 +403,7 @@ class SimpleConsumer:
             raise ValueError("a partition is asked for twice; brokers answer only one of the two")
 
     def _ask(self, request: Request[T]) -> T:
-        """Return the decoded answer; an answer that does not decode costs the connection."""
+        """Return the decoded answer; the connection is closed if it cannot be decoded."""
         answer = self._connection.call(
             self._frame(request), correlation_id=self._correlation_id if self.dialect.has_correlation_ids else None,
             resend=request.can_resend,
@@ -420,7 +420,7 @@ class SimpleConsumer:
         return self.dialect.frame(request, self._correlation_id, self.client_id)
 
     def _nothing(self, request: FetchRequest, message_set: Buffer) -> list[Any]:
-        """Return no messages, unless that is because the first one was cut off."""
+        """Return no messages; raise an error if there are none because the first one was cut off."""
         if len(message_set) and not self.dialect.set_end(message_set)[2]:
             reason = f"the message is larger than the fetch of {request.max_bytes} bytes"
             next_offset = self.dialect.next_offset(request.offset)
@@ -429,7 +429,7 @@ class SimpleConsumer:
 
 
 def _before_error(decoding: Iterator[T]) -> list[T]:
-    """Return what comes before the first error; one that comes first is raised."""
+    """Return what comes before the first error; raise the error if nothing does."""
     found: list[T] = []
     try:
         for each in decoding:
@@ -445,7 +445,7 @@ def _with_metadata(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
 
 
 def _raise_codes(rows: Iterable[tuple[int, str, int | str, int | None]]) -> None:
-    """Raise the first error of several partitions, which carries the others."""
+    """Raise the first error of several partitions with the others attached."""
     errors = [BrokerError(*row) for row in rows if row[0]]
     if errors:
         errors[0].also = tuple(errors[1:])

@@ -1,18 +1,18 @@
-"""What can go wrong between us and a broker.
+"""The errors of the requests to a broker and of decoding its messages.
 
     SimpleConsumerError
-    ├── DecodeError            bytes that make no sense: the frame or partition they came in is lost
+    ├── DecodeError            bytes that do not follow the protocol: their frame or partition cannot be used
     │   ├── BufferUnderflow    a field ends behind the end of the buffer
-    │   ├── LimitExceeded      a size above a limit of ours: refused before memory is taken for it
-    │   └── BrokenFraming      an entry of a message set has an impossible size: nothing behind it is found
+    │   ├── LimitExceeded      a size above a limit of this package: refused before memory is allocated for it
+    │   └── BrokenFraming      an entry of a message set has an impossible size: nothing behind it can be found
     ├── BrokerError            the broker answered with an error code
     ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
-    └── MessageError           one message (or one compressed wrapper); decoding can go on behind it
+    └── MessageError           one message (or one compressed wrapper); decoding can continue behind it
         ├── CrcMismatch        the checksum of the message is wrong
         ├── DamagedOffset      its offset contradicts those of its neighbours, or the end of the log
         ├── UnknownCodec       a codec number that no Kafka of this age defines
-        ├── CorruptMessage     bytes that do not inflate, lengths that contradict each other, unknown magic
-        └── MessageTooLarge    inflates to more than the limit, or does not fit into the fetch size
+        ├── CorruptMessage     bytes that do not decompress, lengths that contradict each other, unknown magic
+        └── MessageTooLarge    decompresses to more than the limit, or does not fit into the fetch size
 
 Wrong arguments of the caller are plain `ValueError`s, raised before anything is sent.
 """
@@ -27,7 +27,7 @@ from zkconsumer_error import ZkConsumerError
 
 
 class SimpleConsumerError(ZkConsumerError):
-    """Root of everything this package raises, wrong arguments (`ValueError`) aside."""
+    """Root of all errors of this package, apart from `ValueError` for wrong arguments."""
 
 
 class DecodeError(SimpleConsumerError):
@@ -39,7 +39,7 @@ class BufferUnderflow(DecodeError):
 
 
 class LimitExceeded(DecodeError):
-    """A size above a limit of ours, refused before memory is taken for it."""
+    """A size above a limit of this package, refused before memory is allocated for it."""
 
 
 class BrokenFraming(DecodeError):
@@ -56,8 +56,8 @@ class BrokerErrorCode(NamedTuple):
 
 
 # Names as in kafka.common.ErrorMapping (0.8.2.2), above 20 as in
-# org.apache.kafka.common.protocol.Errors (0.10.0.1). Retriable: asking again, perhaps
-# after fresh metadata or of another broker, can succeed without anybody's help.
+# org.apache.kafka.common.protocol.Errors (0.10.0.1). Retriable: the same request, perhaps with new metadata or to
+# another broker, can succeed later without any change by an operator.
 _CODES = tuple(
     BrokerErrorCode(*row)
     for row in (
@@ -136,7 +136,7 @@ class BrokerError(SimpleConsumerError):
 
     @property
     def retriable(self) -> bool:
-        """True when the same request can succeed later, perhaps after fresh metadata."""
+        """True when the same request can succeed later, perhaps with new metadata."""
         return broker_error(self.code).retriable
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ class BrokerError(SimpleConsumerError):
 
 
 class ConnectionFailed(SimpleConsumerError):
-    """The connection to a broker could not be made or did not last; the socket is closed."""
+    """The connection to a broker could not be made, or was lost; the socket is closed."""
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(host, port, reason)
@@ -163,8 +163,8 @@ class MessageError(SimpleConsumerError):
 
     Attributes:
         offset: Offset of the message; of a wrapper, the offset its entry carries (that of its last message).
-        next_offset: Offset to go on with when the message is given up.
-        resume: Opaque value for `decode_messages(buffer, ..., resume=error.resume)`, which goes on behind
+        next_offset: Offset to continue with when the message is skipped.
+        resume: Opaque value for `decode_messages(buffer, ..., resume=error.resume)`, which continues behind
             the message, inside a wrapper too. None when the error does not come from decoding.
     """
 
@@ -178,7 +178,7 @@ class MessageError(SimpleConsumerError):
         self.resume: object = None
 
     def __reduce__(self) -> tuple[type[MessageError], tuple[object, ...]]:
-        """Pickle without `resume`, which holds an inflated wrapper and means nothing in another process."""
+        """Pickle without `resume`, which holds a decompressed wrapper and is of no use in another process."""
         return type(self), self.args
 
     def __str__(self) -> str:
@@ -190,7 +190,7 @@ class CrcMismatch(MessageError):
 
 
 class DamagedOffset(MessageError):
-    """The offset of an entry cannot be right; `offset` is the place that its neighbours leave free for it."""
+    """The offset of an entry cannot be right; `offset` is one that its neighbours leave free."""
 
 
 class UnknownCodec(MessageError):
@@ -198,11 +198,11 @@ class UnknownCodec(MessageError):
 
 
 class CorruptMessage(MessageError):
-    """The message contradicts itself: lengths, magic, or compressed bytes that do not inflate."""
+    """The message contradicts itself: lengths, magic, or compressed bytes that do not decompress."""
 
 
 class MessageTooLarge(MessageError):
-    """The message is larger than a limit: of its inflated size, or of the fetch."""
+    """The message is larger than a limit: that of its decompressed size, or that of the fetch."""
 
 
 def _place(topic: str | None, partition: int | str | None, offset: int | None) -> str:

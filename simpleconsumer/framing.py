@@ -1,4 +1,4 @@
-"""Frames: `int32 size` and as many bytes, in both directions and in every Kafka version.
+"""Frames of requests and answers: `int32 size` and as many bytes, the same in every Kafka version.
 
 `frame_size` checks a size field before memory is allocated for it.
 """
@@ -14,13 +14,13 @@ from simpleconsumer.types import Buffer
 SIZE_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 """Default limit of one frame. Well above a fetch of 200 partitions with 1 MiB each, well below the memory of a host;
-a size field read out of step (text, a TLS alert) is nearly always above it."""
+bytes that are no size field (text, a TLS alert) nearly always give a larger number."""
 
 _SIZE = Struct(">i")
 
 
 def frame_size(header: Buffer, max_frame_bytes: int = MAX_FRAME_BYTES) -> int:
-    """Return the size that the first four bytes of a frame announce, header not counted.
+    """Return the size in the first four bytes of a frame, which does not count these four.
 
     Raises:
         BrokenFraming: It is negative.

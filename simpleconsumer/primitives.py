@@ -1,7 +1,7 @@
 """Kafka's primitive types: every reader takes `(buffer, offset)` and returns `(value, next offset)`.
 
-All integers are big-endian and signed. A field that ends behind the buffer is a `BufferUnderflow` that says where;
-a length or count that cannot be true is a `DecodeError` before anything is allocated for it.
+All integers are big-endian and signed. A field that ends behind the buffer is a `BufferUnderflow` with its place; an
+impossible length or count is a `DecodeError` before memory is allocated for it.
 
 Source: kafka.api.ApiUtils, kafka.common (0.8.2.2).
 """
@@ -68,10 +68,10 @@ def read_nullable_string(buffer: Buffer, offset: int) -> tuple[str | None, int]:
 
 
 def read_bytes(buffer: Buffer, offset: int) -> tuple[memoryview, int]:
-    """Return a view of the bytes at offset (int32 count), not a copy, and the offset behind them.
+    """Return a view (not a copy) of the bytes at offset (int32 count), and the offset behind them.
 
     Raises:
-        DecodeError: The length is negative (Kafka's null bytes never stand where this is used).
+        DecodeError: The length is negative (no field that this reads may be null).
         BufferUnderflow: They end behind the buffer.
     """
     length, start = read_int32(buffer, offset)
@@ -89,7 +89,7 @@ def read_array(
     Args:
         read: Reader of one item.
         smallest_item: Bytes that the shortest possible item takes, at least 1. A count that cannot fit into the
-            rest of the buffer is refused at once, so that a broken count costs neither time nor memory.
+            rest of the buffer is refused at once, so a corrupt count costs neither time nor memory.
     """
     count, offset = read_int32(buffer, offset)
     left = len(buffer) - offset
@@ -103,7 +103,7 @@ def read_array(
 
 
 def require_end(buffer: Buffer, offset: int, what: str) -> None:
-    """Raise DecodeError when bytes follow behind the end of a whole answer."""
+    """Raise DecodeError when bytes follow behind the end of an answer."""
     if offset != len(buffer):
         raise DecodeError(f"{what}: {len(buffer) - offset} bytes behind its end at byte {offset}")
 
@@ -124,7 +124,7 @@ def encode_int64(value: int) -> bytes:
 
 
 def encode_string(text: str) -> bytes:
-    """Return the string with its int16 byte count; above 32767 bytes of UTF-8 it is a ValueError."""
+    """Return the string with its int16 byte count; more than 32767 bytes of UTF-8 are a ValueError."""
     data = text.encode()
     if len(data) > 0x7FFF:
         raise ValueError(f"string of {len(data)} bytes, at most 32767 fit: {text[:40]!r}...")

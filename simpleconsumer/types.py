@@ -1,4 +1,4 @@
-"""The values between callers and this package. They hold what the broker said and decide nothing."""
+"""The values of requests and answers. They hold what a broker answered and decide nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 MAX_INT64: Final = 2**63 - 1
-"""The largest offset and time; as an end, that nothing comes behind it."""
+"""The largest offset and time; as an end it means that nothing comes behind."""
 
 Buffer = bytes | bytearray | memoryview
-"""What every decoder reads: contiguous bytes. Nothing keeps a buffer longer than its own values live."""
+"""What every decoder reads: contiguous bytes. No decoder keeps a buffer longer than the values that it returned."""
 
 
 class Broker(NamedTuple):
-    """One broker and where it listens.
+    """A broker and its address.
 
     Attributes:
         fetch_version: Version of the fetch request that it is known to serve; 0, which all do, when nothing is known.
@@ -62,7 +62,7 @@ class FetchedPartition(NamedTuple):
         error_code: 0, or why there is no message set (`errors.broker_error`).
         high_watermark: Offset behind the last message that consumers may see; -1 when unknown (0.7, errors).
         message_set: A view into the receive buffer; its last entry may be cut off. The view keeps the whole
-            response alive: copy what is kept for long.
+            response in memory: copy what is kept for long.
     """
 
     topic: str
@@ -73,7 +73,7 @@ class FetchedPartition(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """What a broker says of one produced message set: error code, and the offset of its first message."""
+    """What a broker answers about one produced message set: error code, and the offset of its first message."""
 
     error_code: int
     base_offset: int
@@ -89,13 +89,13 @@ class Message:
         value: None for a null value (a deletion mark of a compacted topic).
         timestamp_ms: Milliseconds since 1970, or None before Kafka 0.10.
 
-    Two messages are equal when all their fields are. They are mutable, so that a decoder's result can take
-    the place of key and value, and therefore have no hash.
+    Two messages are equal when all their fields are. They are mutable, so that a decoder's result can replace
+    key and value, and therefore have no hash.
 
-    A plain class with slots on purpose: a frozen dataclass costs a microsecond for each message.
+    This is a plain class with slots because a frozen dataclass costs a microsecond for each message.
     """
 
-    # In the order of the constructor, which is also that of the log: who, where, what, when.
+    # In the order of the constructor.
     __slots__ = ("topic", "partition", "offset", "next_offset", "key", "value", "timestamp_ms")  # noqa: RUF023
 
     topic: str
@@ -141,11 +141,11 @@ class Message:
 
 
 class PartitionMetadata(NamedTuple):
-    """Who serves one partition.
+    """The leader and the replicas of one partition.
 
     Attributes:
         leader: Broker id, or None while there is no leader.
-        error_code: 5 (no leader) makes it unusable; 9 (a replica is dead) does not.
+        error_code: With 5 (no leader) it cannot be used; with 9 (a replica is not alive) it can.
     """
 
     partition: int
@@ -156,7 +156,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """The partitions of one topic, in the order the broker lists them."""
+    """The partitions of one topic, in the order of the answer."""
 
     topic: str
     error_code: int
@@ -165,10 +165,10 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterMetadata:
-    """What one broker knows of the cluster.
+    """What one broker knows about the cluster.
 
     Attributes:
-        brokers: By id. Kafka 0.8.0 and 0.8.1 name only brokers of the partitions asked for.
+        brokers: By id. Kafka 0.8.0 and 0.8.1 list only brokers of the partitions that were asked for.
         topics: By name.
     """
 
@@ -189,11 +189,11 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A message that was found by time.
+    """The first message at or after a time.
 
     Attributes:
-        offset: Offset of the message; -1 where there is none.
-        timestamp_ms: Milliseconds since 1970; -1 where there is none.
+        offset: Offset of the message; -1 if there is none.
+        timestamp_ms: Milliseconds since 1970; -1 if there is none.
     """
 
     offset: int

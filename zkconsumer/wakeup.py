@@ -1,7 +1,7 @@
 """Flags that threads wait for and signal handlers may set: `Wakeup` for one sleeper, `Latch` for any number.
 
-`threading.Event` keeps a lock while it looks at its flag: a signal handler that interrupts a thread there, and waits
-for the same event, waits for itself for ever. Here the lock is the flag.
+`threading.Event` holds a lock while it checks its flag: a signal handler that interrupts a thread there, and waits for
+the same event, waits for its own thread for ever. Here the lock is the flag.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import Final
 __all__ = ["Latch", "Wakeup"]
 
 _SLICE_S: Final = 0.5
-"""Longest sleep at a stretch: of a signal that strikes in the moment before it, Python hears when it ends."""
+"""Longest single sleep: Python handles a signal that comes right before a sleep only when the sleep ends."""
 
 
 class Wakeup:
-    """A flag to sleep on, for one sleeper. `wake` takes no lock that anybody holds: signal handlers may call it."""
+    """A flag that one thread waits for. `wake` waits for no lock, so signal handlers may call it."""
 
     __slots__ = ("_lock",)
 
     def __init__(self) -> None:
-        # A lock as binary semaphore: releasing it is the flag, acquiring it is the sleep. Unlike a Condition it needs
-        # no second lock, and unlike a queue it cannot pile up.
+        # The lock is a binary semaphore: releasing it sets the flag, acquiring it is the wait. Unlike a Condition it
+        # needs no second lock, and unlike a queue it cannot grow.
         self._lock = threading.Lock()
         self._lock.acquire()
 
     def wake(self) -> None:
-        """End the sleep, the present one or the next one."""
+        """End the current wait, or the next one."""
         if self._lock.locked():
             try:
                 self._lock.release()
-            except RuntimeError:  # another waker was faster
+            except RuntimeError:  # another thread was first
                 pass
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Return True when woken, False at the time-out; None waits without end and is interruptible by signals."""
+        """Return True when woken, False at the time-out; None waits for ever, and signals are handled meanwhile."""
         while timeout_s is None or timeout_s > _SLICE_S:
             if self._lock.acquire(timeout=_SLICE_S):
                 return True
@@ -45,7 +45,7 @@ class Wakeup:
 
 
 class Latch:
-    """Shut until `set`, open for ever after. Threads: any; signal handlers, too."""
+    """A flag that is set once, which any number of threads may wait for. Threads: Any; signal handlers, too."""
 
     __slots__ = ("_is_set", "_lock")
 
@@ -55,21 +55,21 @@ class Latch:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Let everybody pass, now and later."""
+        """Set the flag: all waits end, and later ones return at once."""
         self._is_set = True
         self._let_pass()
 
     def is_set(self) -> bool:
-        """Whether it was set."""
+        """Return whether the flag is set."""
         return self._is_set
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it is set by then."""
+        """Return whether the flag is set within the time."""
         while not self._is_set:
             if timeout_s <= 0.0:
                 return False
             if self._lock.acquire(timeout=min(timeout_s, _SLICE_S)):
-                self._let_pass()  # the next sleeper
+                self._let_pass()  # the next waiting thread
             timeout_s -= _SLICE_S
         return True
 

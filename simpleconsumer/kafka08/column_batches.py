@@ -1,4 +1,4 @@
-"""Record batches: of many messages read as arrays, or of messages read one by one."""
+"""Arrow record batches of messages that were read as arrays, or one by one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS: Final = {
     "timestamp_ms": pa.int64(),
     "timestamp_type": pa.int32(),
 }
-"""What there is of a message, with its type."""
+"""The columns of a message, with their types."""
 
 _ENTRY_BYTES = 26
 
@@ -31,7 +31,7 @@ def column_schema(columns: Sequence[str]) -> Any:
     """Return the schema of batches with these columns.
 
     Raises:
-        ValueError: None is named, one is not known, or one is named twice.
+        ValueError: No column is named, one is not known, or one is named twice.
     """
     unknown = [name for name in columns if name not in COLUMNS]
     if isinstance(columns, str) or not columns or unknown or len(set(columns)) != len(columns):
@@ -40,7 +40,7 @@ def column_schema(columns: Sequence[str]) -> Any:
 
 
 def to_batch(schema: Any, stretch: NDArray[np.uint8], positions: Ints, entries: Entries) -> Any:
-    """Return a stretch of messages as one record batch, which keeps nothing of the stretch."""
+    """Return a stretch of messages as one record batch, which does not refer to the stretch."""
     arrays = {
         "offset": lambda: _numbers(pa.int64(), entries.offset),
         "timestamp_ms": lambda: pa.array(entries.timestamp_ms, mask=entries.timestamp_ms == NO_TIMESTAMP),
@@ -66,7 +66,7 @@ def _fields(stretch: NDArray[np.uint8], positions: Ints, start: Ints, length: In
         ends = np.arange(count + 1, dtype=np.int32) * np.int32(longest)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))]
         return pa.Array.from_buffers(pa.binary(), count, buffers)
-    # The stretch as alternately what lies before a field, and the field itself; then every second one is taken out.
+    # The stretch as an array of, by turns, the bytes before a field and the field; then every second one is taken.
     bounds = np.empty(2 * count + 1, np.int32)
     bounds[0:-1:2] = positions[:-1]
     bounds[1::2] = start
@@ -77,10 +77,10 @@ def _fields(stretch: NDArray[np.uint8], positions: Ints, start: Ints, length: In
 
 
 class Rows:
-    """Messages that were read one by one, on their way to a batch.
+    """Collects messages that were read one by one for a record batch.
 
     Attributes:
-        size_bytes: What they take, at least.
+        size_bytes: Least size of the collected messages.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -89,7 +89,7 @@ class Rows:
         self.size_bytes = 0
 
     def add(self, level: Level, entry: Entry) -> None:
-        """Take a message as `message_set.next_entry` read it from a level."""
+        """Add a message that `message_set.next_entry` read from a level."""
         stamp = entry.timestamp_ms if level.timestamp_ms is None else level.timestamp_ms
         if stamp == NO_TIMESTAMP:
             stamp = None
@@ -101,7 +101,7 @@ class Rows:
         self.size_bytes += size_of(entry)
 
     def take(self) -> Any:
-        """Return what was added since the last time as a record batch."""
+        """Return what was added since the last call as a record batch."""
         columns = [pa.array(self._columns[name], COLUMNS[name]) for name in self._schema.names]
         for values in self._columns.values():
             values.clear()
@@ -110,5 +110,5 @@ class Rows:
 
 
 def size_of(entry: Entry) -> int:
-    """Return what a message takes in a set, nearly."""
+    """Return about how many bytes a message takes in a set."""
     return _ENTRY_BYTES + len(entry.key or b"") + len(entry.value or b"")

@@ -1,14 +1,14 @@
-"""Many plain messages at once: heads, lengths and checksums as arrays.
+"""Reads many uncompressed messages at once: heads, lengths and checksums as arrays.
 
-`read_entries` accepts a stretch of entries in which everything is in order, or refuses it; it never says what is wrong,
-because `message_set` does, exactly and one by one. So whatever is accepted here must be what that would yield.
+`read_entries` accepts a stretch of entries if all of them are valid, or refuses it. It never reports what is wrong, as
+`message_set` does that exactly, one message at a time. So what is accepted here must equal what `message_set` yields.
 
-All checksums are compared by one call. What separates two bodies is a head of 16 bytes: offset, size, CRC. In a copy
-of the stretch each head is written over by the CRC that the message before claims and twelve constant bytes. A body
-with its right CRC behind it drives the checksum's register to a state that is the same for all bodies, and the constant
-bytes drive that back to where every checksum begins. So the checksum of all in one is that of the last body alone if
-all are right. One message that is wrong is noticed exactly as its own comparison would; that several make up for
-each other has the odds of any checksum, one to four thousand million.
+All checksums are compared by one call. Between two bodies is a head of 16 bytes: offset, size, CRC. In a copy of the
+stretch each head is overwritten by the CRC that the message before states, and twelve constant bytes. A body that is
+followed by its right CRC brings the register of the checksum into a state that is the same for all bodies, and the
+constant bytes bring it from there into the start state of a checksum. So if all messages are right, the checksum of the
+whole copy equals that of the last body alone. One wrong message is detected as surely as by its own comparison; that
+the faults of several cancel each other out has the probability of any checksum collision, one to four thousand million.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _MIN_INT64: Final = -(2**63)
 Ints = NDArray[np.int64]
 
 _GAP = np.dtype([("crc", "<u4"), ("closing", "V12")])
-# Behind any body and its right CRC the register is the same. The last four bytes cancel that and what the eight before
-# them make of it, and put the one there whose effect is known: that of the 4 bytes 9d 0a d9 6d, whose own CRC is 0.
+# Behind any body and its right CRC the register is the same. The last four of these bytes cancel that state, with the
+# effect of the eight bytes before them, and set the state behind the 4 bytes 9d 0a d9 6d, whose own CRC is 0.
 _CLOSING: Final = bytes.fromhex("0000000000000000 f2cc0c16")
 
 
 class Part(NamedTuple):
-    """Entries of one level within a stretch: from which byte of the stretch on, and the bytes themselves."""
+    """Entries of one level within a stretch: the byte of the stretch where they start, and their bytes."""
 
     start: int
     level: Level
@@ -53,11 +53,11 @@ class Entries(NamedTuple):
     """The messages of a stretch, by position in it.
 
     Attributes:
-        offset: As the broker means it, not relative to a wrapper.
+        offset: Absolute, not relative to a wrapper.
         key_length, value_length: -1 for null.
         timestamp_ms: -1 for none.
         timestamp_type: NO_TIME, CREATE_TIME or APPEND_TIME.
-        step: Bytes of each entry, if all have one size and all keys one length; else 0.
+        step: Size of each entry if all have the same size and all keys the same length; else 0.
     """
 
     offset: Ints
@@ -71,7 +71,7 @@ class Entries(NamedTuple):
 
 
 def wrappers_among(buffer: Buffer, positions: Ints) -> Ints:
-    """Return the indexes of entries whose attributes name a codec; none if some entry is too small to have any."""
+    """Return the indexes of entries whose attributes name a codec; none if some entry is too small for attributes."""
     starts = positions[:-1]
     if not len(starts) or int(np.diff(positions).min()) < ENTRY_OVERHEAD + SMALLEST_OF_MAGIC[0]:
         return np.empty(0, np.int64)
@@ -81,12 +81,12 @@ def wrappers_among(buffer: Buffer, positions: Ints) -> Ints:
 def read_entries(
     stretch: NDArray[np.uint8], positions: Ints, parts: Sequence[Part], floor: int
 ) -> Entries | None:
-    """Return what stands in a stretch of whole entries; None if anything in it is not a plain and right message.
+    """Return the messages of a stretch of whole entries; None if any entry is not a valid uncompressed message.
 
     Args:
-        stretch: Ours to write on: the heads of entries are lost, their bodies stay.
-        positions: As `entry_positions` has them: one more than there are entries.
-        parts: In their order; the first begins at byte 0.
+        stretch: A copy; the heads of its entries are overwritten, their bodies are kept.
+        positions: As `entry_positions` returns them: one more than there are entries.
+        parts: In their order; the first starts at byte 0.
         floor: Least offset that the first entry can have.
     """
     starts, ends = positions[:-1], positions[1:]
@@ -120,7 +120,7 @@ def read_entries(
 
 
 class _Fields:
-    """Reads one field of all entries; `step` is the size of all of them, if it is one."""
+    """Reads one field of all entries; `step` is their size if all have the same, else 0."""
 
     def __init__(self, stretch: NDArray[np.uint8], starts: Ints, step: int) -> None:
         self.stretch = stretch
@@ -157,7 +157,7 @@ def _magic_fits(magic: NDArray[np.uint8], parts: Sequence[Part], counts: Ints) -
 
 
 def _offsets(found: NDArray[np.int64], parts: Sequence[Part], counts: Ints) -> Ints | None:
-    """Return absolute offsets; None if a made-up wrapper leads out of 64 bits."""
+    """Return absolute offsets; None if an invalid wrapper makes one exceed 64 bits."""
     bases = [part.level.base for part in parts]
     offset = found.astype(np.int64)
     if not any(bases):
@@ -171,7 +171,7 @@ def _offsets(found: NDArray[np.int64], parts: Sequence[Part], counts: Ints) -> I
 
 
 def _ascends(offset: Ints, parts: Sequence[Part], counts: Ints, floor: int) -> bool:
-    """Return whether offsets ascend, those of wrappers with them, and each part keeps below its limit."""
+    """Return whether offsets ascend, including those of wrappers, and are below the limit of their part."""
     if offset[0] < floor or (offset[1:] <= offset[:-1]).any():
         return False
     ends = np.cumsum(counts)
@@ -187,7 +187,7 @@ def _ascends(offset: Ints, parts: Sequence[Part], counts: Ints, floor: int) -> b
 def _timestamps(
     fields: _Fields, magic: NDArray[np.uint8], attributes: NDArray[np.uint8], parts: Sequence[Part], counts: Ints
 ) -> tuple[Ints, NDArray[np.int32]]:
-    """Return timestamps and their types; a wrapper with LogAppendTime speaks for all that it holds."""
+    """Return timestamps and their types; that of a wrapper with LogAppendTime holds for all messages in it."""
     if not magic.any():
         return np.full(len(magic), NO_TIMESTAMP), np.full(len(magic), NO_TIME, np.int32)
     timestamp_ms = np.where(magic == 1, fields.at(18, ">i8").astype(np.int64), NO_TIMESTAMP)
@@ -203,7 +203,7 @@ def _timestamps(
 
 
 def _lengths(fields: _Fields, ahead: Any, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints, Ints, bool] | None:
-    """Return where keys and values begin, their lengths, and whether all keys have one; None if they do not fit.
+    """Return where keys and values start, their lengths, and whether all lengths are equal; None if they do not fit.
 
     Args:
         ahead: Bytes before the length of the key.
@@ -222,13 +222,13 @@ def _lengths(fields: _Fields, ahead: Any, starts: Ints, ends: Ints) -> tuple[Int
     value_start = key_end + 4
     if int(value_length.min()) < -1 or (value_start + np.maximum(value_length, 0) != ends).any():
         return None
-    # Null and empty take the same room.
+    # A null value takes as many bytes as an empty one.
     is_regular = is_regular and int(value_length.min()) == int(value_length.max())
     return key_start, key_length, value_start, value_length, is_regular
 
 
 def _checksums_match(stretch: NDArray[np.uint8], starts: Ints, crc: NDArray[np.uint32], step: int) -> bool:
-    """Compare all checksums in one call; see above."""
+    """Compare all checksums in one call (see the module docstring)."""
     gaps = np.empty(len(starts) - 1, _GAP)
     gaps["crc"] = crc[:-1]
     gaps["closing"] = np.void(_CLOSING)

@@ -1,7 +1,7 @@
-"""Where the entries of a message set begin.
+"""Finds where the entries of a message set start.
 
-One by one this would be half of the time of columnar decoding. So that is only how it begins: when the last entries had
-one size, the size fields that the next ones would then have are compared in one strided look; and where sizes vary and
+To walk entry by entry would take half of the time of columnar decoding. So the walk is only used at the start: when the
+last entries had one size, the size fields of the next ones are compared by one strided access; and if sizes vary and
 entries are many, they are walked in lanes (`column_lanes`).
 """
 
@@ -25,10 +25,10 @@ _LARGEST_WINDOW = 1 << 16
 
 
 def entry_positions(buffer: Buffer) -> NDArray[np.int64]:
-    """Return where each whole entry begins, and at last where the last one ends.
+    """Return where each whole entry starts, and as the last item where the last one ends.
 
-    Sizes are taken without a sign, so the walk always gets on; whether they are possible is for others to judge. One
-    that is negative leads out of the buffer and ends the walk there.
+    Sizes are read as unsigned, so the walk always advances; callers check whether they are possible. A negative one
+    leads out of the buffer and ends the walk.
     """
     size_at = Struct(">8xI").unpack_from
     found: list[int] = []
@@ -54,18 +54,18 @@ def entry_positions(buffer: Buffer) -> NDArray[np.int64]:
                 runs += (_array(found), ahead[:-1])
                 found.clear()
                 position = int(ahead[-1])
-                lanes_help = len(ahead) > WORTH_LANES  # else little came of it, and would again
+                lanes_help = len(ahead) > WORTH_LANES  # else they found little, and would again
             block = _LONG_BLOCK
     except error:  # no room for another head
         pass
-    if found[-1] > len(buffer):  # where an entry would end that is cut off
+    if found[-1] > len(buffer):  # the end of an entry that is cut off
         found.pop()
     runs.append(_array(found))
     return np.concatenate(runs)
 
 
 def _is_worth_lanes(left_bytes: int, block_bytes: int) -> bool:
-    """Return whether enough entries are left to walk, if they are as large as those of the last block."""
+    """Return whether enough entries are left, assuming that they are as large as those of the last block."""
     return left_bytes * _LONG_BLOCK > WORTH_LANES * block_bytes
 
 

@@ -1,19 +1,19 @@
-"""Message sets as Arrow record batches: what `decode_messages` yields, by columns and several times as fast.
+"""Decodes message sets into Arrow record batches: the messages of `decode_messages`, several times as fast.
 
 A set is decoded stretch by stretch, about a megabyte each:
 
-    plain messages         copied into a buffer of our own, and read as arrays
-    several small wrappers inflated one behind the other (with the plain messages between them), then the same
-    one large wrapper      inflated, and the same for one piece of it after the other
-    anything else          one message at a time, by the code that `decode_messages` has for whatever is odd
+    uncompressed messages  copied into a new buffer, and read as arrays
+    several small wrappers decompressed one behind the other (with the messages between them), then the same
+    one large wrapper      decompressed, and the same for one part of it after the other
+    all others             one message at a time, by the slow path of `decode_messages`
 
-Nothing is judged twice: a stretch in which anything is out of order (one wrong byte is enough) is read again from its
-beginning in the last way. So values, errors, their places and `resume` are those of `decode_messages`.
+There is one implementation of all checks: a stretch with any fault (one wrong byte is enough) is read again from its
+start in the last way. So values, errors, their places and `resume` are those of `decode_messages`.
 
 Memory is bounded by the message set, `max_decoded_bytes` for the wrapper that is being read, and some times
 `max_batch_bytes`.
 
-This module needs numpy and pyarrow (the extra `columns`); nothing imports it but who wants columns.
+This module needs numpy and pyarrow (the extra `columns`); it is imported only when columns are asked for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka08.column_batches import COLUMNS, Rows, column_schema, size_of, to_batch
 from simpleconsumer.kafka08.column_entries import Ints, Part, read_entries, wrappers_among
 from simpleconsumer.kafka08.column_walk import entry_positions
-from simpleconsumer.kafka08.message_set import MAX_BATCH_BYTES, MAX_DECODED_BYTES, REACHED, Entry, begin, next_entry
+from simpleconsumer.kafka08.message_set import (
+    MAX_BATCH_BYTES,
+    MAX_DECODED_BYTES,
+    REACHED,
+    Entry,
+    next_entry,
+    open_levels,
+)
 from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.kafka08.offset_order import PLAIN, why_damaged
 from simpleconsumer.types import Buffer
@@ -56,8 +63,8 @@ def decode_columns(
     """Yield the messages of a set from `start_offset` on as `pyarrow.RecordBatch`es, none of them empty.
 
     Columns: `key` and `value` (binary, null for None), `offset` (int64), `timestamp_ms` (int64, null for none) and
-    `timestamp_type` (int32: -1 none, 0 of creation, 1 of the append). What is wrong with a message is raised when all
-    messages before it were yielded. Small sets are decoded faster when they are joined before: `b"".join` of sets
+    `timestamp_type` (int32: -1 none, 0 of creation, 1 of the append). What is wrong with a message is raised after all
+    messages before it were yielded. Small sets are decoded faster if they are joined first: `b"".join` of sets
     of one partition, in their order, each without the entry that is cut off at its end.
 
     Args:
@@ -70,7 +77,7 @@ def decode_columns(
         resume: `MessageError.resume` of an earlier call with the same arguments, of `decode_messages` too.
 
     Raises:
-        ValueError: Columns that there are not, or a size of batches that cannot be.
+        ValueError: Unknown columns, or an impossible size of batches.
         CrcMismatch, DamagedOffset, UnknownCodec, CorruptMessage, MessageTooLarge, BrokenFraming: As by
             `decode_messages`.
 
@@ -79,7 +86,7 @@ def decode_columns(
     schema = column_schema(columns)
     if not 1 <= max_batch_bytes <= _LARGEST_BATCH_BYTES:
         raise ValueError(f"max_batch_bytes is {max_batch_bytes}: from 1 to {_LARGEST_BATCH_BYTES} are possible")
-    levels = begin(message_set, start_offset, high_watermark, max_decoded_bytes, resume)
+    levels = open_levels(message_set, start_offset, high_watermark, max_decoded_bytes, resume)
     reading = _Reading(topic, partition, schema, start_offset, end_offset, max_batch_bytes)
     if resume is not None:
         reading.window_bytes = min(_FIRST_WINDOW_AFTER_ERROR, max_batch_bytes)
@@ -87,12 +94,12 @@ def decode_columns(
 
 
 class _Reading:
-    """One call of `decode_columns` while it goes on.
+    """The state of one call of `decode_columns`.
 
     Attributes:
         start_offset: REACHED once the first message was found.
-        window_bytes: How far to look for the next stretch. Small behind an error: where every message is wrong, what
-            is read in vain for each of them must be little.
+        window_bytes: Size of the next stretch. Small behind an error: if every message is wrong, only little must be
+            read in vain for each of them.
     """
 
     def __init__(
@@ -108,7 +115,7 @@ class _Reading:
         self._is_over = end_offset is not None and start_offset >= end_offset
 
     def batches(self, levels: list[Level]) -> Iterator[Any]:
-        """Yield what is left of the levels, of which the last one is being read."""
+        """Yield the rest of the levels, the innermost one first."""
         while levels and not self._is_over:
             level = levels[-1]
             window = memoryview(level.buffer)[level.position : level.position + self.window_bytes]
@@ -137,10 +144,10 @@ class _Reading:
     def _opened(
         self, levels: list[Level], window: memoryview, positions: Ints, wrappers: Ints
     ) -> tuple[list[Part], int]:
-        """Return the messages of a window and the insides of its wrappers, in their order, and where they end in it.
+        """Return the messages of a window and of its wrappers, in their order, and where they end in the window.
 
-        They end before a wrapper that does not open, and as soon as they are enough for a batch. A wrapper that is
-        more than enough, or that is all there is, becomes the innermost level instead.
+        They end before a wrapper that cannot be opened, and as soon as they fill a batch. A wrapper that exceeds a
+        batch, or that is the only entry, becomes the innermost level instead.
         """
         level = levels[-1]
         parts: list[Part] = []
@@ -179,7 +186,7 @@ class _Reading:
         return levels[-1]
 
     def _together(self, parts: Sequence[Part], positions: Ints | None, level: Level, end: int) -> Any:
-        """Return what the parts hold as a batch, perhaps an empty one; None if it has to be read one by one.
+        """Return the messages of the parts as a batch, perhaps an empty one; None if they must be read one by one.
 
         Args:
             end: Where they end in the level, behind its position.
@@ -200,9 +207,9 @@ class _Reading:
         return batch if count == batch.num_rows else batch.slice(first, count)
 
     def _pass_on(self, last: Part, offsets: Ints, level: Level, end: int) -> bool:
-        """Take note of what was passed, if the last entry fits what is behind it; return whether it does."""
+        """Move the floor behind the messages, if the last one fits what is behind it; return whether it does."""
         offset, before = int(offsets[-1]) - level.base, level.floor
-        if last.level is level:  # of a wrapper `_open` has seen that it fits
+        if last.level is level:  # for a wrapper `_open` has checked this
             if len(offsets) > 1:
                 level.floor = int(offsets[-2]) + 1 - level.base
             if why_damaged(level, offset, end, PLAIN) is not None:
@@ -212,7 +219,7 @@ class _Reading:
         return True
 
     def _wanted(self, offsets: Ints) -> tuple[int, int]:
-        """Return which of these messages are asked for, as the first one and how many; take note if it is the end."""
+        """Return which messages are asked for, as index of the first and number; note the end of the range."""
         first, end = 0, len(offsets)
         if self.start_offset != REACHED:
             is_reached = offsets >= self.start_offset
@@ -231,7 +238,7 @@ class _Reading:
     # -- one by one ----------------------------------------------------------------------------------------------------
 
     def _one_by_one(self, levels: list[Level], until: int) -> Iterator[Any]:
-        """Yield what the innermost level holds up to a position, and what is inside of it up to a large wrapper."""
+        """Yield the messages of the innermost level up to a position, and of its wrappers up to a large one."""
         depth = len(levels)
         rows = Rows(self._schema)
         trouble: Exception | None = None
@@ -240,7 +247,7 @@ class _Reading:
             try:
                 entry = next_entry(levels, self._topic, self._partition)
                 if entry is None and len(levels) > depth and len(levels[-1].buffer) > self.window_bytes:
-                    break  # a wrapper larger than a window: its inside is worth arrays
+                    break  # a wrapper larger than a window is read as arrays
                 if entry is None or not self._is_wanted(level, entry):
                     continue
             except (MessageError, BrokenFraming) as error:

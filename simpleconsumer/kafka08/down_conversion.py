@@ -1,13 +1,13 @@
-"""What brokers send of batches in the format of Kafka 0.11 that they could not convert to the older one.
+"""Handles record batches of Kafka 0.11 and later that a broker could not convert to the older message format.
 
-Pure. They convert for readers of this protocol, and there are things that have no older form:
+Pure. Brokers convert batches for clients of this protocol (down-conversion). Some have no older form:
 
-    nothing but marks       of transactions, or batches that compaction has emptied: 1.x sends them as they are, later
-                            brokers a filler, an entry at offset -1 without its bytes
-    a batch that is cut off because it is larger than was asked for: sent as it is up to 2.x, left out by later ones
+    only control batches    of transactions, or batches that compaction has emptied: 1.x sends them unconverted, later
+                            brokers send a filler, an entry at offset -1 without its bytes
+    a batch that is cut off because it is larger than was asked for: sent unconverted up to 2.x, left out by later ones
     zstd                    an error code
 
-Where marks stand at the very position that is asked for, brokers from 2.0 on send the batch behind them twice.
+If control batches are at the very position that is asked for, brokers from 2.0 on send the batch behind them twice.
 
 Layout of a batch: `int64 first offset, int32 size, int32 epoch, int8 magic, uint32 crc, int16 attributes,
 int32 last offset - first offset, 30 bytes of times and producer, int32 count`, then the records.
@@ -37,7 +37,7 @@ _CODEC_MASK: Final = 7
 
 
 def behind_marks(message_set: Buffer, position: int) -> int | None:
-    """Return where to fetch next, if a message set holds nothing that is a message; None if it may hold some.
+    """Return where to fetch next if a message set holds no messages; None if it may hold some.
 
     Args:
         position: The offset that was asked for.
@@ -46,7 +46,7 @@ def behind_marks(message_set: Buffer, position: int) -> int | None:
         return None
     offset, size = _ENTRY.unpack_from(message_set)
     if offset == _FILLER_OFFSET and size + _OVERHEAD > len(message_set):
-        return position + 1  # the batch at the position is a whole one, or the broker would have sent something else
+        return position + 1  # the batch at the position is whole, or the answer would be another one
     behind = None
     start = 0
     while start + _HEAD.size <= len(message_set):
@@ -61,7 +61,7 @@ def behind_marks(message_set: Buffer, position: int) -> int | None:
 
 
 def last_offset_of_batch(message_set: Buffer) -> int | None:
-    """Return the last offset of the batch that a set begins with, whole or not; None if it is no such batch."""
+    """Return the last offset of the record batch that a set starts with, whole or not; None if it is no such batch."""
     if len(message_set) < _PLACE.size:
         return None
     first, _, magic, last = _PLACE.unpack_from(message_set)
@@ -69,7 +69,7 @@ def last_offset_of_batch(message_set: Buffer) -> int | None:
 
 
 def repeated_bytes(message_set: Buffer, position: int) -> int:
-    """Return how many bytes of whole entries a set begins with that come again right behind them; 0 is usual.
+    """Return the size of the whole entries at the start of a set that come again right behind; it is usually 0.
 
     Args:
         position: The offset that was asked for.
@@ -80,7 +80,7 @@ def repeated_bytes(message_set: Buffer, position: int) -> int:
     end = _OVERHEAD + size
     if message_set[_ATTRIBUTES_AT] & _CODEC_MASK:
         return end if message_set[:end] == message_set[end : 2 * end] else 0
-    if offset <= position:  # the batch at the position was sent, so no marks stand there
+    if offset <= position:  # the batch at the position was sent, so no control batch is there
         return 0
     data = bytes(message_set)
     start = data.find(data[:end], end)

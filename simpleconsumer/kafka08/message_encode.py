@@ -1,4 +1,4 @@
-"""Message sets of Kafka 0.8 (magic 0) and 0.10 (magic 1), encoded as the Java producer does.
+"""Encodes message sets of Kafka 0.8 (magic 0) and 0.10 (magic 1) as the Java producer does.
 
 Inside of a wrapper magic 0 offsets are absolute and magic 1 offsets count from the first message. The wrapper carries
 the offset of its last message and, in magic 1, the largest timestamp inside, or the append time of the log.
@@ -18,7 +18,7 @@ from simpleconsumer.primitives import encode_bytes
 from simpleconsumer.types import Message
 
 Encodable = bytes | tuple[bytes | None, bytes | None] | Message
-"""A value; or key and value, each None for null; or a message, of which key, value and timestamp are taken."""
+"""A value; or key and value, each None for null; or a message, whose key, value and timestamp are used."""
 
 _ENTRY = Struct(">qiI")
 _HEAD_0 = Struct(">BB")
@@ -37,15 +37,15 @@ def encode_message_set(
     timestamp_ms: int | None = None,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """Return a message set, empty for no messages; with a codec, all messages stand in one wrapper.
+    """Return a message set, empty for no messages; with a codec, all messages are in one wrapper.
 
     Args:
         codec: none, gzip, snappy or lz4.
         magic: 0, or 1 for brokers from 0.10 on.
-        first_offset: Offset of the first message. A producer leaves 0: the broker assigns offsets.
+        first_offset: Offset of the first message. A producer uses 0: the broker assigns offsets.
         offsets: Offset of each message instead, ascending, with holes as compaction leaves them.
-        timestamp_ms: Creation time of messages that have none of their own (magic 1); None for "no timestamp".
-        log_append_time_ms: What a broker of the type LogAppendTime stamps (magic 1).
+        timestamp_ms: Creation time of messages without a timestamp (magic 1); None for "no timestamp".
+        log_append_time_ms: Timestamp that a broker with LogAppendTime sets (magic 1).
 
     Raises:
         ValueError: Unknown codec or magic, or offsets that do not fit the messages.
@@ -118,7 +118,7 @@ def encode_message(
 
 
 def _row(message: Encodable, timestamp_ms: int | None) -> tuple[bytes | None, bytes | None, int]:
-    """Return key, value and timestamp of what a caller gave."""
+    """Return key, value and timestamp of a message to encode."""
     stamp = _NO_TIMESTAMP if timestamp_ms is None else timestamp_ms
     if isinstance(message, Message):
         own = message.timestamp_ms

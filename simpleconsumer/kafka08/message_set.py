@@ -1,4 +1,4 @@
-"""Message sets of Kafka 0.8 and 0.10: decoding, deep and with every checksum, and finding where a set ends.
+"""Decodes message sets of Kafka 0.8 and 0.10, compressed ones too, and checks every checksum.
 
 A set is entries back to back: `int64 offset, int32 size`, then a message of that size (`message_shapes` shows its
 layout). It may end in the middle of an entry, because a broker cuts a fetch at its byte limit. A message whose
@@ -8,12 +8,12 @@ attributes name a codec is a *wrapper*: its value is a compressed message set.
     magic 1: offsets inside are relative; the wrapper carries the absolute offset of the last one. With
              LogAppendTime its timestamp holds for all of them
 
-Rules, and why:
-- One bad message costs one error. It names its place and carries `resume`, with which decoding goes on behind it.
-- Only a size field that no message can have is `BrokenFraming`: nothing behind it can be found.
-- The offset of an entry has to fit those around it: no checksum covers it (`offset_order`).
-- The end of a broker's set may be cut off, silently. The end of the inside of a wrapper may not: the CRC vouches
-  for those bytes, so somebody lost messages there.
+Rules, and their reasons:
+- One bad message raises one error, which has its place, and `resume`, with which decoding continues behind it.
+- Only an impossible size field is `BrokenFraming`: nothing behind it can be found.
+- The offset of an entry must fit those around it, as no checksum covers it (`offset_order`).
+- The end of a broker's set may be cut off, without an error. The end of the inside of a wrapper may not: the CRC covers
+  those bytes, so messages were lost before the wrapper was made.
 - Memory is bounded by the buffer, plus `max_decoded_bytes` for the wrapper that is being read.
 
 Source: kafka.message.ByteBufferMessageSet, Message (0.8.2.2, 0.10.0.1).
@@ -54,19 +54,19 @@ MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
 MAX_BATCH_BYTES: Final = 1024 * 1024
 """Default of the bytes of message set that one record batch is made of; a larger message has a batch for itself."""
 MAX_DEPTH: Final = 2
-"""How deep wrappers may stand in wrappers. Kafka's own producers never nest; readers up to 0.8.2 allow it."""
+"""How deep wrappers may be nested. Kafka's own producers never nest them; readers up to 0.8.2 allow it."""
 
 SMALLEST_OF_MAGIC: Final = (14, 22)
 LOG_APPEND_TIME: Final = 8
 REACHED: Final = -(2**70)
-"""Start offset below all offsets, those that damaged wrappers make up too: for when the first message was found."""
+"""Start offset once the first message was found: below all offsets, including wrong ones of damaged wrappers."""
 _ENTRY = Struct(">qi")
 _MESSAGE = Struct(">IBB")
 _INT64 = Struct(">q")
 
 
 class Entry(NamedTuple):
-    """One entry, read the slow way. `offset` is as found, not yet absolute."""
+    """One entry, read by the slow path. `offset` is as found, not yet absolute."""
 
     offset: int
     magic: int
@@ -77,8 +77,8 @@ class Entry(NamedTuple):
     end: int
 
 
-class _Fault(Exception):  # noqa: N818 - not an error yet: the caller adds the place and how to go on
-    """Something is wrong with one entry; `offset` is as found, `end` is where the next entry begins."""
+class _Fault(Exception):  # noqa: N818 - not an error yet: the caller adds the place and `resume`
+    """Something is wrong with one entry; `offset` is as found, `end` is where the next entry starts."""
 
     def __init__(self, kind: type[MessageError], offset: int, end: int, reason: str) -> None:
         self.kind = kind
@@ -88,14 +88,14 @@ class _Fault(Exception):  # noqa: N818 - not an error yet: the caller adds the p
 
 
 class Resume:
-    """Where to go on: the open levels, the outermost without its buffer (the caller hands that in again)."""
+    """Where to continue: the open levels, the outermost without its buffer (the caller passes that again)."""
 
     def __init__(self, levels: list[Level]) -> None:
         self._levels = [copy(level) for level in levels]
         self._levels[0].buffer = b""
 
     def levels(self, buffer: Buffer) -> list[Level]:
-        """Return fresh copies, so that one `resume` serves any number of times."""
+        """Return new copies, so that one `resume` can be used any number of times."""
         levels = [copy(level) for level in self._levels]
         levels[0].buffer = buffer
         return levels
@@ -111,26 +111,26 @@ def decode_messages(
     max_decoded_bytes: int = MAX_DECODED_BYTES,
     resume: object = None,
 ) -> Iterator[Message]:
-    """Yield the messages of a set from `start_offset` on, those inside of wrappers too.
+    """Yield the messages of a set from `start_offset` on, including those in wrappers.
 
-    A wrapper comes whole, whatever offset was asked for; what it holds before `start_offset` is passed over, and so
+    A fetch from the middle of a wrapper returns the whole wrapper; messages before `start_offset` are skipped, and so
     are errors there. Keys and values are `bytes`, copied out of the buffer.
 
     Args:
-        start_offset: First offset to yield. Offsets never fall within a log, so only the beginning is searched: behind
-            the first message from there on all count.
-        high_watermark: Offsets from there on are damaged: that of the same answer. None when it is not known.
-        max_decoded_bytes: Most bytes that one wrapper may inflate to, counting the wrappers inside of it.
-        resume: `MessageError.resume` of an earlier call with the same arguments: go on behind that message.
+        start_offset: First offset to yield. Offsets ascend in a log, so only the first message is searched for: all
+            messages behind it are yielded.
+        high_watermark: That of the same answer; offsets from there on are damaged. None when it is not known.
+        max_decoded_bytes: Most bytes that one wrapper, with the wrappers inside of it, may decompress to.
+        resume: `MessageError.resume` of an earlier call with the same arguments: continue behind that message.
 
     Raises:
-        CrcMismatch, DamagedOffset, UnknownCodec, CorruptMessage, MessageTooLarge: Of one message, or of one wrapper; go
-            on with `resume`.
+        CrcMismatch, DamagedOffset, UnknownCodec, CorruptMessage, MessageTooLarge: Of one message, or of one wrapper;
+            continue with `resume`.
         BrokenFraming: The size field of an entry is negative or below 14; nothing behind it can be read.
 
     Threads: Any number at once, each with its own generator.
     """
-    levels = begin(buffer, start_offset, high_watermark, max_decoded_bytes, resume)
+    levels = open_levels(buffer, start_offset, high_watermark, max_decoded_bytes, resume)
     while levels:
         level = levels[-1]
         family = family_at(level)
@@ -145,7 +145,7 @@ def decode_messages(
             yield from run
             if level.position != before:
                 continue
-        # The slow way, one entry: wrappers, null values, large ones, the last of a set, and whatever is wrong.
+        # The slow path, one entry: wrappers, null values, large values, the last entry of a set, and all faults.
         try:
             entry = next_entry(levels, topic, partition)
         except MessageError as error:
@@ -158,7 +158,7 @@ def decode_messages(
 
 
 def next_entry(levels: list[Level], topic: str, partition: int | str) -> Entry | None:
-    """Read one entry of the innermost level, exactly; None when it was a wrapper, now open, or the end of the level.
+    """Read and check one entry of the innermost level; None for a wrapper, which is then open, or the end of the level.
 
     Raises:
         MessageError, BrokenFraming: As `decode_messages` does, whatever the offset; the levels are behind the message.
@@ -183,15 +183,15 @@ def _leave(levels: list[Level]) -> None:
     """Leave the innermost level, which is read to its end."""
     inside = levels.pop()
     if levels:
-        # Not behind the offset of the wrapper: those inside of it stand under its checksum, and its own does not.
+        # Not behind the offset of the wrapper: its checksum covers the offsets inside, and not its own.
         outside = levels[-1]
         outside.floor = max(outside.floor, inside.floor + inside.base - outside.base)
 
 
-def begin(
+def open_levels(
     buffer: Buffer, start_offset: int, high_watermark: int | None, max_decoded_bytes: int, resume: object
 ) -> list[Level]:
-    """Return the levels with which decoding begins, or goes on."""
+    """Return the levels with which decoding starts or continues."""
     buffer = plain(buffer)
     if resume is None:
         level = Level(buffer, max_decoded_bytes)
@@ -263,7 +263,7 @@ def _bounds(level: Level) -> tuple[int, int, int] | None:
 
 
 def _end_of_level(level: Level, reason: str) -> _Fault:
-    """Return the fault of a wrapper of magic 0 whose inside breaks off; nothing more of it can be read."""
+    """Return the fault of a wrapper of magic 0 whose inside is cut off; nothing more of it can be read."""
     # `_last_offset` has seen all entries of one of magic 1, so offsets are absolute here.
     return _Fault(CorruptMessage, level.wrapper_offset, len(level.buffer), f"the wrapper holds {reason}")
 
@@ -311,8 +311,8 @@ def _open_wrapper(levels: list[Level], wrapper: Entry) -> Level:
 def _limit_inside(level: Level, wrapper: Entry) -> int:
     """Return the absolute limit of the offsets in a wrapper.
 
-    In magic 1 they count from that of the wrapper. In magic 0 they stand under its checksum, and its own does not: if
-    it is too low, it must not cost what is inside.
+    In magic 1 they are relative to that of the wrapper. In magic 0 the checksum of the wrapper covers them, and not its
+    own offset: if that is too low, the messages inside must not be lost.
     """
     limit = wrapper.offset + 1
     if wrapper.magic == 0:
@@ -322,12 +322,12 @@ def _limit_inside(level: Level, wrapper: Entry) -> int:
 
 
 def _inflate(levels: list[Level], wrapper: Entry, codec: int, value: bytes) -> bytes:
-    """Return the inflated value, within the budget of the outermost wrapper."""
+    """Return the decompressed value, within the budget of the outermost wrapper."""
     charged = levels[min(1, len(levels) - 1)]
     try:
         data = codecs.decompress(codec, value, charged.budget_bytes)
     except LimitExceeded as error:
-        # The work is done, so the budget is spent: a hundred of these in one wrapper must not cost a hundred times.
+        # The budget is spent: a hundred such wrappers in one must not cost a hundred times the work.
         if len(levels) > 1:
             charged.budget_bytes = 0
         raise _Fault(MessageTooLarge, wrapper.offset, wrapper.end, str(error)) from error
@@ -337,7 +337,7 @@ def _inflate(levels: list[Level], wrapper: Entry, codec: int, value: bytes) -> b
 
 
 def _last_offset(inside: Level, wrapper: Entry) -> int:
-    """Return the relative offset of the last message inside, on which those of all others depend."""
+    """Return the relative offset of the last message inside, from which those of all others are computed."""
     try:
         valid_bytes, next_offset, _ = shallow_end(inside.buffer)
     except BrokenFraming as error:

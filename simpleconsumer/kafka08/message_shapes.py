@@ -1,14 +1,14 @@
-"""The fast half of the decoder: runs of plain messages that look alike.
+"""The fast path of decoding: runs of uncompressed messages of the same form.
 
-A *shape* is everything about a message that its size and key length decide: the `struct` layout, the bytes that
-must stand in its fixed fields, and the checksum state behind those. So one `unpack_from` yields CRC, fixed bytes, key,
-value, and the offset and size of the *next* entry; one comparison checks the lengths; and the CRC goes on from the
-known state over the value object, without slicing the buffer.
+A *shape* is what follows from the size and the key length of a message: the `struct` layout, the bytes that its fixed
+fields must hold, and the checksum state behind those. So one `unpack_from` yields CRC, fixed bytes, key, value, and the
+offset and size of the *next* entry; one comparison checks the lengths; and the CRC continues from the known state over
+the value object, without slicing the buffer.
 
 A *family* holds the shapes of one magic, attributes byte and key length. `Family.run` yields messages until the next
 entry is of another family, wrong in any way, too large to cache, or the last of its set (there is no next entry to
-read); it raises nothing and judges nothing: `message_set` looks at that entry the slow and exact way. The same goes for
-an entry whose offset does not follow that of the one before, unless a hole explains it (`offset_order`).
+read). It raises no errors: `message_set` reads that entry by the slow, exact path. The same holds for an entry whose
+offset does not follow that of the one before, unless a hole explains it (`offset_order`).
 
 Layouts (Kafka 0.8.2.2 and 0.10.0.1, kafka.message.Message), behind `int64 offset, int32 size`:
 
@@ -35,28 +35,28 @@ _ENTRY = Struct(">qi").unpack_from
 _HEAD_0 = Struct(">16xBBi").unpack_from
 _HEAD_1 = Struct(">16xBB8xi").unpack_from
 
-_LARGEST_CACHED = 16 * 1024  # above it, what a cached layout saves is small beside the copy of the value
+_LARGEST_CACHED = 16 * 1024  # above it a cached layout saves little compared with the copy of the value
 _LARGEST_CACHED_KEY = 1024
-# About 5 MB of layouts. Only odd traffic reaches it (or bytes made up to reach it); then all are dropped.
+# About 5 MB of layouts. Only unusual messages reach it (or bytes made to reach it); then all are dropped.
 _MAX_SHAPES = 8192
 
 
 class Level:
-    """One message set while it is read: the one a broker sent, or the inside of a wrapper.
+    """A message set that is being read: that of a broker, or the inside of a wrapper.
 
     Attributes:
-        position: Where the next entry begins.
-        magic: Magic that the messages must have: that of the wrapper, or None outside of any.
+        position: Where the next entry starts.
+        magic: Magic that the messages must have: that of the wrapper; None outside of wrappers.
         base: What to add to the offsets found here (magic 1 wrappers hold relative ones).
         timestamp_ms: Timestamp of all messages here (wrapper with LogAppendTime), or None.
-        wrapper_offset: Offset of the wrapper, -1 outside of any.
-        budget_bytes: How much wrappers in here may still inflate to.
-        floor: Least offset that the next entry can have: behind that of the entry before. Like `limit` and `asked` as
-            entries here have it, that is less `base`.
-        limit: Offsets here lie below it, but for one that follows directly on that of the entry before: that the two
-            agree says more than a high watermark, which may be late. Within a wrapper of magic 1 it binds all.
-        asked: The offset that was asked for, where the first entry belongs if its own offset is damaged.
-        damaged: Where entries of damaged offset came last, as the floor at that time, and how many.
+        wrapper_offset: Offset of the wrapper; -1 outside of wrappers.
+        budget_bytes: How many bytes wrappers in here may still decompress to.
+        floor: Least offset that the next entry can have: behind that of the entry before. Like `limit` and `asked` it
+            is relative to `base`, as the offsets of the entries here are.
+        limit: Offsets here are below it, except one that follows directly on that of the entry before: that the two
+            agree is better evidence than a high watermark, which may be late. In a wrapper of magic 1 all are below it.
+        asked: The offset that was asked for; the place of the first entry if its own offset is damaged.
+        damaged: The last entries of damaged offset: the floor at that time, and their number.
     """
 
     __slots__ = (
@@ -110,7 +110,7 @@ class Family(dict[int, tuple[Any, ...]], ABC):
 
     @abstractmethod
     def run(self, level: Level, topic: str, partition: int | str) -> Iterator[Message]:
-        """Yield messages from `level.position` on as long as they belong here; leave it at the first that does not."""
+        """Yield messages of this family from `level.position` on, and leave it at the first entry of another one."""
 
 
 class _Keyless0(Family):
@@ -128,7 +128,7 @@ class _Keyless0(Family):
         try:
             offset, size = _ENTRY(buffer, position)
             while True:
-                if size != shaped:  # runs of one size are common, and looking a shape up is a seventh of the time
+                if size != shaped:  # runs of one size are common, and the look-up takes a seventh of the time
                     unpack, expected, state = self[size]
                     shaped = size
                 crc, fixed, value, next_offset, next_size = unpack(buffer, position)
@@ -137,7 +137,7 @@ class _Keyless0(Family):
                 if offset != floor and not floor < offset < next_offset < limit:
                     return
                 floor = offset + 1
-                # As the constructor does, but without its call: a sixth of the time that a message takes here.
+                # As the constructor does, without its call, which takes a sixth of the time of a message here.
                 message = new(kind)
                 message.topic, message.partition = topic, partition
                 message.offset, message.next_offset = offset, floor
@@ -155,7 +155,7 @@ class _Keyless0(Family):
 class _Keyed0(Family):
     """Magic 0 with keys of one length.
 
-    A run goes on over keys of other lengths: from the first one on it looks at each head before it picks the shape.
+    A run continues over keys of other lengths: from the first such key on each head is read before the shape is chosen.
     """
 
     known: ClassVar[dict[tuple[int, int, int], Family]] = {}
@@ -203,7 +203,7 @@ class _Keyed0(Family):
 
 
 class _Keyless1(Family):
-    """Magic 1 without key. The timestamp stands before the lengths, so the CRC is taken over the buffer itself."""
+    """Magic 1 without key. The timestamp is before the lengths, so the CRC is computed over the buffer itself."""
 
     def _shape(self, value_length: int) -> tuple[Any, ...]:
         layout = Struct(f">12xI2sq8s{value_length}sqi")
@@ -239,7 +239,7 @@ class _Keyless1(Family):
 
 
 class _Keyed1(Family):
-    """Magic 1 with keys of one length; runs go on over other lengths as in magic 0."""
+    """Magic 1 with keys of one length; runs continue over other lengths as in magic 0."""
 
     known: ClassVar[dict[tuple[int, int, int], Family]] = {}
 
@@ -290,7 +290,7 @@ _families: dict[tuple[int, int, int], Family] = {}
 
 
 def family_at(level: Level) -> Family | None:
-    """Return the family of the entry at `level.position`, or None when it has to be read the slow way."""
+    """Return the family of the entry at `level.position`; None if it must be read by the slow path."""
     try:
         magic, attributes, key_length = _HEAD_0(level.buffer, level.position)
         if magic == 1:
@@ -318,7 +318,7 @@ def _new_family(magic: int, attributes: int, key_length: int) -> Family:
 
 
 def _make_room() -> None:
-    """Drop all shapes when there are too many; runs in other threads build again what they need."""
+    """Drop all shapes when there are too many; runs in other threads build again those that they need."""
     global _room
     _room -= 1
     if _room < 0:

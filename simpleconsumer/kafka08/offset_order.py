@@ -1,16 +1,17 @@
-"""Whether the offset of an entry can be right, and which place an entry has whose offset cannot.
+"""Decides whether the offset of an entry can be right, and which offset stands for one that cannot.
 
-No checksum covers the offset of an entry of magic 0 or 1: a flipped bit there is found by its neighbours alone. In a
-log offsets ascend, with holes where it was compacted, and those that a consumer may see lie below the high watermark.
-So an offset is *damaged* if it is
+No checksum covers the offset of an entry of magic 0 or 1: only its neighbours show a flipped bit there. In a log the
+offsets ascend, with holes where it was compacted, and those that a consumer may see are below the high watermark. So an
+offset is *damaged* if it is
 
     negative, or not above the offset of the entry before
     not below the high watermark, if it does not follow directly on the entry before; in a wrapper of magic 1, above
         the offset of the wrapper
-    above those of entries behind it that fit what came before: of one, where a hole is before it that its own messages
-        do not explain, else of two; the first of a set, too, if it says to be the very one that was asked for
+    above the offsets of entries behind it that fit those before it: of one such entry if there is a hole before it that
+        its own messages do not explain, else of two; this holds for the first entry of a set, too, if its offset is the
+        very one that was asked for
 
-An entry whose offset is damaged takes the first place that its neighbours leave free; the ones behind it keep theirs.
+An entry whose offset is damaged gets the first offset that its neighbours leave free; those behind it keep theirs.
 
 Pure.
 """
@@ -38,18 +39,18 @@ __all__ = [
 ]
 
 PLAIN: Final = 0
-"""How many offsets before its own a plain message stands for."""
+"""How many offsets before its own an uncompressed message covers."""
 _LOOKED_AT: Final = 64
-"""How many entries behind a doubtful one are looked at."""
+"""How many entries behind a doubtful one are examined."""
 _MOST_A_BYTE: Final = 64
-"""How many messages one byte of a wrapper holds at most, as far as its offset is believed."""
+"""Most messages for each byte of a wrapper: an offset that implies more is not believed."""
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 17
 _ENTRY = Struct(">qi").unpack_from
 
 
 def most_in(buffer: Buffer, position: int, size: int) -> int:
-    """Return how many offsets before its own an entry may stand for: none if it is plain, many if it is a wrapper."""
+    """Return how many offsets before its own an entry may cover: none if uncompressed, many if it is a wrapper."""
     return size * _MOST_A_BYTE if buffer[position + _ATTRIBUTES_AT] & CODEC_MASK else PLAIN
 
 
@@ -80,9 +81,9 @@ def why_damaged(level: Level, offset: int, end: int, most: int) -> str | None:
 
 
 def place_of_damaged(level: Level, end: int) -> int:
-    """Return the absolute offset to report of the next entry, whose offset is damaged, and take note of it.
+    """Return the absolute offset to report for the next entry, whose offset is damaged, and take note of it.
 
-    It lies below every sound offset behind it, so that going on behind it skips no message.
+    It is below every sound offset behind it, so continuing behind it skips no message.
     """
     floor, count = level.floor, 0
     if level.damaged[0] == floor:
@@ -94,9 +95,9 @@ def place_of_damaged(level: Level, end: int) -> int:
 
 
 def offset_behind(level: Level, position: int, most: int | None = None, needed: int = 1) -> int | None:
-    """Return the first offset of a whole entry behind a position that fits what was passed; None if none is near by.
+    """Return the first offset of a whole entry behind a position that fits those before it; None if none is near.
 
-    One below what was asked for counts only if another one above it follows: a single one is damaged itself.
+    One below the offset that was asked for counts only if a higher one follows: a single one is itself damaged.
 
     Args:
         most: Return None as well unless the first `needed` ones, ascending, are not above that.
@@ -107,7 +108,7 @@ def offset_behind(level: Level, position: int, most: int | None = None, needed: 
         for _ in range(_LOOKED_AT):
             offset, size = _ENTRY(buffer, position)
             position += ENTRY_OVERHEAD + size
-            if size < SMALLEST_MESSAGE or position > len(buffer):  # no entry, or one that is cut off
+            if size < SMALLEST_MESSAGE or position > len(buffer):  # no entry, or a cut off one
                 return None
             if not floor <= offset < limit:
                 continue
@@ -127,10 +128,10 @@ def offset_behind(level: Level, position: int, most: int | None = None, needed: 
 
 
 def begins_below(message_set: Buffer, asked: int) -> bool:
-    """Return whether a set begins below the offset asked for, with a hole there: the first offset is damaged.
+    """Return whether a set starts below the offset asked for, with a hole there: then the first offset is damaged.
 
-    No broker sends an entry from below, but for one whose log holds entries of damaged offset; and then it sends those
-    up to the offset asked for, too. A wrapper of magic 0 has offsets inside that tell more than its own.
+    A broker sends an entry from below only if its log holds entries of damaged offset; then it also sends those up to
+    the offset asked for. For a wrapper of magic 0 the offsets inside are better evidence than its own.
     """
     offset, size = _ENTRY(message_set)
     if not 0 <= offset < asked or (message_set[_MAGIC_AT] == 0 and most_in(message_set, 0, size)):
@@ -143,7 +144,7 @@ def begins_below(message_set: Buffer, asked: int) -> bool:
 
 
 def end_in_order(message_set: Buffer, walk: Walk, high_watermark: int) -> int | None:
-    """Return the offset behind a set whose last entries follow directly one on the other, as nearly all do; else None.
+    """Return the offset behind a set whose last entries are consecutive, as in nearly all sets; else None.
 
     Args:
         high_watermark: Of the same answer; negative when the broker did not say.
@@ -159,18 +160,19 @@ def trusted_end(
 ) -> tuple[int, int]:
     """Return up to which byte entries of a fetched set may be used, and the offset behind them.
 
-    A last entry behind a hole may be a wrapper, or one of a compacted log; or its offset is damaged, and would lead
-    over messages that nobody has read. It is left out unless the log ends with it, or the entry behind it says more,
-    cut off as it is: fetched again it is the first, and the entries behind it tell. So are two that contradict each
-    other. Entries that have no place below the high watermark are left out, too.
+    A last entry behind a hole may be a wrapper, or one of a compacted log; or its offset is damaged, and would skip
+    messages that nobody has read. It is left out unless the log ends with it, or the entry behind it, cut off or not,
+    has a higher offset: when it is fetched again it is the first one, and the entries behind it show which it is. Two
+    entries that contradict each other are left out, too, and so are entries without a free offset below the high
+    watermark.
 
     Args:
-        first: Where the first entry begins.
-        tail: Where one of the last entries begins, from which on to look; or the first one.
+        first: Where the first entry starts.
+        tail: Where one of the last entries starts, from which on entries are examined; or the first one.
         end: Where the whole entries end.
         asked: The offset that was asked for.
         high_watermark: Of the same answer; negative when the broker did not say.
-        is_cut: As for `is_sole_trusted`: then the log does not end with the set, whatever its last entry says.
+        is_cut: As for `is_sole_trusted`: then the log does not end with the set, whatever the last offset is.
     """
     level = Level(message_set)
     level.position, level.asked = tail, asked
@@ -178,7 +180,7 @@ def trusted_end(
         level.limit = high_watermark
     sound_end = usable_end = tail
     behind = asked
-    doubt: tuple[int, int] | None = None  # where a sound entry behind a hole begins, if it is the one before
+    doubt: tuple[int, int] | None = None  # where a sound entry behind a hole starts, if it is the one before
     while level.position < end:
         position = level.position
         offset, size = _ENTRY(message_set, position)
@@ -215,10 +217,10 @@ def trusted_end(
 
 
 def begins_again(message_set: Buffer) -> bool:
-    """Return whether the second entry, perhaps cut off, says to be no later than the first one.
+    """Return whether the offset of the second entry, perhaps cut off, is not above that of the first one.
 
-    One of the two is damaged; those behind them will tell. If it is the first one, it may be an entry of long before,
-    which the broker found as it says too much.
+    One of the two is damaged; the entries behind them show which. If it is the first one, it may be a much older entry,
+    which the broker found because its offset is too high.
     """
     offset, size = _ENTRY(message_set)
     end = ENTRY_OVERHEAD + size
@@ -226,16 +228,16 @@ def begins_again(message_set: Buffer) -> bool:
 
 
 def is_sole_trusted(message_set: Buffer, end: int, asked: int, high_watermark: int, *, is_cut: bool) -> bool:
-    """Return whether the only whole entry of a set can be used without a look at the entry behind it.
+    """Return whether the only whole entry of a set can be used without examining the entry behind it.
 
-    It cannot if it is behind the offset asked for: its own offset may be damaged, or it is one of before, which the
-    broker found as it says too much. An entry that is cut off is proof enough if it says more. A wrapper at the end of
-    a segment is believed as far as what it holds may explain the hole.
+    It cannot if it is behind the offset asked for: its own offset may be damaged, or it is an older one, which the
+    broker found because its offset is too high. A cut off entry of a higher offset is proof enough. A wrapper at the
+    end of a segment is believed as far as its messages can explain the hole.
 
     Args:
         end: Where the entry ends.
         asked, high_watermark: As for `trusted_end`.
-        is_cut: Whether the broker sent as much as it was asked for, so that more may stand behind it.
+        is_cut: Whether the broker sent as much as was asked for, so that more may follow in the log.
     """
     offset, size = _ENTRY(message_set)
     if offset <= asked:
@@ -248,7 +250,7 @@ def is_sole_trusted(message_set: Buffer, end: int, asked: int, high_watermark: i
 
 
 def _is_doubtful(level: Level, offset: int, most: int, is_cut: bool) -> bool:
-    """Return whether a last entry lies behind a hole, and nothing says that it may."""
+    """Return whether a last entry is behind a hole, without evidence that the hole is right."""
     hole = offset - level.floor
     if level.damaged[0] == level.floor:
         hole -= level.damaged[1]

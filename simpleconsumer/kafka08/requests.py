@@ -1,14 +1,14 @@
-"""Requests and responses of Kafka 0.8 and later, in the versions that brokers from 0.8.0 to 0.10 serve.
+"""Encodes requests and decodes responses of Kafka 0.8 and later, in the versions that 0.8.0 to 0.10 serve.
 
-An encoder returns the body of a request, `frame_request` puts size and header around it. A decoder takes the body of
-the answer (behind the correlation id) and what was asked, and checks one against the other: what was not asked for,
-comes twice or is missing is a `DecodeError`, as is every length or count that does not fit.
+An encoder returns the body of a request, and `frame_request` adds size and header. A decoder takes the body of the
+answer (behind the correlation id) and what was asked, and compares them: a partition that was not asked for, comes
+twice or is missing is a `DecodeError`, as is every length or count that does not fit.
 
-Version 0 is what every broker serves. 0.8 brokers answer version 0 of produce, fetch, offsets and metadata whatever
-version was sent, so ask for a newer one only when the broker is known to have it:
+Every broker serves version 0. Brokers of 0.8 answer with version 0 of produce, fetch, offsets and metadata whatever
+version was sent, so use a newer one only if the broker is known to serve it:
 produce and fetch 1: 0.9; produce and fetch 2: 0.10.0; fetch 3 and offsets 1: 0.10.1; offset commit and fetch 0: 0.8.1;
-offset commit and fetch 1: 0.8.2; offset commit 2: 0.9. From 0.10.0 on a broker names what it serves (API versions); 0.8
-closes the connection on that question, and 0.9 does not answer it.
+offset commit and fetch 1: 0.8.2; offset commit 2: 0.9. From 0.10.0 on a broker lists what it serves (API versions); 0.8
+closes the connection on that request, and 0.9 does not answer it.
 
 Source: kafka.api.* (0.8.2.2), org.apache.kafka.common.protocol.Protocol (0.10.2.2).
 """
@@ -58,7 +58,7 @@ CONSUMER_METADATA: Final = 10
 API_VERSIONS: Final = 18
 NEWEST_VERSION: Final = {PRODUCE: 2, FETCH: 3, OFFSETS: 1, METADATA: 0, OFFSET_COMMIT: 2, OFFSET_FETCH: 1,
                          CONSUMER_METADATA: 0, API_VERSIONS: 0}  # fmt: skip
-"""The newest version of each API that is spoken here."""
+"""The newest version of each API that this package supports."""
 
 Partition = tuple[str, int]
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def frame_request(api_key: int, version: int, correlation_id: int, client_id: st
     """Return a whole request: `int32 size, int16 api key, int16 version, int32 correlation id, string client id`, body.
 
     Raises:
-        ValueError: That version of that API is not spoken here.
+        ValueError: This package does not support that version of that API.
     """
     if not 0 <= version <= NEWEST_VERSION[api_key]:
         raise ValueError(f"version {version} of API {api_key}: 0 to {NEWEST_VERSION[api_key]} are spoken")
@@ -148,7 +148,7 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int 
 
 
 def encode_offsets(partitions: Iterable[Partition], time_ms: int, max_offsets: int) -> bytes:
-    """Return the question for segment starts (and the end) of partitions before a time; -1 latest, -2 earliest."""
+    """Return a request for segment starts (and the end) of partitions before a time; -1 latest, -2 earliest."""
     wanted = ((topic, _OFFSETS_PARTITION.pack(number, time_ms, max_offsets)) for topic, number in partitions)
     return encode_int32(_CONSUMER_REPLICA) + _by_topic(wanted)
 
@@ -168,7 +168,7 @@ def decode_offsets(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int
 
 
 def encode_offsets_for_times(times_ms: Mapping[Partition, int]) -> bytes:
-    """Return the question for the first message at or after a time in each partition: offsets of version 1."""
+    """Return a request for the first message at or after a time in each partition: offsets of version 1."""
     wanted = ((topic, _TIME_PARTITION.pack(number, time_ms)) for (topic, number), time_ms in times_ms.items())
     return encode_int32(_CONSUMER_REPLICA) + _by_topic(wanted)
 
@@ -274,7 +274,7 @@ def decode_offset_fetch(answer: Buffer, asked: Sequence[Partition]) -> list[tupl
 
 
 def encode_consumer_metadata(group: str) -> bytes:
-    """Return the question which broker coordinates a group (and keeps its offsets in Kafka)."""
+    """Return a request for the broker that coordinates a group (and keeps its offsets in Kafka)."""
     return encode_string(group)
 
 

@@ -1,7 +1,7 @@
-"""Where a message set ends: a walk over the sizes of its entries, without looking into any message.
+"""Finds where a message set ends, by the sizes of its entries, without reading any message.
 
-A fetcher needs it for each set it receives, to know from where to fetch next before anything is decoded, so it has a
-fast path: runs of entries of one size are found by comparing strided slices instead of entry by entry.
+A fetcher needs it for each set, to know where to fetch next before anything is decoded. So it has a fast path: runs of
+entries of one size are found by comparing strided slices instead of entry by entry.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Walk(NamedTuple):
 
     Attributes:
         end: Where they end.
-        last: Where the last one begins.
+        last: Where the last one starts.
         entries: How many there are.
-        tail: Where one of the last ones begins, which is the first one or has some behind it.
+        tail: Where one of the last ones starts, which is the first one or has some behind it.
         tail_entries: How many there are from that one on.
     """
 
@@ -44,8 +44,8 @@ class Walk(NamedTuple):
 def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
     """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are.
 
-    Nothing is inflated and no CRC is checked. `(0, None, 0)` for a buffer that is not empty means that not even
-    one entry is whole: the fetch size was too small for the message.
+    Nothing is decompressed and no CRC is checked. `(0, None, 0)` for a buffer that is not empty means that no entry is
+    whole: the fetch size was too small for the message.
 
     Raises:
         BrokenFraming: A size field is negative or below 14.
@@ -56,7 +56,7 @@ def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
 
 
 def walk_entries(view: Buffer) -> Walk:
-    """Return where the whole entries of a set are; `view` holds bytes (`plain`).
+    """Return the whole entries of a set; `view` holds bytes (`plain`).
 
     Raises:
         BrokenFraming: A size field is negative or below 14.
@@ -77,9 +77,9 @@ def walk_entries(view: Buffer) -> Walk:
 
 
 def _whole_blocks(view: Buffer) -> tuple[int, int, int, int, int]:
-    """Return where the walk may go on exactly, the entry before that, how many are before, and the tail with its count.
+    """Return where the exact walk continues, the entry before that, how many are before, and the tail with its count.
 
-    Left out is the block of entries in which the set ends, or in which a size is wrong.
+    The block of entries in which the set ends, or in which a size is wrong, is left out.
     """
     size_at = _UNSIGNED_SIZE.unpack_from
     length, smallest = len(view), SMALLEST_MESSAGE
@@ -89,7 +89,7 @@ def _whole_blocks(view: Buffer) -> tuple[int, int, int, int, int]:
         at = position
         try:
             for _ in range(block):
-                begin, previous = at, size
+                start, previous = at, size
                 (size,) = size_at(view, at)
                 if size < smallest:
                     return position, last, entries, tail, before_tail
@@ -99,7 +99,7 @@ def _whole_blocks(view: Buffer) -> tuple[int, int, int, int, int]:
         if at > length:
             return position, last, entries, tail, before_tail
         tail, before_tail = position, entries
-        position, last, entries = at, begin, entries + block
+        position, last, entries = at, start, entries + block
         block = _LONG_BLOCK
         if size == previous:
             more = _equal_entries(view, position, size)
@@ -116,8 +116,8 @@ def _whole_blocks(view: Buffer) -> tuple[int, int, int, int, int]:
 def _equal_entries(view: Buffer, position: int, size: int) -> int:
     """Return how many whole entries from position on have exactly this size.
 
-    Each of the four bytes of the size field is compared for many entries at once, by a slice with the distance
-    of two entries as its stride; the windows grow as long as they match.
+    Each of the four bytes of the size field is compared for many entries at once, by a slice with the distance of two
+    entries as its stride; the windows grow as long as the entries match.
     """
     stride = size + ENTRY_OVERHEAD
     possible = (len(view) - position) // stride

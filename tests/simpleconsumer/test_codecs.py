@@ -191,9 +191,9 @@ def test_snappy_that_claims_gigabytes_is_refused_before_any_memory_is_taken(clai
 
 def test_snappy_without_a_length_is_refused() -> None:
     for data in (b"", b"\xff", b"\xff" * 5, b"\xff" * 5 + b"\1"):
-        with pytest.raises(DecodeError, match=r"^snappy: the block does not begin with its length$"):
+        with pytest.raises(DecodeError, match=r"^snappy: the block does not start with its length$"):
             decompress(SNAPPY, data, 10)
-    with pytest.raises(DecodeError, match=r"^snappy: the block does not begin with its length$"):
+    with pytest.raises(DecodeError, match=r"^snappy: the block does not start with its length$"):
         decompress(SNAPPY, XERIAL_HELLO + bytes(4), 10)  # a block of no bytes
 
 

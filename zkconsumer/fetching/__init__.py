@@ -1,1 +1,1 @@
-"""Messages on their way from the brokers into memory: who asks what of whom, and how much of it there may be."""
+"""Fetching: the threads that fetch from the brokers, and the queues and byte budget between them and the streams."""

@@ -1,4 +1,4 @@
-"""The bytes that are fetched and not read, of all streams of a connector, against `queued.max.bytes`."""
+"""The byte budget of a connector: all streams' fetched bytes that were not read yet, within `queued.max.bytes`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from zkconsumer.fetching.byte_shares import Candidate, Shares, least_useful_byte
 __all__ = ["ByteBudget", "Charge"]
 
 _WORTHWHILE: Final = 8
-"""A stream that has something to read is fetched for again when that part of what it may hold is free."""
+"""A stream with queued chunks is fetched for again when one part in so many of what it may hold is free."""
 
 
 class Charge:
     """What a chunk takes of the budget; 0 once that was given back.
 
-    Threads: changed by the budget alone, under its lock.
+    Threads: Changed by the budget only, under its lock.
     """
 
     __slots__ = ("size_bytes", "stream")
@@ -30,55 +30,56 @@ class Charge:
 
 
 class _Asker:
-    """What one fetcher has to do with the budget: what it waits for, and what it has asked for."""
+    """One fetcher's part of the budget: what it has asked for, and what it waits for."""
 
     __slots__ = ("exceeds", "refused", "reserved", "wake")
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] = _nobody
         self.reserved: dict[object, int] = {}
-        # The streams that got a chunk beyond their room, and those of which something was left out: how much it needs.
+        # Streams that got a chunk beyond their room; and the bytes that left out partitions of a stream need.
         self.exceeds: set[object] = set()
         self.refused: dict[object, int] = {}
 
 
 class ByteBudget:
-    """How many bytes of chunks are on their way to each stream, and how many more may be asked for.
+    """Counts the bytes of chunks that each stream has queued, and shares out what may be asked for.
 
-    Each stream has a share of its own (`zkconsumer.fetching.byte_shares`), and one for which no chunk is queued may get
-    one chunk more than there is room for: neither a stream that stands still nor a large message ever stops the others.
+    Each stream has a share of its own (`zkconsumer.fetching.byte_shares`), and one without queued chunks may get one
+    chunk more than there is room for: neither a stream that nobody reads nor a large message ever stops the others.
 
-    Whoever was refused is woken when a chunk of that stream is read, and when a request for it is answered. The reader
-    gives back first and then looks who was refused; who asks has the refusal noted first and then looks whether
-    anything was given back meanwhile: so one of both sees the other, without a lock for the reader.
+    A fetcher that was refused bytes for a stream is woken when a chunk of that stream is read, and when a request for
+    it is answered. The reader first gives back and then checks which fetchers were refused; a fetcher first has its
+    refusal noted and then checks whether anything was given back. So one of the two always sees the other, and the
+    reader needs no lock.
 
     Args:
-        streams: How many streams there are, however many have partitions now.
+        streams: Number of streams, with and without partitions.
 
-    Threads: `release` from any thread, without a lock; everything else from the fetchers, under a lock of its own.
+    Threads: `release` from any thread, without a lock; all other methods from the fetchers, under a lock.
     """
 
     def __init__(self, limit_bytes: int, streams: int = 1) -> None:
         self._shares = Shares.of(limit_bytes, streams)
         self._lock = threading.Lock()
-        # Of each stream: what is queued, and what is queued or asked for; and what of that is common, of all streams.
+        # For each stream: bytes queued, and bytes queued or asked for. And the common bytes of all streams.
         self._charged: dict[object, int] = {}
         self._held: dict[object, int] = {}
         self._taken_bytes = 0
         self._askers: dict[object, _Asker] = {}
-        # What `release` calls; each tuple is replaced and never changed.
+        # What `release` calls. Each tuple is replaced, never changed.
         self._wakes: dict[object, tuple[Callable[[], None], ...]] = {}
-        # Charges and not chunks: their data must not wait here for the next one who asks.
+        # Charges and not chunks, whose data would stay in memory until the next request.
         self._released: deque[Charge] = deque()
 
     def release(self, charge: Charge) -> None:
-        """Give back what a chunk was charged; a second time changes nothing."""
+        """Give back what a chunk was charged; a second call changes nothing."""
         self._released.append(charge)
         for wake in self._wakes.get(charge.stream, ()):
             wake()
 
     def charged_bytes(self) -> int:
-        """Return what all chunks take now."""
+        """Return the bytes of all chunks."""
         with self._lock:
             self._settle()
             return sum(self._charged.values())
@@ -99,16 +100,16 @@ class ByteBudget:
         most_bytes: int = MAX_INT64,
         wake: Callable[[], None] | None = None,
     ) -> list[int]:
-        """Return how many bytes to ask for of each candidate, in their order, and set as much aside; 0 leaves one out.
+        """Return how many bytes to ask for of each candidate, in their order; 0 leaves a candidate out.
 
-        It is set aside until `answered`.
+        They are reserved until `answered`.
 
         Args:
             asker: One of the fetchers.
-            candidates: Its partitions; who has waited longest comes first.
-            askers: How many fetchers there are; each should ask for its part of a stream's room.
-            most_bytes: What the request may ask for in all.
-            wake: Called, on any thread, when there may be room for what was left out.
+            candidates: Its partitions; the one that has waited longest comes first.
+            askers: Number of fetchers; each should ask for its part of a stream's room only.
+            most_bytes: What the whole request may ask for.
+            wake: Called, on any thread, when there may be room for candidates that were left out.
         """
         with self._lock:
             mine = self._askers.setdefault(asker, _Asker())
@@ -122,7 +123,7 @@ class ByteBudget:
                     return granted
 
     def answered(self, asker: object) -> None:
-        """Set nothing aside any more: the answer has been charged, or will not come."""
+        """Reserve nothing any more: the answer has been charged, or will not come."""
         wakes: list[Callable[[], None]] = []
         with self._lock:
             mine = self._askers.get(asker)
@@ -145,7 +146,7 @@ class ByteBudget:
     # -- under the lock ------------------------------------------------------------------------------------------------
 
     def _grant(self, mine: _Asker, candidates: Sequence[Candidate], askers: int, most_bytes: int) -> list[int]:
-        """Share out, set aside what is asked for, and note what is refused."""
+        """Share out the room, reserve what is asked for, and note what is refused."""
         by_stream: dict[object, list[int]] = {}
         for index, candidate in enumerate(candidates):
             by_stream.setdefault(candidate.stream, []).append(index)
@@ -177,7 +178,7 @@ class ByteBudget:
         if sum(candidate.size_bytes for candidate in candidates) > room:
             worthwhile = max(worthwhile, (held + room) // _WORTHWHILE)
         if charged and room < worthwhile:
-            # Not in crumbs: each request would bring one small chunk, and room for a large message would never come.
+            # Wait for more room: else each request would fetch one small chunk, and a large message would never fit.
             return [0] * len(candidates)
         cap = self._shares.most_bytes // max(askers, 1)
         own = max(0, self._shares.own_bytes - held)
@@ -191,7 +192,7 @@ class ByteBudget:
         return sizes
 
     def _refuse(self, mine: _Asker, refused: dict[object, int]) -> None:
-        """Note of which streams a fetcher waits for room, and no others."""
+        """Note for which streams a fetcher waits for room; it waits for no others."""
         changed = mine.refused.keys() ^ refused.keys()
         mine.refused = refused
         for stream in changed:
@@ -222,4 +223,4 @@ class ByteBudget:
 
 
 def _nobody() -> None:
-    """Wake nobody."""
+    """Do nothing."""

@@ -1,8 +1,8 @@
 """How the byte budget of a connector is shared out among streams, and what a stream may ask for among its partitions.
 
-Pure. Half of the budget is the streams' own, in equal shares; the other half is common. Of the common half a stream
-takes at most as much as it leaves free: so one that stands still holds its own share and a quarter of the budget at
-most, and never what belongs to the others. A single stream has the whole budget.
+Pure. One half of the budget is divided into equal shares, one for each stream; the other half is common. A stream takes
+at most as much of the common half as it leaves free: so a stream that nobody reads holds at most its own share and a
+quarter of the budget, and never the share of another one. A single stream has the whole budget.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final, NamedTuple
 __all__ = ["SMALLEST_SHARE_BYTES", "Candidate", "Shares", "least_useful_bytes", "share_out"]
 
 SMALLEST_SHARE_BYTES: Final = 16 * 1024
-"""Least that a partition is asked for when many share the room; a larger message is asked for by itself."""
+"""Least bytes to ask for of a partition when many share the room; a larger message is asked for separately."""
 _SMALLEST_PROBE_BYTES: Final = 1024
-"""Least that a partition is asked for whose log was read to its end."""
+"""Least bytes to ask for of a partition whose log was read to its end."""
 
 
 class Shares(NamedTuple):
-    """A budget, divided.
+    """A budget that is divided among streams.
 
     Attributes:
-        own_bytes: What each stream has for itself.
-        common_bytes: What is there for all.
+        own_bytes: Share of each stream.
+        common_bytes: What all streams have in common.
     """
 
     own_bytes: int
@@ -31,7 +31,7 @@ class Shares(NamedTuple):
 
     @classmethod
     def of(cls, limit_bytes: int, streams: int) -> Shares:
-        """Divide a budget among so many streams."""
+        """Divide a budget among a number of streams."""
         if streams < 2:
             return cls(limit_bytes, 0)
         own_bytes = limit_bytes // 2 // streams
@@ -39,19 +39,19 @@ class Shares(NamedTuple):
 
     @property
     def most_bytes(self) -> int:
-        """What one stream can hold when the others hold nothing."""
+        """Bytes that one stream can hold when the others hold nothing."""
         return self.own_bytes + self.common_bytes // 2
 
     def beyond(self, held_bytes: int) -> int:
-        """Return how much of what a stream holds is of the common half."""
+        """Return how many of the bytes that a stream holds are of the common half."""
         return max(0, held_bytes - self.own_bytes)
 
     def room(self, held_bytes: int, taken_bytes: int) -> int:
-        """Return how much more a stream may hold.
+        """Return how many more bytes a stream may hold.
 
         Args:
-            held_bytes: What it holds.
-            taken_bytes: What all streams hold of the common half, this one included.
+            held_bytes: What it holds now.
+            taken_bytes: What all streams, including this one, hold of the common half.
         """
         free = self.common_bytes - taken_bytes
         return max(0, self.own_bytes - held_bytes) + max(0, (free - self.beyond(held_bytes)) // 2)
@@ -61,10 +61,10 @@ class Candidate(NamedTuple):
     """One partition that could be asked for now.
 
     Attributes:
-        stream: Whose it is.
-        size_bytes: What it would like to ask for.
-        least_bytes: A smaller size is likely to be in vain: so large is the message ahead, or was the last one.
-        is_at_end: Its log was read to its end, as the last answer told it.
+        stream: The stream that reads it.
+        size_bytes: How many bytes to ask for if there is room.
+        least_bytes: Size of the next message, or of the last one: a smaller fetch would probably bring nothing.
+        is_at_end: According to the last answer its log was read to its end.
     """
 
     stream: object
@@ -74,21 +74,22 @@ class Candidate(NamedTuple):
 
 
 def least_useful_bytes(candidate: Candidate) -> int:
-    """Return the least that it makes sense to ask for of a partition."""
+    """Return the smallest useful size to ask for of a partition."""
     return min(candidate.size_bytes, max(SMALLEST_SHARE_BYTES, candidate.least_bytes))
 
 
 def share_out(candidates: Sequence[Candidate], room_bytes: int, own_bytes: int, cap_bytes: int) -> list[int]:
     """Return how many bytes to ask for of each partition of one stream, in their order; 0 leaves one out.
 
-    What fits into the stream's own share is asked for whole. Otherwise partitions that were read to their end get
-    little, as most of it would be set aside for nothing, and the others share the rest equally. Who does not fit ends
-    the row: those behind must not take again and again what it waits for. The caller puts first who waited longest.
+    If all sizes fit into the stream's own share, they are asked for in full. Otherwise partitions that were read to
+    their end get little, as most of it would be reserved in vain, and the others share the rest equally. The first one
+    that does not fit ends the list: those behind it must not take again and again the room that it waits for. The
+    caller puts the partition first that has waited longest.
 
     Args:
         room_bytes: What the stream may take.
-        own_bytes: What of that is its own.
-        cap_bytes: What one request should not exceed, but for one large message.
+        own_bytes: The part of it that is of its own share.
+        cap_bytes: Most bytes of one request, except for one large message.
     """
     left = min(room_bytes, max(cap_bytes, least_useful_bytes(candidates[0])))
     if sum(candidate.size_bytes for candidate in candidates) <= min(left, own_bytes):

@@ -1,6 +1,6 @@
-"""How much of one partition was fetched, and how fast lately.
+"""How many messages and bytes of one partition were fetched, in total and per second.
 
-Pure: time comes in as `now`. Counted once a chunk, never once a message.
+Pure: time comes in as `now`. It counts once for each chunk, never for each message.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 __all__ = ["FetchMeter"]
 
 WINDOW_S: Final = 10.0
-"""The rate is that of the last ten to twenty seconds, the older half weighed less and less."""
+"""The rate covers the last ten to twenty seconds; the older half has less and less weight."""
 _SHORTEST_S: Final = 1.0
 
 
 class _Window(NamedTuple):
-    began: float
+    started_at: float
     messages: int = 0
     size_bytes: int = 0
     messages_before: int = 0
@@ -27,8 +27,8 @@ class FetchMeter:
     """Totals and rates of one partition.
 
     Attributes:
-        messages: By offsets: in a compacted log the holes count, too.
-        size_bytes: As fetched, compressed or not.
+        messages: Counted by offsets, so the holes of a compacted log count, too.
+        size_bytes: Counted as fetched, that is compressed if the messages are.
 
     Threads: `add` by one thread at a time; the rest by any, as each state is one value that is replaced.
     """
@@ -40,7 +40,7 @@ class FetchMeter:
         self._window = _Window(now, is_first=True)
 
     def add(self, now: float, messages: int, size_bytes: int) -> None:
-        """Count what was fetched just now."""
+        """Count a chunk that was fetched."""
         self.messages += messages
         self.size_bytes += size_bytes
         window = _rolled(self._window, now)
@@ -49,9 +49,9 @@ class FetchMeter:
         )
 
     def rates(self, now: float) -> tuple[float, float]:
-        """Messages and bytes a second."""
+        """Return messages and bytes per second."""
         window = _rolled(self._window, now)
-        passed_s = min(max(now - window.began, 0.0), WINDOW_S)
+        passed_s = min(max(now - window.started_at, 0.0), WINDOW_S)
         if window.is_first:
             span_s = max(passed_s, _SHORTEST_S)
             return window.messages / span_s, window.size_bytes / span_s
@@ -63,10 +63,10 @@ class FetchMeter:
 
 
 def _rolled(window: _Window, now: float) -> _Window:
-    """The window that `now` lies in, with what the one before it held."""
-    passed_s = now - window.began
+    """Return the window of `now`, with the counts of the window before it."""
+    passed_s = now - window.started_at
     if passed_s < WINDOW_S:
         return window
     if passed_s < 2 * WINDOW_S:
-        return _Window(window.began + WINDOW_S, 0, 0, window.messages, window.size_bytes)
+        return _Window(window.started_at + WINDOW_S, 0, 0, window.messages, window.size_bytes)
     return _Window(now - passed_s % WINDOW_S)

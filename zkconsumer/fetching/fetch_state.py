@@ -25,14 +25,14 @@ from zkconsumer.fetching.byte_shares import Candidate
 __all__ = ["BROKEN_TRIES", "EMPTY_TRIES", "FetchState", "Need", "RangeCheck", "check_range", "poll_wait_ms"]
 
 BROKEN_TRIES: Final = 3
-"""How often a set with impossible sizes is fetched again before the partition is given up."""
+"""How many times a set with impossible sizes is fetched again before the partition is given up."""
 EMPTY_TRIES: Final = 10
-"""How often in a row nothing must come from a log that goes on before that is worth a line."""
+"""After so many empty answers in a row, from a log that continues, a warning is logged."""
 _SHORTEST_POLL_MS: Final = 5
 
 
 class Need(enum.Enum):
-    """What a partition has to ask its leader next."""
+    """What to ask the leader of a partition next."""
 
     RESOLVE = "start position"
     BOUNDS = "both ends of the log"
@@ -43,11 +43,11 @@ class Need(enum.Enum):
 
 
 class RangeCheck(NamedTuple):
-    """What the range of a log says about a position.
+    """Whether a position is within the range of its log.
 
     Attributes:
-        offset: Where to go on.
-        is_reset: True when that is another place than the position.
+        offset: Where to continue.
+        is_reset: True if that is not the position.
     """
 
     offset: int
@@ -55,9 +55,9 @@ class RangeCheck(NamedTuple):
 
 
 def check_range(position: int, earliest: int, latest: int, policy: str) -> RangeCheck:
-    """Return where to go on after a broker called the position out of range.
+    """Return where to continue after a broker reported the position as out of range.
 
-    Inside the range that the leader itself states, the position is kept: the error was passing.
+    A position inside the range that the leader states is kept: the error was temporary.
 
     Args:
         policy: `smallest` or `largest` (auto.offset.reset).
@@ -69,26 +69,26 @@ def check_range(position: int, earliest: int, latest: int, policy: str) -> Range
 
 @dataclass(slots=True)
 class FetchState:
-    """What is known of one partition's fetching, in one ownership.
+    """The state of fetching one partition during one ownership.
 
     Attributes:
-        offset: Next offset to ask for; in Need.RESOLVE and Need.BOUNDS meaningless.
-        size_bytes: Size to ask for; larger than the configured one while a larger message is ahead.
+        offset: Next offset to ask for; unused in Need.RESOLVE and Need.BOUNDS.
+        size_bytes: Size to ask for; larger than the configured one if the next message is larger.
         is_single: True while the next message is known not to fit into a share of the budget.
         entry_bytes: Size of the last message that did not fit; 0 when smaller ones have come since.
-        asked_at: When it was asked for last; negative before.
-        leader: Who was last believed to lead it; None at first.
-        high_watermark: Log end as the last answer told it, -1 when never told.
-        retry_at: Ask nothing before that time.
-        failures: How often in a row it went wrong; sets the back-off.
-        broken: How often in a row the framing was wrong.
-        full_since: Since when there is no room for more of it, in its queue or in the budget; None while there is.
-        error: What went wrong last, None after a good answer.
-        answered_at: When the last good answer came, None before.
-        empty: How often in a row nothing came although the log goes on.
+        asked_at: Time of the last request; negative before.
+        leader: The last known leader; None at first.
+        high_watermark: End of the log according to the last answer; -1 before.
+        retry_at: No request is sent before that time.
+        failures: Number of failures in a row; sets the back-off.
+        broken: Number of sets in a row with impossible sizes.
+        full_since: Since when there is no room for more of it, in its queue or in the budget; None if there is room.
+        error: The last failure; None after a good answer.
+        answered_at: Time of the last good answer; None before.
+        empty: Number of empty answers in a row although the log continues.
 
-    Threads: changed by the one thread that has the partition at the moment (leader finder or a fetcher); others
-        may read single attributes.
+    Threads: Changed by the thread that has the partition at the moment (leader finder or a fetcher); others may read
+        single attributes.
     """
 
     partition: TopicPartition
@@ -121,7 +121,7 @@ class FetchState:
             self.high_watermark = high_watermark
 
     def nothing_came(self, now: float, high_watermark: int) -> bool:
-        """Take note of a good answer without messages; return whether it is time to say that none come any more."""
+        """Take note of a good answer without messages; return whether to log that none come any more."""
         self.answered(now, high_watermark)
         self.empty = self.empty + 1 if high_watermark > self.offset else 0
         if self.empty >= EMPTY_TRIES:
@@ -132,7 +132,7 @@ class FetchState:
         return self.empty == EMPTY_TRIES
 
     def moved_on(self, next_offset: int, chunk_bytes: int = 0) -> None:
-        """Go on at an offset behind so many bytes; a size that was grown for one message is given back."""
+        """Continue at an offset behind so many bytes, with the configured size again."""
         self.offset = next_offset
         self.empty = 0
         self.size_bytes = self.configured_bytes
@@ -146,12 +146,12 @@ class FetchState:
         self.is_single = True
 
     def candidate(self, stream: object) -> Candidate:
-        """Return what to ask for, for the byte budget."""
+        """Return the candidate for the byte budget."""
         is_at_end = not self.is_single and 0 <= self.high_watermark <= self.offset
         return Candidate(stream, self.size_bytes, self.entry_bytes, is_at_end)
 
     def waits_for_room(self, now: float) -> float:
-        """Take note that it is not asked for, as there is no room; return for how many seconds that lasts."""
+        """Take note that there is no room to ask for it; return for how many seconds that has lasted."""
         self.full_since = now if self.full_since is None else self.full_since
         return now - self.full_since
 
@@ -161,7 +161,7 @@ class FetchState:
         self.full_since = None
 
     def failed(self, reason: str, now: float, backoff: Backoff) -> bool:
-        """Ask later, the longer the more often it failed in a row; return whether this failure is a new one."""
+        """Ask again after a back-off; return whether this failure differs from the last one."""
         is_new = self.error != reason
         self.error = reason
         self.retry_at = now + backoff.wait_s(self.failures)
@@ -169,7 +169,7 @@ class FetchState:
         return is_new
 
     def led_by(self, broker: Broker) -> None:
-        """Take note of a leader; a position from before is checked against its log first."""
+        """Take note of a new leader; a position that was fetched elsewhere is checked against its log first."""
         if self.leader is not None and self.need is Need.FETCH:
             self.need = Need.END_CHECK
         self.leader = broker
@@ -179,12 +179,12 @@ class FetchState:
 def poll_wait_ms(longest_ms: int, filled_for_s: float | None) -> int:
     """Return how long the broker may hold back an answer when there is no data.
 
-    A partition for which there is just no room is left out of the request and is likely to have room again soon, so the
-    others' long poll must not keep it waiting: it starts short and doubles with the time that it is left out.
+    A partition without room is left out of the request, and will probably have room again soon, so the long poll of the
+    others must not delay it: the poll starts short and grows with the time for which the partition is left out.
 
     Args:
         longest_ms: `fetch.wait.max.ms`.
-        filled_for_s: For how long the partition that was left out last is left out; None when none is.
+        filled_for_s: How long the partition that was left out last has been left out; None if none is left out.
     """
     if filled_for_s is None:
         return longest_ms

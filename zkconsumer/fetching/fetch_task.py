@@ -1,4 +1,4 @@
-"""One partition on its way from the coordinator's command to a fetcher, and from one fetcher to the next."""
+"""A partition to fetch, as it is passed from the coordinator to a fetcher, and from one fetcher to the next."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["FetchTask"]
 
 
 class FetchTask:
-    """One partition to fetch, or to find the ends of.
+    """One partition to fetch, or whose log ends are asked for.
 
     Attributes:
-        queue: Where the messages go; None while only ends of the log are looked for.
-        policy: `smallest` or `largest`: which end to look for.
-        resolved: Called with the end, or the two ends, that were looked for.
-        is_cancelled: True when nobody waits for them any more.
+        queue: Where the messages go; None if only ends of the log are asked for.
+        policy: `smallest` or `largest`: which end to ask for.
+        resolved: Called with the end, or the two ends, that were asked for.
+        is_cancelled: True when the result is not needed any more.
         is_placed: True while a fetcher has it.
-        refusal: Why nothing of it may be delivered, None when nothing forbids it.
-        meter: Counts what is fetched; None where nobody asks.
+        refusal: Why nothing of it may be delivered; None if it may.
+        meter: Counts what is fetched; None if nothing is delivered.
     """
 
     __slots__ = ("is_cancelled", "is_placed", "meter", "policy", "queue", "refusal", "resolved", "state")
@@ -50,7 +50,7 @@ class FetchTask:
 
     @property
     def ends_needed(self) -> tuple[int, ...]:
-        """The ends of its log, as times of an offset request, that must be known before it can be fetched."""
+        """The ends of its log that must be known before it can be fetched, as times of an offset request."""
         match self.state.need:
             case Need.RESOLVE:
                 return (EARLIEST,) if self.policy == "smallest" else (LATEST,)

@@ -1,11 +1,11 @@
-"""The threads that fetch: one for each broker that leads partitions of ours.
+"""The threads that fetch: one for each broker that leads partitions of this consumer.
 
-A fetcher asks for all its partitions that have room in one request, queues what comes, and hands a partition back to
-the leader finder when its broker does not lead it any more. Rules, and which failure each prevents:
-- It never waits for a reader: a partition whose queue is full is left out of the next request (in the reference one
+A fetcher asks for all its partitions that have room in one request, queues what comes, and returns a partition to the
+leader finder when its broker does not lead it any more. Rules, and which failure each prevents:
+- It never waits for a reader: a partition whose queue is full is left out of the next request (in the Java consumer one
   full queue stops all partitions of its broker).
-- It never ends by an error: a fetcher that dies silently leaves its partitions to nobody (KAFKA-1178).
-- Whatever it cannot ask now, it asks after a pause; with nothing to ask it sleeps.
+- It never ends by an error: nobody would fetch the partitions of a fetcher that ended silently (KAFKA-1178).
+- What cannot be asked now is asked after a pause; without anything to ask it waits.
 
 What an answer means is decided by the dialect (`simpleconsumer.dialect`).
 
@@ -39,7 +39,7 @@ __all__ = ["IDLE_S", "Fetcher"]
 log = logging.getLogger(__name__)
 
 IDLE_S = 10.0
-"""How long a fetcher without partitions keeps its thread and connection."""
+"""How long a fetcher without partitions keeps its thread and its connection."""
 _LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
 _PARTITIONS_A_QUESTION: Final = 500
 _SHORTEST_PAUSE_S: Final = 0.005
@@ -59,13 +59,13 @@ class Fetcher:
     """One thread and one connection that fetch the partitions of one broker.
 
     Args:
-        name: Of the thread.
-        askers: How many fetchers share the byte budget now.
-        lost: Called with a task whose leader must be looked for, and the broker id if that one denied leading it.
-        is_idle: Called after a while without work; True ends the thread.
+        name: Name of the thread.
+        askers: Returns how many fetchers share the byte budget now.
+        lost: Called with a task whose leader must be found, and with the broker id if that broker does not lead it.
+        is_idle: Called after some time without work; True ends the thread.
         out_of_range: Called with each partition whose position turns out to be outside its log.
         counters: Counts requests and errors.
-        died: Called with a name and the fault when the thread has ended by one, on that thread.
+        died: Called, on that thread, with a name and an error when the thread ends by an error.
 
     Threads: `add`, `stop`, `join` and `tasks` from any thread.
     """
@@ -97,7 +97,7 @@ class Fetcher:
         self._counters = counters
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S)
         self._largest_bytes = min(max(config.queued_max_bytes, config.fetch_message_max_bytes), _LARGEST_ANSWER_BYTES)
-        # Kafka allows both times to be equal, but then every empty answer comes after the deadline.
+        # Kafka allows both times to be equal; every empty answer would then come after the deadline.
         self._longest_poll_ms = min(config.fetch_wait_max_ms, config.socket_timeout_ms - 1)
         self._consumer = SimpleConsumer(
             broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id,
@@ -121,7 +121,7 @@ class Fetcher:
         self._thread.start()
 
     def add(self, task: FetchTask) -> None:
-        """Fetch a partition from now on, until it is unwanted or the broker loses it."""
+        """Fetch a partition from now on, until it is not wanted any more or the broker does not lead it."""
         task.state.led_by(self.broker)
         if task.queue is not None:
             task.queue.on_room(self._wakeup.wake)
@@ -130,7 +130,7 @@ class Fetcher:
         self._wakeup.wake()
 
     def tasks(self) -> list[FetchTask]:
-        """Return what it fetches."""
+        """Return the tasks of this fetcher."""
         with self._lock:
             return list(self._tasks.values())
 
@@ -151,7 +151,7 @@ class Fetcher:
     def _run(self) -> None:
         try:
             self._fetch_on()
-        except BaseException as error:  # noqa: BLE001 - whatever ends the thread, its partitions would wait for ever
+        except BaseException as error:  # noqa: BLE001 - without a thread its partitions would wait for ever
             if not self._is_stopped:
                 self._died(f"the fetcher of broker {self.broker.id}", error)
 
@@ -172,7 +172,7 @@ class Fetcher:
             self._consumer.close()
 
     def _step(self) -> bool:
-        """Do one round: questions about offsets, then one fetch, or sleep. True: idle for long, end."""
+        """Do one round: requests for offsets, then one fetch, or a wait. Return True if it was idle for long."""
         tasks = self._wanted()
         if not tasks:
             self._budget.leave(self)
@@ -192,7 +192,7 @@ class Fetcher:
         return False
 
     def _wanted(self) -> list[FetchTask]:
-        """Return the tasks that are still wanted; the others are forgotten."""
+        """Return the tasks that are still wanted, and remove the others."""
         with self._lock:
             for partition, task in list(self._tasks.items()):
                 if not task.is_wanted:
@@ -200,12 +200,12 @@ class Fetcher:
             return list(self._tasks.values())
 
     def _sleep(self) -> None:
-        """Wait for room, for something new, or until something is due."""
+        """Wait for room, for a new task, or until a retry is due."""
         now = self._clock()
         tasks = self.tasks()
         due = [task.state.retry_at - now for task in tasks if task.state.retry_at > now]
         if self._is_refused:
-            due.append(_BUDGET_POLL_S)  # whoever reads of the same stream wakes us; of what others leave nobody tells
+            due.append(_BUDGET_POLL_S)  # others may give room back, too, which does not wake us
         self._wakeup.wait(min([*due, _LONGEST_SLEEP_S]))
 
     # -- fetching ------------------------------------------------------------------------------------------------------
@@ -219,12 +219,12 @@ class Fetcher:
             state, queue = task.state, task.queue
             if queue is None or state.need is not Need.FETCH or state.retry_at > now:
                 continue
-            # One more than are to be queued: the chunk that is being read counts, too.
+            # One more than the setting allows, as the chunk that is being read counts, too.
             if len(queue.chunks) <= self._config.queued_max_message_chunks:
                 ready.append(task)
             else:
                 left_out_s.append(state.waits_for_room(now))
-        # Who has waited longest comes first, so that nobody is left out for ever.
+        # The partition that has waited longest comes first, so that none is left out for ever.
         ready.sort(key=lambda task: task.state.asked_at)
         candidates = [task.state.candidate(task.queue.stream) for task in ready if task.queue is not None]
         sizes = self._budget.ask(self, candidates, self._askers(), _LARGEST_ANSWER_BYTES, self._wakeup.wake)
@@ -261,7 +261,7 @@ class Fetcher:
             self._budget.answered(self)
 
     def _take(self, one: _Asked, answer: FetchedPartition) -> None:
-        """Do what one partition's answer comes to."""
+        """Handle the answer about one partition."""
         task, queue, state = one.task, one.task.queue, one.task.state
         result = self._dialect.classify(
             answer, one.offset, one.size_bytes, self._largest_bytes, self.broker.fetch_version
@@ -270,7 +270,7 @@ class Fetcher:
             return
         match result.outcome:
             case Outcome.CHUNK:
-                # A copy: the answer holds all partitions, and would live as long as the slowest of them.
+                # A copy: the answer holds all partitions, and would stay in memory until the last of them is read.
                 message_set = bytes(answer.message_set[result.first_byte : result.valid_bytes])
                 queue.push(Chunk(message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark))
                 state.moved_on(result.next_offset, result.valid_bytes)
@@ -300,7 +300,7 @@ class Fetcher:
                 self._fail(task, result.reason)
 
     def _give_up_message(self, one: _Asked, queue: PartitionQueue, result: FetchResult) -> None:
-        """Queue the error about a message that cannot be fetched, and fetch on behind it."""
+        """Queue the error about a message that cannot be fetched, and continue behind it."""
         kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
         error = kind(*one.task.state.partition, result.offset, result.next_offset, result.reason)
         queue.push(Chunk(b"", result.next_offset, None, error=error))
@@ -308,7 +308,7 @@ class Fetcher:
         one.task.state.answered(self._clock())
 
     def _broken(self, task: FetchTask, queue: PartitionQueue, answer: FetchedPartition, reason: str) -> None:
-        """Fetch again, as it may have been passing; at last hand on what can be read of it, and the error."""
+        """Fetch again, as the fault may be temporary; if it lasts, queue what can be read of the set, and the error."""
         task.state.broken += 1
         broken = task.state.broken
         self._fail(task, f"broken message set at offset {task.state.offset}: {reason}")
@@ -321,14 +321,14 @@ class Fetcher:
                 )
             )  # fmt: skip
 
-    # -- questions about offsets ---------------------------------------------------------------------------------------
+    # -- log ends ------------------------------------------------------------------------------------------------------
 
     def _gather(self) -> None:
-        """Let more partitions come, when there are only such as look for their start.
+        """Pause, if all partitions need their start offset, so that more of them are asked for in one request.
 
-        Thousands come one by one at the first start of a group, and are asked about together. The first is asked about
-        at once; from question to question the pause doubles, until no more come. Where messages are fetched, too, the
-        time of a fetch does the same, and nobody pauses.
+        At the first start of a group thousands of partitions come one by one. The first is asked for at once; the pause
+        before each further request doubles until no more partitions come. There is no pause while messages are fetched,
+        as a fetch takes time in which partitions come, too.
         """
         passed_s = self._clock() - self._gathered_at
         if passed_s > 2 * _LONGEST_PAUSE_S:
@@ -338,7 +338,7 @@ class Fetcher:
         self._gathered_at = self._clock()
 
     def _ask_offsets(self, tasks: list[FetchTask]) -> None:
-        """Ask where logs begin and end, for many partitions in one request."""
+        """Ask for starts and ends of logs, of many partitions in one request."""
         now = self._clock()
         waiting = [task for task in tasks if task.state.need is not Need.FETCH and task.state.retry_at <= now]
         due = [task for task in waiting if task.ends_needed]
@@ -353,7 +353,7 @@ class Fetcher:
                 self._take_ends(task, found)
 
     def _ask_ends(self, ends: dict[FetchTask, list[int]], time_ms: int) -> None:
-        """Add this end of its log for each task that needs it; take out those that have no answer."""
+        """Add one end of the log for each task that needs it; remove tasks without an answer."""
         wanted = [task for task in ends if time_ms in task.ends_needed]
         if not wanted:
             return
@@ -373,7 +373,7 @@ class Fetcher:
                 self._fail(task, reason)
 
     def _take_ends(self, task: FetchTask, ends: list[int]) -> None:
-        """Do what the answer to a question comes to."""
+        """Handle the answer about the ends of a log."""
         state = task.state
         if state.need in (Need.RESOLVE, Need.BOUNDS):
             if task.resolved is not None and not task.is_cancelled:
@@ -408,7 +408,7 @@ class Fetcher:
         state.moved_on(checked.offset)
         state.answered(self._clock())
 
-    # -- trouble -------------------------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------------------------
 
     def _fail(self, task: FetchTask, reason: str) -> None:
         """Ask for this partition again after a pause."""
@@ -417,7 +417,7 @@ class Fetcher:
             log.warning("%s/%s on broker %d: %s", *task.state.partition, self.broker.id, reason)
 
     def _lose(self, task: FetchTask, reason: str, denied_by: int | None) -> None:
-        """Hand a partition back to the leader finder."""
+        """Return a partition to the leader finder."""
         with self._lock:
             if self._tasks.get(task.state.partition) is task:
                 del self._tasks[task.state.partition]
@@ -427,7 +427,7 @@ class Fetcher:
         self._lost(task, denied_by)
 
     def _lose_all(self, error: SimpleConsumerError) -> None:
-        """The connection failed, or what came over it made no sense; the next call connects anew."""
+        """Return all partitions after the connection failed, or an answer could not be decoded."""
         if self._is_stopped:
             return
         self._counters.add("errors", "broker_connection")

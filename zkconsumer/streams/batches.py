@@ -1,6 +1,6 @@
-"""Batches of messages as Arrow record batches: what a stream hands over to those who work on columns.
+"""Batches of messages as Arrow record batches, and the iterator of the batches of a stream.
 
-Knows how a chunk becomes batches; when one may be handed over, and when it is done, is the stream's business.
+This module turns a chunk into batches. The stream decides when a batch may be handed over and when it is done.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["MessageBatch", "StreamBatches"]
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
-    """Messages of one partition, one behind the other.
+    """Consecutive messages of one partition.
 
     Attributes:
-        offset: Of the first message.
-        next_offset: Behind the last message: what to commit when the batch is done.
-        record_batch: A `pyarrow.RecordBatch` with the columns that were asked for. Its memory is its own.
+        offset: Offset of the first message.
+        next_offset: Offset behind the last message, which is to be committed when the batch is done.
+        record_batch: A `pyarrow.RecordBatch` with the columns that were asked for. It shares no memory with others.
     """
 
     topic: str
@@ -42,7 +42,7 @@ class MessageBatch:
 
 
 class StreamBatches:
-    """Iterator of the batches of one stream, as `KafkaStream.batches` gives it."""
+    """Iterator of the batches of one stream, as `KafkaStream.batches` returns it."""
 
     def __init__(
         self,
