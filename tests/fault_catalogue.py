@@ -49,7 +49,7 @@ GROUPS: Final[Mapping[str, str]] = {
 }
 """What the faults with this first letter are about."""
 
-_MANUAL: Final = "offsets set by hand"
+_MANUAL: Final = "offsets set manually"
 
 CATALOGUE: Final[Mapping[str, Entry]] = {
     "A1": Entry("the member's own id is still registered by an older session"),

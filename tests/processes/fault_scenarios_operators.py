@@ -67,7 +67,7 @@ def offsets_at_rest(stage: Stage) -> None:
     for number, player in enumerate(before):
         stage.launch(stage.prepare(f"new{number}", like=player))
     stage.wait_full()
-    stage.notes.append(f"{MOVED} passed over by hand")
+    stage.notes.append(f"{MOVED} skipped by a manual edit")
 
 
 def offsets_under_owners(stage: Stage) -> None:
@@ -142,7 +142,7 @@ HAND_FAULTS = (
     # The members that are left are affected; a Java member may give up for good, before the node goes or after.
     Scenario("foreign owner node", owner_foreign, casts=("ours", "java", "mixed-java-hit")),
     # A Java member that is dealt the spoilt offset never comes to own anything.
-    Scenario("offsets set by hand, nobody there", offsets_at_rest, casts=OURS_IS_HIT),
-    Scenario("offsets set by hand, under owners", offsets_under_owners),
+    Scenario("offsets set manually, no member there", offsets_at_rest, casts=OURS_IS_HIT),
+    Scenario("offsets set manually, while owned", offsets_under_owners),
     Scenario("poison registrations", poisoned),
 )

@@ -84,7 +84,7 @@ def zookeeper_wiped(stage: Stage) -> None:
             player.expected = False
     stage.mark()
     stage.wait_full(60.0)
-    stage.notes.append("the topic looks new, and begins at its start")
+    stage.notes.append("the topic looks new, and is read from its start")
 
 
 # ---- brokers

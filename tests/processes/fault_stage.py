@@ -255,7 +255,7 @@ class Stage:
         self._is_measured, self.requests = True, self.spent()
         self.owned_s = self.since_s() if moved else 0.0
         if moved:
-            self.notes.append(f"{len(moved)} owner nodes made anew by Java")
+            self.notes.append(f"{len(moved)} owner nodes created again by Java")
 
     def _owners(self) -> dict[Place, Owner]:
         return owners(self.cluster.client, self.group, self.places)

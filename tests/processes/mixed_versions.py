@@ -24,8 +24,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"
 BEGIN = "<!-- mixed groups: written by python tests/processes/mixed_versions.py --write -->"
 END = "<!-- mixed groups: end -->"
 HEAD = (
-    "| Java | course | slowest common table | Java alone | Java gave up | Java alone | ours to Java, exact | "
-    "Java to ours, exact | lost | came again by our doing | in all | Java alone |"
+    "| Java | course | slowest common table | Java alone | Java gave up | Java alone | zkconsumer to Java, exact | "
+    "Java to zkconsumer, exact | lost | delivered again because of zkconsumer | in all | Java alone |"
 )
 VERSIONS = [version for version in kafka_versions() if (0, 8) <= version_tuple(version) < (2,)]
 ORDER = ["range", "roundrobin", "filters", KAFKA_NODE]
