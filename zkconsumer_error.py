@@ -1,4 +1,4 @@
-"""The root of all errors that this project raises on purpose; it imports nothing, so that every package may.
+"""The root of all errors that this project raises on purpose; it imports nothing, so that every package can import it.
 
     ZkConsumerError
     ├── simpleconsumer.errors.SimpleConsumerError  between us and one broker

@@ -1,16 +1,16 @@
-"""What can go wrong in the group's side of a consumer.
+"""The errors of the group: names, filters, registrations, and access to znodes.
 
     RebalanceError
-    ├── UnreadableNode           a znode holds text that cannot be used; it is reported, and nobody else stops
-    │   ├── Kafka07Node          the text is that of Kafka 0.7, in a place where that of 0.8 is expected
-    │   └── NoPlaintextListener  a broker registration without an address that is spoken in plain text
-    ├── RefusedNode              ZooKeeper does not let us read a znode: what it holds is unknown, not wrong
+    ├── UnreadableNode           a znode holds text that cannot be used; it is reported, and no member stops
+    │   ├── Kafka07Node          the text is in the format of Kafka 0.7, where that of 0.8 is expected
+    │   └── NoPlaintextListener  a broker registration without a PLAINTEXT address
+    ├── RefusedNode              ZooKeeper does not let us read a znode: its content is unknown, not wrong
     ├── InvalidName              a group, topic, client or consumer name that Kafka does not allow (a ValueError)
-    ├── UnsupportedFilter        a topic filter that means nothing to Java, or cannot be translated from Java
+    ├── UnsupportedFilter        a topic filter that Java refuses, or that cannot be translated from Java
     ├── UnequalSubscriptions     round robin needs the same threads for every topic, and they differ
-    ├── ConsumerIdInUse          a live session of somebody else is registered under our consumer id
-    ├── GroupRefused             the group cannot be joined as things stand
-    ├── AccessRefused            ZooKeeper does not take our credentials, or keeps a node from us (a PermissionError)
+    ├── ConsumerIdInUse          another live session is registered under the same consumer id
+    ├── GroupRefused             the group cannot be joined in its present state
+    ├── AccessRefused            ZooKeeper refuses the credentials, or access to a node (a PermissionError)
     └── NamespaceMissing         the chroot of the connection string does not exist
 """
 
@@ -26,11 +26,11 @@ from zkconsumer_error import ZkConsumerError
 _EXCERPT_BYTES = 80
 _GIVE_CREDENTIALS = "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes"
 _CREDENTIALS_DEMANDED = "SessionClosedRequireSasl"
-"""Part of what a server says (error -124) that is set up to serve nobody without them."""
+"""Part of the answer (error -124) of a server that serves no session without credentials."""
 
 
 class RebalanceError(ZkConsumerError):
-    """Root of everything this package raises, wrong arguments (`ValueError`, `TypeError`) aside."""
+    """Root of the errors of this package, wrong arguments (`ValueError`, `TypeError`) aside."""
 
 
 class UnreadableNode(RebalanceError):
@@ -58,7 +58,7 @@ class UnreadableNode(RebalanceError):
 
 
 class Kafka07Node(UnreadableNode):
-    """A znode written by Kafka 0.7: the cluster, or that member, is of another generation."""
+    """A znode in the format of Kafka 0.7: the cluster, or that member, is of another version."""
 
 
 class NoPlaintextListener(UnreadableNode):
@@ -66,12 +66,13 @@ class NoPlaintextListener(UnreadableNode):
 
 
 class RefusedNode(RebalanceError):
-    """Stands in the place of what a znode holds that ZooKeeper does not let us read; who cannot go on raises.
+    """A znode that ZooKeeper does not let us read. It stands for the content; a caller that needs that raises it.
 
     Attributes:
         path: Path of the node, relative to the chroot.
-        fault: What the read was answered by.
-        reason: What ZooKeeper said, if more than that.
+        fault: The answer to the read.
+        reason: What ZooKeeper answered beyond the fault.
+        remedy: What to do about it, a clause; empty for a fault other than missing rights.
     """
 
     def __init__(self, path: str, fault: Fault, reason: str = "") -> None:
@@ -79,16 +80,18 @@ class RefusedNode(RebalanceError):
         self.path = path
         self.fault = fault
         self.reason = reason
+        if fault is Fault.NO_AUTH:
+            self.remedy = AccessRefused.of_node("read", path, reason).remedy
 
     @classmethod
     def of(cls, path: str, reply: Reply) -> RefusedNode:
-        """The answer to a read of `path` that was refused."""
+        """The error for a read of `path` that was refused."""
         assert reply.fault is not None
         return cls(path, reply.fault, reply.reason)
 
     @property
     def cause(self) -> str:
-        """The sentence without what to do about it."""
+        """The sentence without the remedy."""
         if self.fault is Fault.NO_AUTH:
             return AccessRefused.of_node("read", self.path, self.reason).cause
         return str(self)
@@ -131,7 +134,7 @@ class UnsupportedFilter(RebalanceError):
 
 
 class UnequalSubscriptions(RebalanceError):
-    """Round robin was asked of a group whose topics are not all consumed by the same threads.
+    """Round robin is configured in a group whose topics are not all consumed by the same threads.
 
     Attributes:
         threads: Topic -> sorted thread ids, for every topic that any member subscribes to.
@@ -153,7 +156,7 @@ class UnequalSubscriptions(RebalanceError):
 
 
 class ConsumerIdInUse(RebalanceError):
-    """The registration node exists and belongs to a live session that is not ours."""
+    """The registration node exists and belongs to another live session."""
 
     remedy = "give another consumer.id, or wait until that session has ended"
 
@@ -168,7 +171,7 @@ class ConsumerIdInUse(RebalanceError):
 
 
 class GroupRefused(RebalanceError):
-    """The group cannot be joined: its members speak another generation, or another rule is broken."""
+    """The group cannot be joined: its members are of another version of Kafka, or another rule is broken."""
 
     def __init__(self, group: str, reason: str) -> None:
         super().__init__(group, reason)
@@ -180,7 +183,7 @@ class GroupRefused(RebalanceError):
 
 
 class AccessRefused(RebalanceError, PermissionError):
-    """ZooKeeper does not take our credentials, or the access list of a node does not name them.
+    """ZooKeeper refuses the credentials, or the access list of a node does not name them.
 
     Attributes:
         cause: what was refused, a clause.
@@ -194,16 +197,16 @@ class AccessRefused(RebalanceError, PermissionError):
 
     @classmethod
     def of_credentials(cls, cause: str) -> AccessRefused:
-        """The refusal of what we showed to be known by."""
+        """The refusal of the credentials."""
         named = "zookeeper.sasl.username and zookeeper.sasl.password" if "SASL" in cause else "zookeeper.auth"
         return cls(cause, f"check {named}, and how the server is set up to authenticate")
 
     @classmethod
     def of_node(cls, action: str, path: str, reason: str = "") -> AccessRefused:
-        """The refusal of a request: `action` is create, delete, read or write; `reason` is what ZooKeeper said."""
+        """The refusal of a request: `action` is create, delete, read or write; `reason` is ZooKeeper's answer."""
         if _CREDENTIALS_DEMANDED in reason:
             return cls("ZooKeeper demands credentials of every session", _GIVE_CREDENTIALS)
-        # Whether a node may be made or deleted stands in the list of the one above it.
+        # Whether a node may be created or deleted is defined by the list of its parent.
         keeper = path.rpartition("/")[0] or "/" if action in ("create", "delete") else path
         return cls(
             f"ZooKeeper does not let us {action} {path} (NoAuth): the access list of {keeper} does not name our "
@@ -230,7 +233,7 @@ class NamespaceMissing(RebalanceError):
 
 
 def refusal_of(action: str, path: str, fault: Fault, reason: str = "") -> str:
-    """Why ZooKeeper did not do what was asked of a node; `action` and `reason` as for `AccessRefused.of_node`."""
+    """Why ZooKeeper refused a request about a node, with the remedy; arguments as for `AccessRefused.of_node`."""
     if fault is Fault.NO_AUTH:
         return str(AccessRefused.of_node(action, path, reason))
     return f"ZooKeeper did not {action} {path}: {reason or fault.value}"

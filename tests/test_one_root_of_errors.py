@@ -10,9 +10,10 @@ import pytest
 
 import zkconsumer
 import zkconsumer_error
-from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing
+from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing, RefusedNode
+from rebalance.requests import Fault
 from zkconsumer.cli.failures import CliError, sentence_of
-from zkconsumer.errors import Obstacle, ZooKeeperUnavailable
+from zkconsumer.errors import ConfigError, ForkedConnector, MessageStreamsExist, Obstacle, ZooKeeperUnavailable
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("simpleconsumer.errors", "rebalance.errors", "zkconsumer.errors", "zkconsumer.spark.errors",
@@ -57,6 +58,10 @@ def test_it_is_exported_and_so_are_refusals() -> None:
         AccessRefused.of_node("read", "/consumers/g"),
         ConsumerIdInUse("/consumers/g/ids/c", 1),
         NamespaceMissing("/kafka"),
+        RefusedNode("/consumers/g", Fault.NO_AUTH),
+        ConfigError("fetch.min.bytes", -1, "an integer from 0 to 2147483647"),
+        MessageStreamsExist(),
+        ForkedConnector(1, 2),
         ZooKeeperUnavailable("zk1:2181", 6.0, [Obstacle("zk1:2181", " speaks TLS", "set zookeeper.use.ssl=true")]),
         CliError("topic 'clikcs' is not there", "did you mean 'clicks'?"),
     ],

@@ -1,20 +1,22 @@
-"""What users of the consumer may have to catch.
+"""The errors of the consumer: settings, streams, commits, and access to ZooKeeper.
 
     ZkConsumerError          the root of all errors (`zkconsumer_error`), those of the packages below included
     ├── ConfigError          a setting with a value that is not allowed (a ValueError)
     ├── NotSupported         a legal setting, or a cluster, that this release does not serve
     ├── ZooKeeperUnavailable no ZooKeeper within zookeeper.connection.timeout.ms
     │   └── ZooKeeperRefused ZooKeeper refuses the credentials, or keeps a node from them
-    ├── ConsumerTimeout      no message within consumer.timeout.ms; iterating again goes on
+    ├── ConsumerTimeout      no message within consumer.timeout.ms; iterating again continues
     ├── MessageStreamsExist  streams were created once already
     ├── ConcurrentStreamUse  two threads read one stream at the same time
-    ├── DecoderFailed        the application's decoder raised on one message; iterating again goes on
-    ├── PartitionStopped     one partition cannot be read further; iterating again goes on with the others
-    ├── StreamFailed         the stream has ended by a fault; the same error stands in status()
+    ├── DecoderFailed        the application's decoder raised on one message; iterating again continues
+    ├── PartitionStopped     one partition cannot be read further; iterating again continues with the others
+    ├── StreamFailed         the stream has ended by a fault; status() names the same error
     ├── CommitFailed         some partitions could not be committed; the others were
+    ├── PauseFailed          a partition could not be paused or resumed; none of the call was
+    ├── ForkedConnector      a connector was used in a process that was forked from its own
     └── ConnectorClosed      the call came after shutdown
 
-The packages below raise through: `simpleconsumer.errors.MessageError` for one bad message,
+Errors of the packages below are raised as they are: `simpleconsumer.errors.MessageError` for one bad message,
 `rebalance.errors.RebalanceError` for the group, `rebalance.errors.AccessRefused` among them.
 """
 
@@ -55,23 +57,24 @@ class ConfigError(ZkConsumerError, ValueError):
     Attributes:
         key: Name of the setting, as in Kafka 0.8.
         value: What was given; None when nothing was; `***` in place of a secret.
-        allowed: What would have been right, such as `an integer from 1 to 65535`.
+        allowed: What is allowed, such as `an integer from 1 to 65535`.
     """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(key, value, allowed)
+        self.remedy = f"it must be {allowed}"
         self.key = key
         self.value = value
         self.allowed = allowed
 
     def __str__(self) -> str:
         if self.value is None:
-            return f"{self.key} is not set; it must be {self.allowed}"
-        return f"{self.key} is {self.value!r}; it must be {self.allowed}"
+            return f"{self.key} is not set; {self.remedy}"
+        return f"{self.key} is {self.value!r}; {self.remedy}"
 
 
 class NotSupported(ZkConsumerError):
-    """Something that is legal in Kafka and that this release does not do."""
+    """Something that Kafka allows and this release does not do."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(what, reason)
@@ -83,12 +86,12 @@ class NotSupported(ZkConsumerError):
 
 
 class Obstacle(NamedTuple):
-    """What kept us from one ZooKeeper server.
+    """What prevented a session with one ZooKeeper server.
 
     Attributes:
         server: `host:port`.
-        cause: what was found, behind the name of the server.
-        remedy: what to do about it, a clause; empty when nobody there speaks as ZooKeeper.
+        cause: what was found; follows the name of the server.
+        remedy: what to do about it, a clause; empty when nothing there answers as ZooKeeper.
     """
 
     server: str
@@ -106,34 +109,38 @@ class ZooKeeperUnavailable(ZkConsumerError):
         hosts: The connection string.
         timeout_s: How long was waited.
         obstacles: What was found at the servers.
+        remedy: What to do about it, a clause; what to check where nothing answered as ZooKeeper.
     """
 
     def __init__(self, hosts: str, timeout_s: float, obstacles: Iterable[Obstacle] = ()) -> None:
         self.hosts = hosts
         self.timeout_s = timeout_s
         self.obstacles = tuple(obstacles)
-        self.remedy = "; ".join(dict.fromkeys(each.remedy for each in self.obstacles if each.remedy))
+        remedies = dict.fromkeys(each.remedy for each in self.obstacles if each.remedy)
+        self.remedy = "; ".join(remedies) or "check that ZooKeeper runs there"
         super().__init__(hosts, timeout_s, self.obstacles)
 
     def __str__(self) -> str:
         causes = "; ".join(map(str, self.obstacles))
-        if self.remedy:
+        if any(each.remedy for each in self.obstacles):
             return f"no session with ZooKeeper within {self.timeout_s:g} s: {causes}; {self.remedy}"
         found = f" ({causes})" if causes else ""
         return f"no ZooKeeper server answered at {self.hosts} within {self.timeout_s:g} s; is it running there?{found}"
 
 
 class ZooKeeperRefused(ZooKeeperUnavailable):
-    """ZooKeeper was there and did not take our credentials, or keeps a node from them; trying again does not help.
+    """ZooKeeper refused the credentials, or access to a node; trying again does not help.
 
     Attributes:
-        reason: What was refused, and what to do about it.
+        reason: What was refused, and what to do about it, a sentence.
+        remedy: What to do about it, a clause; part of `reason`.
     """
 
-    def __init__(self, hosts: str, reason: str) -> None:
+    def __init__(self, hosts: str, reason: str, remedy: str = "") -> None:
         super().__init__(hosts, 0.0)
-        self.args = (hosts, reason)
+        self.args = (hosts, reason, remedy)
         self.reason = reason
+        self.remedy = remedy
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.hosts})"
@@ -153,8 +160,10 @@ class ConsumerTimeout(ZkConsumerError):
 class MessageStreamsExist(ZkConsumerError):
     """A connector creates its streams once."""
 
+    remedy = "another set needs another connector"
+
     def __str__(self) -> str:
-        return "this connector has created its streams already; another set needs another connector"
+        return f"this connector has created its streams already; {self.remedy}"
 
 
 class ConcurrentStreamUse(ZkConsumerError):
@@ -169,10 +178,10 @@ class ConcurrentStreamUse(ZkConsumerError):
 
 
 class DecoderFailed(ZkConsumerError):
-    """A key or value decoder raised on one message; what it raised is the `__cause__`.
+    """A key or value decoder raised on one message; its exception is the `__cause__`.
 
     Attributes:
-        key, value: the bytes as they came, for a place where such messages are kept.
+        key, value: the bytes as they came, to store such messages elsewhere.
     """
 
     def __init__(
@@ -191,7 +200,7 @@ class DecoderFailed(ZkConsumerError):
 
 
 class PartitionStopped(ZkConsumerError):
-    """One partition that cannot be read further; raised once, and then named by status()."""
+    """One partition cannot be read further; it is raised once, and status() names it from then on."""
 
     def __init__(self, topic: str, partition: int | str, offset: int, reason: str) -> None:
         super().__init__(topic, partition, offset, reason)
@@ -205,7 +214,7 @@ class PartitionStopped(ZkConsumerError):
 
 
 class StreamFailed(ZkConsumerError):
-    """A stream that has ended by a fault; what caused it is its `__cause__`, too."""
+    """A stream has ended by a fault, which is also its `__cause__`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -231,7 +240,7 @@ class CommitFailed(ZkConsumerError):
 
 
 class PauseFailed(ZkConsumerError):
-    """Partitions that could not be paused, or resumed; nothing was done about any partition of the call.
+    """Partitions that could not be paused or resumed; no partition of the call was.
 
     Attributes:
         reasons: (topic, partition) -> why, a clause.
@@ -256,6 +265,8 @@ class ConnectorClosed(ZkConsumerError):
 class ForkedConnector(ZkConsumerError):
     """A connector was used in a process that was forked after the connector had been made."""
 
+    remedy = "create a connector in the process that uses it"
+
     def __init__(self, owner_pid: int, pid: int) -> None:
         super().__init__(owner_pid, pid)
         self.owner_pid = owner_pid
@@ -264,7 +275,7 @@ class ForkedConnector(ZkConsumerError):
     def __str__(self) -> str:
         return (
             f"this connector belongs to process {self.owner_pid}, and process {self.pid} was forked from it; "
-            "create a connector in the process that uses it"
+            f"{self.remedy}"
         )
 
 

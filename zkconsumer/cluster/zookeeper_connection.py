@@ -60,7 +60,8 @@ def zookeeper_connection(
         port.start(changed)
         wait_for_session(port, decided, str(address), timeout_s, options.get("tls"))
         if changes[0].what == "refused":
-            raise ZooKeeperRefused(str(address), str(AccessRefused.of_credentials(changes[0].reason)))
+            refusal = AccessRefused.of_credentials(changes[0].reason)
+            raise ZooKeeperRefused(str(address), str(refusal), refusal.remedy)
         if read_all(port, [Exists("/")], READ_TIMEOUT_S) == [None]:
             raise NamespaceMissing(address.chroot or "/")
         yield port

@@ -137,7 +137,7 @@ class Membership:
         try:
             self._join()
         except AccessRefused as error:
-            raise ZooKeeperRefused(self.config.zookeeper_connect, str(error)) from error
+            raise ZooKeeperRefused(self.config.zookeeper_connect, str(error), error.remedy) from error
 
     def _join(self) -> None:
         timeout_s = self.config.zookeeper_connection_timeout_ms / 1000
