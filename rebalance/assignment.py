@@ -1,8 +1,8 @@
-"""Who gets which partition: the arithmetic that every member of a group must do alike.
+"""The range and roundrobin strategies: which thread of a group gets which partition.
 
-Nothing is agreed on between members. Each computes the whole assignment from the same registrations, so one
-different sort order means two claims on one partition. The orders are therefore named after the versions
-that define them, and the results are compared with the JVM's in tests.
+Members do not agree on an assignment: each computes all of it from the same registrations. One different sort order
+means two claims on one partition. The orders are therefore named after the versions that define them, and tests compare
+the results with those of the JVM.
 
 Source: kafka/consumer/PartitionAssignor.scala (0.8.2.2, 0.9.0.1, 1.1.1), ZookeeperConsumerConnector.scala (0.7.2).
 """
@@ -53,7 +53,7 @@ def sort_partitions_08(partitions: Iterable[int]) -> list[int]:
 def assign_topic_range(partitions: Sequence[_Partition], threads: Sequence[str]) -> dict[_Partition, str]:
     """Return partition -> thread for one topic, both sequences sorted as their version demands.
 
-    Of n partitions and m threads each takes a run of n // m, the first n % m threads one more.
+    With n partitions and m threads each gets a run of n // m, the first n % m threads one more.
     """
     if not threads:
         return {}
@@ -69,7 +69,7 @@ def assign_topic_range(partitions: Sequence[_Partition], threads: Sequence[str])
 def assign_range(
     partitions: Mapping[str, Iterable[int]], threads: Mapping[str, Iterable[str]]
 ) -> dict[tuple[str, int], str]:
-    """Return (topic, partition) -> thread id, each topic for itself, `partition.assignment.strategy=range`.
+    """Return (topic, partition) -> thread id, each topic by itself, `partition.assignment.strategy=range`.
 
     Args:
         partitions: Topic -> its partitions, in any order.
@@ -87,10 +87,10 @@ def assign_range(
 def assign_roundrobin(
     partitions: Mapping[str, Iterable[int]], threads: Mapping[str, Iterable[str]], order: str = "0.8"
 ) -> dict[tuple[str, int], str]:
-    """Return (topic, partition) -> thread id, dealt around, `partition.assignment.strategy=roundrobin`.
+    """Return (topic, partition) -> thread id, in turns, `partition.assignment.strategy=roundrobin`.
 
-    Partitions go by the Java hash of a text, ascending; equal hashes by topic, then number. Java leaves
-    the order of equal hashes to a hash map, so a group with Java members needs `hash_collisions` empty.
+    Partitions are sorted by the Java hash of a text; equal hashes by topic, then number. In Java a hash map
+    decides the order of equal hashes, so in a group with Java members `hash_collisions` must be empty.
 
     Args:
         partitions: Topic -> its partitions, in any order.
@@ -104,12 +104,12 @@ def assign_roundrobin(
     sets = {topic: frozenset(ids) for topic, ids in threads.items()}
     if len(set(sets.values())) > 1:
         raise UnequalSubscriptions(sets)
-    dealt_to = sort_thread_ids(next(iter(sets.values()), ()))
-    if not dealt_to:
+    receivers = sort_thread_ids(next(iter(sets.values()), ()))
+    if not receivers:
         return {}
     subscribed = {topic: partitions[topic] for topic in partitions.keys() & threads.keys()}
     ordered = [found for _, found in _by_hash(subscribed, order)]
-    return {found: dealt_to[index % len(dealt_to)] for index, found in enumerate(ordered)}
+    return {found: receivers[index % len(receivers)] for index, found in enumerate(ordered)}
 
 
 def hash_collisions(partitions: Mapping[str, Iterable[int]], order: str = "0.8") -> list[list[tuple[str, int]]]:

@@ -1,8 +1,8 @@
-"""The rounds that a member makes over its own partitions, for what no watch and no answer told.
+"""Audits a member's own partitions periodically, for changes that no watch and no answer has reported.
 
-Knows what may have gone unnoticed: an owner node deleted by hand while the watch was lost, a claim that was refused,
-a blocked claim whose holder is gone, a partition that is owned but not delivered. Refuses to put anything right
-itself: it has the node read, or the group, and the machines do the rest. Rule: reads only, few at a time, jittered.
+It finds an owner node that an operator deleted while the watch was lost, a claim that was refused, a blocked claim
+whose holder is gone, and a partition that is owned but not delivered. It corrects nothing itself: it has the node read,
+or the group, and the machines do the rest. Rule: reads only, few at a time, jittered.
 
 Source: docs/SEMANTICS.md, "Self-audit".
 """
@@ -25,19 +25,19 @@ __all__ = ["MOST_LOOKS", "Audit"]
 log = logging.getLogger(__name__)
 
 MOST_LOOKS = 100
-"""Owner nodes that one round reads; the next round goes on with those that were looked at longest ago."""
+"""Owner nodes that one round reads; the next round continues with those that were read longest ago."""
 
 _SHORTEST_WAIT_S = 0.5
 
 
 class Audit:
-    """Makes the rounds of one member.
+    """Runs the audit of one member.
 
     Args:
         member: its waits.
         loop: for the timers.
-        partitions: what is looked at.
-        listener: hears of claims that wait for long.
+        partitions: what is audited.
+        listener: is notified of claims that have waited for long.
         rng: source of jitter.
         recheck: called with a reason to have the group read.
 
@@ -74,7 +74,7 @@ class Audit:
         self._loop.call_later(max(_SHORTEST_WAIT_S, longest_s) * self._rng.uniform(0.5, 1.0), call)
 
     def _own(self) -> None:
-        """What is mine is mine and delivered, and what should be mine is asked for."""
+        """Check that held partitions are owned and delivered, and claim those that should be."""
         if self._closed:
             return
         self._later(self._member.audit_s, self._own)
@@ -84,7 +84,7 @@ class Audit:
         for partition, entry in held[:MOST_LOOKS]:
             self._warn_if_idle(partition, entry)
             self._partitions.look(partition)
-        # The list of members may have changed behind a lost watch; this also claims what is free and should be mine.
+        # The list of members may have changed while a watch was lost; this also claims free partitions of this member.
         self._recheck("audit")
 
     def _warn_if_idle(self, partition: Partition, entry: MemberPartition) -> None:
@@ -93,7 +93,7 @@ class Audit:
             log.warning("%s-%s has been owned for %.0f s and is not delivered yet", *partition, waited_s)
 
     def _blocked(self) -> None:
-        """The fallback of the watch on a foreign owner node, and the word to the listener that it takes long."""
+        """Read foreign owner nodes whose watch may be lost, and notify the listener of claims that wait for long."""
         if self._closed:
             return
         self._later(min(self._member.blocked_audit_s, self._member.blocked_after_s), self._blocked)

@@ -1,8 +1,8 @@
-"""Owner nodes through the port: claim, look, hand to another thread, release.
+"""Writes and reads owner nodes: claims, reads, moves to another thread, releases.
 
-Each write is in a multi that begins with a check of the registration, so that what was queued under an older session
-fails; the writes of one step share theirs. Rule: never delete or overwrite what another session owns; an owner node is
-read before it is deleted, and deleted at the version that was read.
+Each write is in a multi that starts with a check of the registration: a write that was queued under an older session
+fails. The writes of one step share a multi. Rule: a node that another session owns is never deleted or overwritten; an
+owner node is read before it is deleted, and deleted at the version that was read.
 
 Source: docs/SEMANTICS.md, "Fencing".
 """
@@ -53,9 +53,9 @@ log = logging.getLogger(__name__)
 
 _RESULT_UNKNOWN: Final = p.ResultUnknown()
 UNREAD: Final = "(an owner node that may not be read)"
-"""Stands for the thread id in such a node; as its holder in the log and in the status, and never one of ours."""
+"""Takes the place of the thread id of a node that may not be read, in the log and in the status."""
 UNREAD_OWNER: Final = p.OwnerRead(UNREAD, False, 0, 0)
-"""What is told of a node that may not be read at all, where that means that it is not ours."""
+"""The report about a node that may not be read at all, where that means that another session owns it."""
 
 MOST_WRITES: Final = 100
 """Owner nodes in one multi: some 90 KB at most; ZooKeeper refuses requests above 1 MiB."""
@@ -63,7 +63,7 @@ MOST_WRITES: Final = 100
 Ask = Callable[[Request, Callable[[Reply], None]], None]
 """Sends a request; the handler runs on the coordinator's thread."""
 
-Told = Callable[[p.Event], None]
+Report = Callable[[p.Event], None]
 
 IsOwned = Callable[[Partition], bool | None]
 """Whether there is an owner node; `None` when that could not be read."""
@@ -71,14 +71,14 @@ IsOwned = Callable[[Partition], bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What every write begins with: my registration stands, in the version that says which one it is."""
+    """The condition of every write: this member's registration stands, at the version that identifies it."""
 
     path: str
     version: int
     session_id: int
 
     def check(self) -> Check:
-        """The operation that fails when the registration under which it was asked is not the one that stands."""
+        """The operation that fails unless the registration under which it was asked still stands."""
         return Check(self.path, self.version)
 
 
@@ -88,10 +88,10 @@ def is_same_session(one: Fence | None, other: Fence | None) -> bool:
 
 
 def create_parents(ask: Ask, paths: Iterable[str], done: Callable[[Reply], None]) -> None:
-    """Create persistent nodes, each behind its parent, those that are there already being fine.
+    """Create persistent nodes, parents first; nodes that exist already are fine.
 
-    `done` gets the first failure with its path, or the last reply. All are sent at once: a session's requests are
-    done in order.
+    `done` gets the first failure with its path, or the last reply. All requests are sent at once: ZooKeeper executes
+    those of one session in order.
     """
     wanted = list(paths)
     failed: dict[int, Reply] = {}
@@ -99,7 +99,7 @@ def create_parents(ask: Ask, paths: Iterable[str], done: Callable[[Reply], None]
 
     def created(number: int, reply: Reply) -> None:
         if reply.fault is Fault.NO_AUTH:
-            # Of a node that is there already, too: the rights on its parent are looked at first.
+            # Also the answer for a node that exists: the rights on its parent are checked first.
             ask(Exists(wanted[number]), lambda found: settled(number, reply if found.value is None else found))
         else:
             settled(number, reply)
@@ -118,7 +118,7 @@ def create_parents(ask: Ask, paths: Iterable[str], done: Callable[[Reply], None]
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """One write, the fence it was decided under, and who hears how it went."""
+    """One write, the fence under which it was decided, and who gets its result."""
 
     fence: Fence
     operation: Create | SetData | Delete
@@ -131,12 +131,12 @@ class Claims:
     Args:
         ask: sends requests.
         group: whose `/owners`.
-        later: runs a call when all that happened together has been handled.
+        later: runs a call at the end of the present step.
 
     Attributes:
-        refused: path of an owner node -> that it may not be created, set or deleted, as a sentence.
+        refused: path of an owner node -> why it may not be created, set or deleted, as a sentence.
 
-    Threads: the coordinator's alone. `told` is called on it, once for each call.
+    Threads: the coordinator's alone. `report` is called on it, once for each call.
     """
 
     def __init__(self, ask: Ask, group: str, later: Callable[[Callable[[], None]], None]) -> None:
@@ -149,24 +149,24 @@ class Claims:
         self.fence: Fence | None = None
         self.refused: dict[str, str] = {}
 
-    def claim(self, partition: Partition, thread_id: str, told: Told) -> None:
+    def claim(self, partition: Partition, thread_id: str, report: Report) -> None:
         """Create the owner node: `Claimed`, `ClaimRefused`, `Fenced` or `ResultUnknown`."""
 
         def answered(fault: Fault | None) -> None:
             if fault is None:
-                told(p.Claimed(thread_id))
+                report(p.Claimed(thread_id))
             elif fault is Fault.NODE_EXISTS:
-                told(p.ClaimRefused())
+                report(p.ClaimRefused())
             else:
-                told(p.ResultUnknown() if fault.is_unknown else p.Fenced())
+                report(p.ResultUnknown() if fault.is_unknown else p.Fenced())
 
         create = Create(znodes.owner_path(self._group, *partition), thread_id.encode(), ephemeral=True)
-        self._write(self.fence, create, answered, told)
+        self._write(self.fence, create, answered, report)
 
     def list_owned(self, topics: Iterable[str], done: Callable[[IsOwned], None]) -> None:
-        """Read which owner nodes of some topics there are; `done(is_owned)` when all is read.
+        """List the owner nodes of some topics; `done(is_owned)` when all are read.
 
-        Without a watch: one on all partitions of a topic would tell each member of each claim of every other.
+        Without a watch: one on all partitions of a topic would notify each member of each claim of every other.
         """
         names: dict[str, frozenset[str] | None] = {}
         waiting = sorted(set(topics))
@@ -189,88 +189,89 @@ class Claims:
     def inspect(
         self,
         partition: Partition,
-        told: Told,
+        report: Report,
         watch: Callable[[WatchEvent], None] | None = None,
         sync: bool = False,
         unread: p.Event = _RESULT_UNKNOWN,
     ) -> None:
         """Read the owner node: `OwnerRead`, `OwnerGone` or `ResultUnknown`.
 
-        With `sync` the server catches up with its leader first: the write whose reply was lost may be ahead of it.
-        Where what the node holds may not be read, ZooKeeper up to 3.8 still says whose it is; `unread` is told where
-        it does not.
+        With `sync` the server catches up with its leader first: it may not have the write whose reply was lost.
+        Of a node that may not be read, ZooKeeper up to 3.8 still reports the owner; `unread` is reported where it does
+        not.
         """
         path = znodes.owner_path(self._group, *partition)
         fence = self.fence
 
         def found(thread_id: str, stat: Stat) -> None:
             mine = fence is not None and stat.ephemeral_owner == fence.session_id
-            told(p.OwnerRead(thread_id, mine, stat.version, stat.ephemeral_owner))
+            report(p.OwnerRead(thread_id, mine, stat.version, stat.ephemeral_owner))
 
         def answered(reply: Reply) -> None:
             if reply.fault is Fault.NO_NODE:
-                told(p.OwnerGone())
+                report(p.OwnerGone())
             elif reply.fault is Fault.NO_AUTH:
-                self._ask(Exists(path, watch), looked)
+                self._ask(Exists(path, watch), stat_read)
             elif reply.fault is not None:
-                told(p.ResultUnknown())
+                report(p.ResultUnknown())
             else:
                 data, stat = reply.value
                 found(data.decode("utf-8", "replace"), stat)
 
-        def looked(reply: Reply) -> None:
+        def stat_read(reply: Reply) -> None:
             if reply.fault is Fault.NO_AUTH:
-                told(unread)
+                report(unread)
             elif reply.fault is not None:
-                told(p.ResultUnknown())
+                report(p.ResultUnknown())
             elif reply.value is None:
-                told(p.OwnerGone())
+                report(p.OwnerGone())
             else:
                 found(UNREAD, reply.value)
 
         if sync:
-            # Replies of one session come in order, so the read sees what the sync waited for.
+            # Replies of one session come in order, so the read sees the data of the sync.
             self._ask(Sync(path), lambda reply: None)
         self._ask(GetData(path, watch), answered)
 
-    def move_to_thread(self, partition: Partition, thread_id: str, version: int, told: Told) -> None:
-        """Set the data of my owner node: `MovedToThread`, `ReleaseRefused`, `Fenced` or `ResultUnknown`."""
+    def move_to_thread(self, partition: Partition, thread_id: str, version: int, report: Report) -> None:
+        """Set the data of the owner node: `MovedToThread`, `ReleaseRefused`, `Fenced` or `ResultUnknown`."""
 
         def answered(fault: Fault | None) -> None:
-            told(p.MovedToThread(thread_id, version + 1) if fault is None else _write_fault(fault))
+            report(p.MovedToThread(thread_id, version + 1) if fault is None else _write_fault(fault))
 
         change = SetData(znodes.owner_path(self._group, *partition), thread_id.encode(), version)
-        self._write(self.fence, change, answered, told)
+        self._write(self.fence, change, answered, report)
 
-    def release(self, partition: Partition, told: Told) -> None:
+    def release(self, partition: Partition, report: Report) -> None:
         """Delete the owner node if this session owns it: `Released`, `ReleaseRefused`, `Fenced` or `ResultUnknown`.
 
-        Whatever it holds: a node of this session that somebody wrote into would block everybody until it ends.
+        Whatever its data: a node of this session that somebody else has written would block all others until the
+        session ends.
         """
         fence = self.fence
         self._unread += 1
 
-        def looked(event: p.Event) -> None:
+        def stat_read(event: p.Event) -> None:
             self._unread -= 1
             match event:
                 case p.OwnerGone():
-                    told(p.Released())
+                    report(p.Released())
                 case p.OwnerRead(_, True, version) if fence is not None:
                     delete = Delete(znodes.owner_path(self._group, *partition), version)
                     self._deletes.append(_Write(fence, delete, deleted))
                 case p.OwnerRead():
-                    told(p.ReleaseRefused())
+                    report(p.ReleaseRefused())
                 case _:
-                    told(event)
+                    report(event)
             self._send_deletes()
 
         def deleted(fault: Fault | None) -> None:
-            told(p.Released() if fault in (None, Fault.NO_NODE) else _write_fault(fault))
+            report(p.Released() if fault in (None, Fault.NO_NODE) else _write_fault(fault))
 
-        self.inspect(partition, looked)
+        self.inspect(partition, stat_read)
 
     def _send_deletes(self) -> None:
-        """Delete when all nodes that are let go of together are read: their answers come one by one."""
+        """Delete when all nodes that are released together are read: their answers come one by one."""
         if not self._unread or len(self._deletes) >= MOST_WRITES:
             deletes, self._deletes = self._deletes, []
             for write in deletes:
@@ -283,11 +284,11 @@ class Claims:
         fence: Fence | None,
         operation: Create | SetData,
         answered: Callable[[Fault | None], None],
-        told: Told,
+        report: Report,
     ) -> None:
-        """Write together with what else is written in this step, each under the fence it was decided under."""
+        """Write together with the other writes of this step, each under the fence under which it was decided."""
         if fence is None:
-            told(p.Fenced())
+            report(p.Fenced())
         else:
             self._send_later(_Write(fence, operation, answered))
 
@@ -304,7 +305,7 @@ class Claims:
                 self._send(writes[first : first + MOST_WRITES], tries=3)
 
     def _send(self, writes: list[_Write], tries: int) -> None:
-        """One multi, under the fence of the first try: one that came meanwhile must not write for an older one."""
+        """Send one multi, under the fence of the first try: a later registration must not write for an older one."""
         operations = (writes[0].fence.check(), *(write.operation for write in writes))
         self._ask(Multi(operations), lambda reply: self._answered(writes, tries, reply))
 
@@ -312,33 +313,33 @@ class Claims:
         faults = _faults(reply, len(writes))
         if not any(faults) or reply.fault is not None or faults[0] is _FENCED:
             for write, fault in zip(writes, faults, strict=True):
-                self._tell(write, fault)
+                self._report(write, fault)
         elif tries > 1 and any(
             fault is Fault.NO_NODE and isinstance(write.operation, Create)
             for write, fault in zip(writes, faults, strict=True)
         ):
             self._make_parents(writes, tries)
         elif len(writes) > 1:
-            # Nothing was written, and of several that cannot be only the first is named.
+            # Nothing was written, and ZooKeeper names only the first of several writes that fail.
             for write in writes:
                 self._send([write], tries)
         else:
-            self._tell(writes[0], faults[0])
+            self._report(writes[0], faults[0])
 
-    def _tell(self, write: _Write, fault: Fault | None, parent: str = "") -> None:
-        """Say how a write went; one that is not permitted looks like a lost registration, so name it.
+    def _report(self, write: _Write, fault: Fault | None, parent: str = "") -> None:
+        """Report the result of a write, and log one that is not permitted: it would look like a lost registration.
 
-        `parent` is the node above it that could not be made. A list on a topic's node concerns all of its partitions,
-        so the log names the first.
+        `parent` is the parent node that could not be created. An access list of a topic's node concerns all of its
+        partitions, so the log names only the first.
         """
         path = write.operation.path
         if fault is None or fault not in _REFUSALS:
             self.refused.pop(path, None)
         elif path not in self.refused:
             above = f"{path.rpartition('/')[0]}/"
-            is_told = any(other.startswith(above) for other in self.refused)
+            is_logged = any(other.startswith(above) for other in self.refused)
             self.refused[path] = refusal_of(_ACTIONS[type(write.operation)], parent or path, fault)
-            if not is_told:
+            if not is_logged:
                 log.warning("%s", self.refused[path])
         write.answered(fault)
 
@@ -350,7 +351,7 @@ class Claims:
                 for write in writes:
                     self._send([write], tries)
             else:
-                self._tell(writes[0], reply.fault, reply.path)
+                self._report(writes[0], reply.fault, reply.path)
 
         root = znodes.group_path(self._group)
         topics = {write.operation.path.rsplit("/", 1)[0]: None for write in writes}

@@ -1,4 +1,4 @@
-"""A ZooKeeper port that counts what passes it: requests by kind, and what became of connections and sessions."""
+"""A ZooKeeper port that counts requests by kind, and lost connections and sessions."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _LOSSES: Final = {"suspended": "zookeeper_connection", "expired": "zookeeper_ses
 
 
 class CountedPort:
-    """Hands everything on to a port; `zookeeper_requests` and `errors` of the counters hold the counts.
+    """Passes everything on to a port; `zookeeper_requests` and `errors` of the counters hold the counts.
 
-    A multi is one request. What the client library sends by itself (pings, watches set anew) does not pass here.
+    A multi is one request. What the client library sends by itself (pings, watches set again) is not counted.
     """
 
     def __init__(self, port: ZooKeeperPort, counters: Counters) -> None:

@@ -1,6 +1,6 @@
-"""What can happen to a group member, and what its machine can ask for; plain values.
+"""The events and actions of the state machine of a group member, as plain values.
 
-`rebalance.machine` decides which follow from which.
+`rebalance.machine` decides which actions follow from which events.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class SessionSuspended:
-    """The connection is gone, the session perhaps not; every watch is forgotten."""
+    """The connection is lost, the session perhaps not; all watches are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired:
-    """The session is over and its ephemeral nodes with it."""
+    """The session is over, and its ephemeral nodes are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationUnknown:
-    """The connection went away while registering."""
+    """The connection was lost while registering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class RegistrationRefused:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Something that the assignment depends on may be different now."""
+    """Something on which the assignment depends may have changed."""
 
     cause: str
 
@@ -111,14 +111,14 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The application is stuck: others shall have the partitions until it goes on."""
+    """The application is stuck: release its partitions to others until it goes on."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AllReleased:
-    """Nothing is held any more."""
+    """No partition is held any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +159,14 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
-    """Read what has changed, with watches; the list of members always."""
+    """Read what may have changed, with watches, and always the list of members."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class SetAssignment:
-    """From now on this is what should be held: releases begin at once, claims wait for `AllowClaims`."""
+    """Hold this from now on: releases start at once, claims wait for `AllowClaims`."""
 
     assignment: Assignment
     snapshot: GroupSnapshot
@@ -184,19 +184,19 @@ class DropClaims:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Raise this to every stream; the member is out for good."""
+    """Raise this on every stream; the member is out for good."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAll:
-    """Let go of everything; answer `AllReleased`."""
+    """Release everything, then report `AllReleased`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unregister:
-    """Delete the registration, so that the others share what was held here."""
+    """Delete the registration, so that the others get the partitions."""
 
 
 Action = Register | ReadGroup | SetAssignment | AllowClaims | DropClaims | Fail | ReleaseAll | Unregister

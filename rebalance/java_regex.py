@@ -1,8 +1,8 @@
-r"""Java's regular expressions, translated into Python's where both mean the same, refused where not.
+r"""Translates Java's regular expressions into Python's, and refuses those that would mean something else.
 
-Every member of a group expands every other member's filter for itself, so a filter that means other topics
-here than in Java makes two members claim one partition. Therefore nothing is guessed: what is not in this
-list is refused by name and position.
+Every member of a group applies every other member's filter itself. A filter that matches other topics here than in
+Java would make two members claim one partition. Therefore nothing is guessed: a construct that is not in this list is
+refused, by name and position.
 
     taken as in Java    literals  .  ^  $  |  ( )  (?: )  (?= )  (?! )  (?<= )  (?<! )  (?> )  (?<name> )
                         ?  *  +  {n}  {n,}  {n,m}, greedy, lazy (`+?`) and possessive (`++`)

@@ -1,4 +1,4 @@
-"""JSON as Kafka's members wrote it: read what a Java member reads, and say what one cannot read.
+"""Reads JSON as Kafka's Java members do, and finds what such a member could not read.
 
 Kafka 0.8 and 0.9 parse znodes with Scala's combinator parser. It differs from strict JSON in one way that
 matters for reading, a backslash that starts no known escape stays a backslash (0.8.0 and 0.8.1 write the
@@ -26,7 +26,7 @@ def parse_lenient(data: bytes) -> object:
     r"""Return the value of JSON text in UTF-8, with unknown escapes kept as they stand.
 
     `{"foo\.bar":1}` has the key `foo\.bar`. A known escape is decoded although a regex of 0.8.0 may have
-    meant it raw (`\b`): the Java readers of that text do the same, and the group must agree.
+    meant it raw (`\b`): Java readers of that text do the same, and all members must agree.
 
     Raises:
         ValueError: The text is not UTF-8, not JSON, nested too deep, or holds a number of absurd length.
@@ -37,7 +37,7 @@ def parse_lenient(data: bytes) -> object:
 def java_refusal(data: bytes) -> str | None:
     """Return why a Java member of 0.8 or 0.9 fails on JSON that we can read; None when it does not fail.
 
-    One such registration stops every Java member of the group, so whoever finds one should say so.
+    One such registration stops every Java member of the group, so a member that finds one logs it.
     """
     text = data.decode("utf-8", "replace")
     try:

@@ -1,7 +1,6 @@
-"""The queue and the timers of the one thread that owns the state of a group member.
+"""The event loop of the one thread that owns the state of a group member: a queue of calls, and timers.
 
-Knows how to run what was posted and what is due. Refuses to know what that is. Rule: everything that changes the
-state of the group runs in `step`; whoever is on another thread posts.
+Rule: everything that changes the state of the group runs in `step`; other threads post.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Timer:
         self.call: Call | None = call
 
     def cancel(self) -> None:
-        """Make sure the call never runs; harmless when it has run."""
+        """Make sure that the call does not run; harmless when it has run."""
         self.call = None
 
 
@@ -59,7 +58,7 @@ class Loop:
         return timer
 
     def after_step(self, call: Call) -> None:
-        """Run `call` once, when all that is posted by now has been handled: what happened together is told together."""
+        """Run `call` once, at the end of the present step: events that come together are reported together."""
         self._after.append(call)
 
     def next_due(self) -> float | None:
@@ -69,9 +68,9 @@ class Loop:
         return self._timers[0][0] if self._timers else None
 
     def step(self) -> bool:
-        """Whether anything ran: due timers, then what was posted by now, then what waits for the end of the step.
+        """Run due timers, then calls posted by now, then calls for the end of the step; whether anything ran.
 
-        What is posted meanwhile waits for the next step, so that a flood of calls cannot hold up the timers.
+        Calls posted meanwhile wait for the next step, so that a flood of calls cannot delay the timers.
         """
         ran = self._run_timers()
         for _ in range(self._calls.qsize()):

@@ -1,10 +1,12 @@
-"""The machine of one partition: from free to owned and back, one owner node at a time.
+"""The state machine of one partition of a member: from free to owned and back.
 
-Pure: events in, actions out. It does not know why a partition is wanted (that is the group's machine) nor how a node
-is written (that is `rebalance.claims`). Rules: results of create, set and delete always count, however late; a
-result that is unknown is found out by reading; whatever is held is either fetched or released.
+Pure: it takes events and returns actions. It does not know why a partition is wanted (the group's machine does) nor how
+a node is written (`rebalance.claims` does). Rules, and which failure each prevents:
+- The result of a create, set or delete always counts, however late: an owner node must not be forgotten.
+- A result that is unknown is found out by a read: the write may have been applied.
+- Whatever is held is either fetched or released: a partition must not be owned and idle.
 
-The transition table stands at the end of the file; a pair that is not in it is a bug and raises.
+The transition table stands at the end of the file; a pair of state and event that is not in it is a bug and raises.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ __all__ = [
 
 
 class PartitionState(enum.Enum):
-    """Where a partition stands, seen from this member."""
+    """The states of a partition, as this member sees it."""
 
     FREE = "free"
     CLAIMING = "claiming"
@@ -63,7 +65,7 @@ class PartitionState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """This thread of mine should have it; `None`: nobody of mine."""
+    """This thread of the member should own it; `None`: none of its threads."""
 
     thread_id: str | None
 
@@ -75,7 +77,7 @@ class ClaimsAllowed:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The owner node was created; `thread_id` is what it holds, `version` is 0."""
+    """The owner node was created with `thread_id` as its data; `version` is 0."""
 
     thread_id: str
     version: int = 0
@@ -88,17 +90,17 @@ class ClaimPutOff:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRefused:
-    """Another owner node is there."""
+    """Another owner node exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The write was refused (mostly by the check of the registration, which is over): nothing was written."""
+    """The write was refused, mostly because the registration is over: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultUnknown:
-    """The connection went away before the answer came."""
+    """The connection was lost before the answer came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class OwnerChanged:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Nothing of the partition is in the application's hands any more, and what was done is committed."""
+    """The application works on no message of the partition any more, and the done position is committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +135,12 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRefused:
-    """The owner node is not mine any more; it was left alone."""
+    """The owner node is not owned by this session any more; it was left alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class MovedToThread:
-    """The owner node now holds another thread of mine."""
+    """The owner node now names another thread of this member."""
 
     thread_id: str
     version: int
@@ -146,7 +148,7 @@ class MovedToThread:
 
 @dataclass(frozen=True, slots=True)
 class Reconnected:
-    """The same session answers, or is registered, again; every watch is forgotten."""
+    """The same session answers, or is registered, again; all watches are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Create the owner node; look first whether one is there, unless its end was just heard of."""
+    """Create the owner node; list the owner nodes first, unless its end was just reported."""
 
     thread_id: str
     is_vacant: bool = False
@@ -186,7 +188,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class AwaitEnd:
-    """Find out when the owner node that blocks the claim is gone: mostly it is being let go of."""
+    """Find out when the owner node that blocks the claim is gone: mostly it is being released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +200,19 @@ class Inspect:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Held: read the offset and deliver to this thread."""
+    """The partition is held: load the offset and deliver to this thread."""
 
     thread_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Stop fetching, let the message in hand finish, commit; answer `Drained`."""
+    """Stop fetching, let the message in hand finish, commit; then report `Drained`."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveToThread:
-    """Set the data of my owner node to another thread of mine."""
+    """Set the data of the owner node to another thread of this member."""
 
     thread_id: str
     version: int
@@ -218,19 +220,19 @@ class MoveToThread:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Delete the owner node if it is mine."""
+    """Delete the owner node if this session owns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ownership ended without a release: deliver nothing more, at once."""
+    """Deliver nothing more, at once: ownership ended without a release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """An owner node went away: read the members before anything is created.
+    """An owner node is gone: read the members before anything is created.
 
-    A Java member that rebalances lets go of everything for a moment, also of what stays its own.
+    A Java member that rebalances releases everything for a moment, also what stays assigned to it.
     """
 
 
@@ -241,12 +243,12 @@ class PartitionMachine:
     """One partition of one member.
 
     Attributes:
-        state: where it stands.
-        wanted: the thread of mine that should have it, or `None`.
-        held: the thread id in the owner node that is mine, or `None`.
+        state: the present state.
+        wanted: the thread of this member that should own it, or `None`.
+        held: the thread id in the owner node of this session, or `None`.
         version: version of that node.
         holder: who blocks the claim: (thread id, session id).
-        is_vacant: whether the last thing heard of the owner node is that it went away.
+        is_vacant: whether the last report about the owner node is that it is gone.
     """
 
     __slots__ = ("held", "holder", "is_vacant", "state", "version", "wanted")
@@ -260,7 +262,7 @@ class PartitionMachine:
         self.is_vacant = False
 
     def handle(self, event: Event) -> list[Action]:
-        """What to do about `event`, in this order.
+        """The actions that follow from `event`, in order.
 
         Raises:
             LookupError: the table has no row for the event in the present state.
@@ -305,7 +307,7 @@ class PartitionMachine:
         return [] if self.wanted is None else self._go(PartitionState.CLAIMING, Claim(self.wanted, self.is_vacant))
 
     def _hold(self, thread_id: str, version: int) -> list[Action]:
-        """The owner node is mine and nothing is fetched yet: deliver, hand to another thread, or let go."""
+        """This session owns the node and nothing is fetched yet: deliver, move to another thread, or release."""
         self.held, self.version, self.holder = thread_id, version, None
         if self.wanted is None:
             self.state = PartitionState.RELEASING
@@ -314,7 +316,7 @@ class PartitionMachine:
             self.state = PartitionState.UNKNOWN
             return [MoveToThread(self.wanted, version)]
         self.state = PartitionState.OWNED
-        # The watch tells when the node is taken away by hand: nothing else would notice before the session ends.
+        # The watch reports that an operator deletes the node: nothing else would before the session ends.
         return [Start(thread_id), Inspect(watch=True)]
 
     def _claimed(self, event: Claimed) -> list[Action]:
@@ -325,7 +327,7 @@ class PartitionMachine:
 
     def _refused(self, _: ClaimRefused) -> list[Action]:
         if self.wanted is None:
-            # Whose it is decides: mine, from a claim whose answer was lost, has to be let go of.
+            # The owner decides: a node of this session, from a claim whose answer was lost, must be released.
             return self._go(PartitionState.UNKNOWN, Inspect(watch=False))
         return self._go(PartitionState.BLOCKED, AwaitEnd())
 
@@ -344,7 +346,7 @@ class PartitionMachine:
         return actions
 
     def _find_out(self, _: Event) -> list[Action]:
-        """The result never came: look. The answer of a read is as good as the one that was lost."""
+        """The result never came: read the node. That answer is as good as the one that was lost."""
         held = self.held
         actions = self._go(PartitionState.UNKNOWN, Inspect(watch=False))
         self.held = held
@@ -362,11 +364,11 @@ class PartitionMachine:
     def _found_free(self, _: Event) -> list[Action]:
         return self._go(PartitionState.FREE, *([Recheck()] if self.wanted is not None else []))
 
-    def _look_again(self, _: Event) -> list[Action]:
+    def _read_again(self, _: Event) -> list[Action]:
         return [Inspect(watch=self.state is not PartitionState.UNKNOWN)]
 
     def _still_owned(self, event: OwnerRead) -> list[Action]:
-        """A look at what I hold. A foreign node in its place ends the delivery at once: its owner delivers too."""
+        """The held node was read. A foreign node in its place ends delivery at once: its owner delivers too."""
         if event.mine:
             self.version = event.version
             return []
@@ -375,7 +377,7 @@ class PartitionMachine:
         return [Stop(), Inspect(watch=True)]
 
     def _taken_away(self, _: OwnerGone) -> list[Action]:
-        """Somebody deleted my owner node: anybody may have it by now, so stop first, then ask for it again."""
+        """Stop, then claim again: somebody deleted the owner node, and another member may own it by now."""
         return self._go(PartitionState.FREE, Stop(), Recheck())
 
     def _drained(self, _: Drained) -> list[Action]:
@@ -383,7 +385,7 @@ class PartitionMachine:
         return self._hold(held, self.version)
 
     def _freed(self, _: Event) -> list[Action]:
-        """Let go of, or never had; if it is wanted meanwhile, the group has to say when to claim it."""
+        """Released, or never held; if it is wanted meanwhile, the group decides when to claim it."""
         return self._go(PartitionState.FREE, *([Recheck()] if self.wanted is not None else []))
 
     def _fenced(self, _: Event) -> list[Action]:
@@ -391,7 +393,7 @@ class PartitionMachine:
         return self._go(PartitionState.FREE)
 
     def _fenced_holding(self, _: Event) -> list[Action]:
-        """The registration is gone but the session may live, and with it my owner node: look when it stands again."""
+        """The registration is gone but the session may live, and its owner node too: read it when registered again."""
         return self._go(PartitionState.UNKNOWN)
 
     def _lose(self, _: Event) -> list[Action]:
@@ -411,7 +413,7 @@ _S = PartitionState
 _ANY_TIME: dict[type, Callable[..., list[Action]]] = {
     Want: _P._want,
     ClaimsAllowed: _P._ignore,
-    # Who watched an earlier node, or wrote it himself, hears of it.
+    # A watch on an earlier node, or on a node that this member wrote itself.
     OwnerChanged: _P._ignore,
     Reconnected: _P._ignore,
     SessionOver: _P._over,
@@ -430,18 +432,18 @@ _BY_STATE: dict[PartitionState, dict[type, Callable[..., list[Action]]]] = {
         OwnerRead: _P._blocked_by,
         OwnerGone: _P._unblocked,
         OwnerChanged: _P._unblocked,
-        # The read with the watch was lost: the reconnection asks again.
+        # The read with the watch was lost: the reconnection reads again.
         ResultUnknown: _P._ignore,
-        Reconnected: _P._look_again,
+        Reconnected: _P._read_again,
     },
     _S.OWNED: {
         Want: _P._want_owned,
         OwnerRead: _P._still_owned,
         OwnerGone: _P._taken_away,
-        OwnerChanged: _P._look_again,
-        # A look that failed; the reconnection or the audit looks again.
+        OwnerChanged: _P._read_again,
+        # A read that failed; the reconnection or the audit reads again.
         ResultUnknown: _P._ignore,
-        Reconnected: _P._look_again,
+        Reconnected: _P._read_again,
         SessionOver: _P._lose,
     },
     _S.DRAINING: {Drained: _P._drained, SessionOver: _P._lose},
@@ -456,10 +458,10 @@ _BY_STATE: dict[PartitionState, dict[type, Callable[..., list[Action]]]] = {
         OwnerGone: _P._found_free,
         MovedToThread: _P._moved_to_thread,
         ReleaseRefused: _P._find_out,
-        # Looking failed as well: the reconnection asks again.
+        # The read failed as well: the reconnection reads again.
         ResultUnknown: _P._ignore,
         Fenced: _P._fenced_holding,
-        Reconnected: _P._look_again,
+        Reconnected: _P._read_again,
     },
 }
 

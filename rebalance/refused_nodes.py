@@ -1,8 +1,7 @@
-"""The nodes that ZooKeeper does not let a member read, asked for again until it does or they are gone.
+"""Asks again for nodes that ZooKeeper does not let a member read, until it does or they are gone.
 
-No watch tells of a change of an access list, so there is nothing but asking: ever less often, a few nodes at a time,
-jittered, and not at each read of the group. Rule: this decides nothing about the group; it says that it is worth
-another read.
+No watch reports a change of an access list, so the nodes have to be polled: at growing intervals, a few nodes at a
+time, jittered, and not at each read of the group. Rule: this decides nothing about the group; it triggers another read.
 
 Source: docs/REBALANCE.md, "What cannot be read".
 """
@@ -22,20 +21,20 @@ from rebalance.waits import RebalanceTimes
 __all__ = ["MOST_ASKED", "RefusedNodes"]
 
 MOST_ASKED: Final = 10
-"""Nodes that are asked for in one round; the next round goes on with those that were asked for longest ago."""
+"""Nodes that are asked for in one round; the next round continues with those that were asked for longest ago."""
 
 _MOST_DOUBLINGS = 10
 
 
 class RefusedNodes:
-    """What was refused to one member when it was last asked for.
+    """The nodes that were refused to one member when they were last read.
 
     Args:
         ask: sends requests.
         loop: for the timer.
         times: how long to wait.
         rng: source of jitter.
-        changed: called with the path of a node that can be read by now, or is gone.
+        changed: called with the path of a node that can be read now, or is gone.
 
     Threads: the coordinator's alone.
     """
@@ -62,16 +61,16 @@ class RefusedNodes:
         return path in self._questions
 
     def add(self, question: GetData | GetChildren, reply: Reply) -> RefusedNode:
-        """Take note that `question`, which has no watch, was refused; return that as an error."""
+        """Keep that `question`, which has no watch, was refused; return that as an error."""
         if question.path not in self._questions:
-            # What is new may pass soon: a node that is created and opened in two steps.
+            # A new refusal may end soon: a node may be created and opened in two steps.
             self._rounds = 0
         self._questions[question.path] = question
         self._arm()
         return RefusedNode.of(question.path, reply)
 
     def hurry(self) -> None:
-        """Ask soon: something has changed in the group, and what was refused may be part of it."""
+        """Ask soon: the group has changed, and the refused nodes may have, too."""
         self._rounds = 0
         if self._timer is not None and self._timer.due > self._loop.clock() + self._times.refused_s:
             self._cancel()
@@ -82,7 +81,7 @@ class RefusedNodes:
         self._questions.pop(path, None)
 
     def clear(self) -> None:
-        """Forget what was refused: whoever needs it asks for it himself."""
+        """Forget all refused nodes: a new read asks for those it needs."""
         self._questions.clear()
         self._cancel()
 
@@ -105,7 +104,7 @@ class RefusedNodes:
         self._rounds = min(self._rounds + 1, _MOST_DOUBLINGS)
         self._arm()
         if self._unanswered:
-            return  # a server that is slow is not to be asked twice
+            return  # a slow server is not asked twice
         for path in list(self._questions)[:MOST_ASKED]:
             question = self._questions.pop(path)
             self._questions[path] = question
@@ -115,9 +114,9 @@ class RefusedNodes:
     def _answered(self, question: GetData | GetChildren, reply: Reply) -> None:
         self._unanswered -= 1
         if self._questions.get(question.path) is not question:
-            return  # nobody waits for it any more
+            return  # it is not needed any more
         if reply.fault is not None and (reply.fault.is_refusal or reply.fault.is_lost):
             return
-        # Often the others can be read by now, too: let all be asked for with the next read.
+        # Often the others can be read by now, too: the next read of the group asks for all.
         self.clear()
         self._changed(question.path)

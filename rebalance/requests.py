@@ -1,7 +1,7 @@
-"""What is asked of ZooKeeper and what it answers, as plain values, and the port that carries them.
+"""Requests to ZooKeeper and its replies as plain values, and the interface of the port that carries them.
 
-Knows no client library: the coordination stands on these alone, so that a simulated ZooKeeper can take the place of
-the real one. The port for the real one is `rebalance.zookeeper`.
+The coordination uses these alone and no client library, so that a simulated ZooKeeper can replace the real one. The
+port to the real one is `rebalance.zookeeper`.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Fault(enum.Enum):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether a read was answered by a no: what the node holds stays unknown, however soon one asks again."""
+        """Whether a read was refused: the content of the node stays unknown, even if it is read again soon."""
         return self is not Fault.NO_NODE and not self.is_lost
 
 
 class Stat(NamedTuple):
-    """What this project needs of a znode's stat."""
+    """The fields of a znode's stat that this project needs."""
 
     version: int
     cversion: int
@@ -161,8 +161,8 @@ Request = Exists | GetData | GetChildren | Create | SetData | Delete | Sync | Mu
 class Reply(NamedTuple):
     """The answer to one request.
 
-    `sent_at` is the clock just before the request was handed over: what a lease may be counted from. `path` is the
-    node that a fault is about, where one reply stands for several requests.
+    `sent_at` is the clock just before the request was sent: a lease may count from it. `path` is the node of a fault,
+    where one reply stands for several requests.
     """
 
     value: Any
@@ -173,7 +173,7 @@ class Reply(NamedTuple):
 
 
 class SessionChange(NamedTuple):
-    """What became of the session: "connected" (id and granted time-out given), "suspended", "expired", "refused"."""
+    """A change of the session: "connected" (with id and granted time-out), "suspended", "expired", "refused"."""
 
     what: str
     session_id: int = 0
@@ -182,7 +182,7 @@ class SessionChange(NamedTuple):
 
 
 class ZooKeeperPort(Protocol):
-    """What the coordination needs of ZooKeeper; every call returns at once.
+    """The interface to ZooKeeper; every call returns at once.
 
     Threads: `done`, watches and `on_session` are called on the port's one callback thread, in the order in which the
         server's answers arrived; they must only enqueue.

@@ -1,8 +1,9 @@
-"""The group as it was read at one moment, and what follows from it for one member.
+"""The group as read at one moment, and the assignment that follows from it for one member.
 
-Pure: subscriptions, partitions and member names in, an assignment out. What cannot be understood is named and kept
-from doing harm: a member whose registration is unreadable subscribes to nothing; a filter that cannot be translated,
-and a registration that we may not read, could concern every topic: what is held stays, and nothing is claimed.
+Pure: it takes subscriptions, partitions and member names and returns an assignment. What cannot be read or translated
+is named, and does no harm: a member whose registration is unreadable subscribes to nothing. A filter that cannot be
+translated, and a registration that may not be read, could concern every topic: what is held stays, and nothing is
+claimed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["Assignment", "GroupSnapshot", "Strategy", "TopicNode"]
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How a group deals its partitions; every member must use the same.
+    """How a group assigns its partitions; every member must use the same.
 
     Attributes:
         name: "range" or "roundrobin".
@@ -34,7 +35,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """`/brokers/topics/<topic>`: its partitions, and the zxid of its creation, which tells one life from the next."""
+    """`/brokers/topics/<topic>`: its partitions, and the zxid of its creation, which identifies its incarnation."""
 
     partitions: tuple[int, ...]
     czxid: int = 0
@@ -47,13 +48,13 @@ class GroupSnapshot:
     Attributes:
         members: consumer id -> subscription.
         topics: topic -> node, of the topics this member may get partitions of; a missing topic is not in it.
-        known_topics: all topic names, `None` when nobody's filter needs them.
+        known_topics: all topic names, `None` when no filter needs them.
         unreadable: consumer id -> why its registration cannot be read.
-        untranslatable: consumer id -> why its filter cannot be applied here.
+        untranslatable: consumer id -> why its filter cannot be applied by this member.
         group_version: zxid of the last join or leave, the same for every member that sees the same list.
-        refused_members: consumer id -> that its registration may not be read; it may subscribe to anything.
-        refused_topics: topic -> that its node may not be read, of the topics this member may get partitions of.
-        refused_members_list, refused_topics_list: that a list may not be read; what is told of it is older.
+        refused_members: consumer id -> why its registration may not be read; it may subscribe to anything.
+        refused_topics: topic -> why its node may not be read, of the topics this member may get partitions of.
+        refused_members_list, refused_topics_list: why a list may not be read; its content is then an older one.
         created_ms: consumer id -> when it registered, by ZooKeeper's clock.
     """
 
@@ -70,16 +71,16 @@ class GroupSnapshot:
     created_ms: Mapping[str, int] = field(default_factory=dict)
 
     def lacks(self, consumer_id: str) -> bool:
-        """Whether the member has no registration, or one that somebody spoilt.
+        """Whether the member has no registration, or one that somebody has overwritten with something unreadable.
 
-        One that may not be read may be what it should be, and so may one with a filter that cannot be translated.
+        One that may not be read may be correct, and so may one with a filter that cannot be translated.
         """
         known = (self.members, self.untranslatable, self.refused_members)
         return self.refused_members_list is None and not any(consumer_id in each for each in known)
 
     @property
     def refused(self) -> list[RefusedNode]:
-        """What may not be read and could concern every topic."""
+        """The nodes that may not be read and could concern every topic."""
         lists = [each for each in (self.refused_members_list, self.refused_topics_list) if each is not None]
         return lists + [self.refused_members[name] for name in sorted(self.refused_members)]
 
@@ -91,9 +92,9 @@ class Assignment:
     Attributes:
         mine: partition -> thread id of this member.
         owners: partition -> thread id of whoever should have it, for the partitions of this member's topics.
-        frozen: why nothing may be claimed ("keep what is held"), `None` when all is clear.
+        frozen: why nothing may be claimed and what is held is kept, `None` if there is no reason.
         warnings: sentences for the log and the status.
-        frozen_topics: those of which nothing may be claimed, and what is held is kept.
+        frozen_topics: topics of which nothing may be claimed, and what is held is kept.
     """
 
     mine: Mapping[Partition, str]
@@ -117,7 +118,7 @@ def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription
                  f"claimed, until that node can be read or is gone" for topic in sorted(snapshot.refused_topics)]
     unknown = snapshot.refused
     if strategy.name == "roundrobin":
-        # It deals all topics together.
+        # It assigns all topics together.
         unknown = unknown + [snapshot.refused_topics[topic] for topic in sorted(snapshot.refused_topics)]
     if unknown:
         more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
@@ -132,8 +133,8 @@ def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription
     if strategy.name == "roundrobin":
         return _roundrobin(snapshot, consumer_id, partitions, strategy, warnings)
     threads = {topic: _threads(snapshot, topic, strategy) for topic in partitions}
-    dealt = _pick(assign_range(partitions, threads), consumer_id, warnings)
-    return replace(dealt, frozen_topics=frozenset(snapshot.refused_topics))
+    assigned = _pick(assign_range(partitions, threads), consumer_id, warnings)
+    return replace(assigned, frozen_topics=frozenset(snapshot.refused_topics))
 
 
 def _threads(snapshot: GroupSnapshot, topic: str, strategy: Strategy) -> list[str]:
@@ -160,15 +161,15 @@ def _roundrobin(
     for first, second in hash_collisions(partitions, strategy.roundrobin_order):
         warnings.append(f"partitions {first} and {second} have the same hash: members may order them differently")
     try:
-        dealt = assign_roundrobin(partitions, threads, strategy.roundrobin_order)
+        assigned = assign_roundrobin(partitions, threads, strategy.roundrobin_order)
     except UnequalSubscriptions as error:
         return Assignment({}, {}, f"roundrobin is impossible in this group: {error}", tuple(warnings))
-    return _pick(dealt, consumer_id, warnings)
+    return _pick(assigned, consumer_id, warnings)
 
 
-def _pick(dealt: Mapping[tuple[str, int], str], consumer_id: str, warnings: list[str]) -> Assignment:
+def _pick(assigned: Mapping[tuple[str, int], str], consumer_id: str, warnings: list[str]) -> Assignment:
     prefix = consumer_id + "-"
-    owners: dict[Partition, str] = dict(dealt.items())
+    owners: dict[Partition, str] = dict(assigned.items())
     mine = {
         partition: thread
         for partition, thread in owners.items()

@@ -1,7 +1,7 @@
-"""What a consumer asks for: topics with counts, or a filter; and the thread ids that follow from it.
+"""The subscription of a consumer, topics with stream counts or a filter, and the thread ids that follow from it.
 
-Every member expands every other member's filter against its own view of the topics, so cleaning and
-matching follow Java to the letter (`rebalance.java_regex`).
+Every member applies every other member's filter to its own list of topics, so cleaning and matching are exactly those
+of Java (`rebalance.java_regex`).
 
 Source: kafka/consumer/TopicFilter.scala, TopicCount.scala, kafka/common/Topic.scala (0.8.2.2).
 """
@@ -36,13 +36,13 @@ MAX_NAME_CHARS = 255
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]*")
 _OUTER_QUOTES = re.compile("^[\"']+|[\"']+\\Z")
-# What java.lang.String.trim takes away: more than blanks, less than Unicode's spaces.
+# The characters that java.lang.String.trim removes: more than blanks, fewer than Unicode's spaces.
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What one consumer asks for. Build it with `static`, `white_list`, `black_list`, `from_registration`.
+    """The subscription of one consumer. Build it with `static`, `white_list`, `black_list`, `from_registration`.
 
     Attributes:
         pattern: `static`, `white_list` or `black_list`, the words of the registration.
@@ -86,8 +86,8 @@ class Subscription:
     def from_registration(cls, registration: Registration) -> Subscription:
         """Return what a registered member subscribes to.
 
-        Of a wildcard the first entry counts, cleaned once more, as in Java. Topics of a static member
-        are taken as they stand, even names that no topic can have: round robin counts them.
+        Of a wildcard the first entry counts, cleaned again, as in Java. Topics of a static member are taken
+        unchanged, even names that no topic can have: round robin counts them.
 
         Raises:
             UnsupportedFilter: The member's filter is no Java regex, or none that can be translated.
@@ -119,7 +119,7 @@ class Subscription:
         return (self._regex.fullmatch(topic) is not None) == (self.pattern == WHITE_LIST)
 
     def topics(self, known_topics: Iterable[str], exclude_internal_topics: bool = True) -> list[str]:
-        """Return the sorted topics subscribed to: the static ones, known or not, or the known that match."""
+        """Return the sorted topics subscribed to: static ones, known or not, or those known ones that match."""
         if not self.is_wildcard:
             return sorted(name for name, _ in self.entries)
         return sorted({topic for topic in known_topics if self.matches(topic, exclude_internal_topics)})
@@ -134,7 +134,7 @@ class Subscription:
 def thread_ids(consumer_id: str, streams: int) -> list[str]:
     """Return `<consumer id>-0`, `-1`, ...: the owners' names, the same for every topic of the consumer.
 
-    In the order of the numbers; Java deals partitions in string order (`assignment.sort_thread_ids`).
+    In the order of the numbers; Java assigns partitions in string order (`assignment.sort_thread_ids`).
     """
     return [f"{consumer_id}-{index}" for index in range(streams)]
 
@@ -147,8 +147,8 @@ def consumer_id_of(thread_id: str) -> str:
 def clean_filter_text(text: str) -> str:
     """Return a filter as Kafka stores and matches it.
 
-    Outer blanks go, every comma becomes `|`, every space goes, runs of quotes at both ends go.
-    So `{1,3}` cannot be said in a filter.
+    Outer blanks, all spaces, and quotes at both ends are removed; every comma becomes `|`.
+    Therefore a filter cannot contain `{1,3}`.
 
     >>> clean_filter_text("'foo,bar baz' ")
     'foo|barbaz'

@@ -1,6 +1,6 @@
-"""How long a group member waits: before it claims, between two reads, before another try.
+"""Computes how long a group member waits: before it claims, between two reads, before it tries again.
 
-Pure: moments in, moments out. What it waits for is decided by `rebalance.machine`.
+Pure: it takes and returns moments. `rebalance.machine` decides what is waited for.
 
 Source: docs/REBALANCE.md, "Step by step".
 """
@@ -23,7 +23,7 @@ class RebalanceTimes:
         quiet_s: settle time before claims after a change, jittered from half of it to all of it.
         quiet_max_s: its cap, counted from the first change.
         retry_s: wait before a read that failed is tried again, doubled up to `retry_max_s`.
-        gap_s: least time between two reads, so that a burst of changes costs one.
+        gap_s: least time between two reads, so that a burst of changes costs one read.
         refused_s: wait before nodes that may not be read are asked for again, doubled up to `refused_max_s`, jittered.
     """
 
@@ -64,25 +64,25 @@ class Waits:
         self._away_since = now
 
     def session_lost(self, now: float) -> None:
-        """What comes next is another session.
+        """The next session is a new one.
 
-        One that ends without a disconnection of any length was ended by somebody: ZooKeeper was there all the time, and
-        so are the sessions of the others.
+        A session that ends without a long disconnection was ended by somebody: ZooKeeper was reachable all the time,
+        and the other members still have their sessions.
         """
         self._is_back |= self._away_since is not None and now - self._away_since > self._times.quiet_max_s
 
     def registered(self, now: float) -> None:
-        """Claim late under a session that follows one that was lost in a long absence.
+        """Claim late under a session that follows one that was lost during a long disconnection.
 
-        When ZooKeeper was away for long, every member has lost its session. Who is back first must not take for a
-        moment what is the others' again as soon as they are back, too.
+        When ZooKeeper was unreachable for long, every member has lost its session. The first to return must not claim
+        for a moment what is assigned to the others as soon as they return.
         """
         if self._is_back:
             self._is_back = False
             self.quiet_until = now + self._times.quiet_max_s * self._rng.uniform(0.6, 1.0)
 
     def changed(self, now: float) -> None:
-        """The first change after a calm is what the cap counts from."""
+        """Count the cap from the first change after a settled state."""
         if self._first_change is None:
             self._first_change = now
 
@@ -91,14 +91,14 @@ class Waits:
         self._first_change = None
 
     def is_overdue(self, now: float) -> bool:
-        """Whether changes have put the claims off for longer than they may."""
+        """Whether changes have delayed the claims for longer than the cap."""
         return self._first_change is not None and now - self._first_change > self._times.quiet_max_s
 
     def be_quiet(self, now: float, changes: int = 1) -> None:
-        """What is mine has changed: begin the quiet time anew, up to its cap.
+        """Start the quiet time again, up to its cap: the assignment of this member has changed.
 
-        From the third of `changes` within a short time on, each doubles it: where members come one after the other, the
-        claims for one would be given back for the next.
+        From the third of `changes` within a short time on, each doubles it: when members join one after the other, the
+        claims after one join would be released after the next.
         """
         doublings = min(max(0, changes - 2), _MOST_DOUBLINGS)
         quiet_s = self._times.quiet_s * 2.0**doublings * self._rng.uniform(0.5, 1.0)
@@ -108,23 +108,23 @@ class Waits:
     # -- between reads -----------------------------------------------------------------------------------------------
 
     def reading(self, now: float) -> None:
-        """A read begins."""
+        """A read starts."""
         self._read_at = now
 
     def next_read(self) -> float:
-        """When the next read may begin at the earliest."""
+        """When the next read may start at the earliest."""
         return self._read_at + self._times.gap_s
 
     def read_done(self) -> None:
-        """A read went well."""
+        """A read has succeeded."""
         self._failures = 0
 
     def read_failed(self, now: float) -> float:
-        """When to try again: ever later."""
+        """When to try again, after growing waits."""
         wait_s = min(self._times.retry_s * 2.0**self._failures, self._times.retry_max_s)
         self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
         return now + wait_s * self._rng.uniform(0.5, 1.0)
 
     def register_again(self, now: float) -> float:
-        """When to register again if nobody says what became of the last try."""
+        """When to register again if the result of the last try is not reported."""
         return now + self._times.retry_s * self._rng.uniform(1.0, 2.0)

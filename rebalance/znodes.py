@@ -1,8 +1,8 @@
-"""Every path and payload of the group's and the brokers' znodes, as Kafka 0.8 to 1.1 writes them.
+"""The paths and payloads of the znodes of groups and brokers, as Kafka 0.8 to 1.1 writes them.
 
-Knows text and bytes; has never heard of a connection. Reading is lenient, because a group lives with whatever
-others wrote; a payload that cannot be used raises `UnreadableNode`, which stops nobody else. Writing is strict,
-because one bad registration stops every Java member of the group.
+It handles text and bytes and no connection. Reading is lenient, because a group has to live with whatever others wrote:
+a payload that cannot be used raises `UnreadableNode`, which stops no other member. Writing is strict, because one bad
+registration stops every Java member of the group.
 
 All paths are relative to the chroot. A partition is a number; Kafka 0.7 names it by the text `broker-partition`,
 which the path functions take too. Payloads of 0.7 are recognised and reported as `Kafka07Node`; the names
@@ -42,7 +42,7 @@ _ENDPOINT = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/]*):(-?[
 
 
 def group_path(group: str) -> str:
-    """Return `/consumers/<group>`, the parent of all that a group keeps."""
+    """Return `/consumers/<group>`, the parent of all nodes of a group."""
     return _join(CONSUMERS, group)
 
 
@@ -97,7 +97,7 @@ def topic_config_path(topic: str) -> str:
 
 
 def _join(parent: str, *components: str | int) -> str:
-    """Return a path; refuse what would silently become another path (`b'g'`, `a/b`, an empty name)."""
+    """Return a path; refuse components that would silently make another path (`b'g'`, `a/b`, an empty name)."""
     for component in components:
         if not isinstance(component, str | int) or isinstance(component, bool):
             raise TypeError(f"a path under {parent} is made of text, not of {component!r}")
@@ -111,7 +111,7 @@ def _join(parent: str, *components: str | int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    r"""What one consumer subscribes to, as its registration node says.
+    r"""The registration node of one consumer: what it subscribes to.
 
     Attributes:
         pattern: `static`, `white_list` or `black_list`; an unknown word is read as `static`, as Java does.
@@ -239,7 +239,7 @@ class BrokerNode(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition (-1: nobody), in which epoch, and which replicas are in sync."""
+    """The leader of a partition (-1: none), its epoch, and the in-sync replicas."""
 
     leader: int
     leader_epoch: int

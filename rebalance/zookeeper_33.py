@@ -1,4 +1,4 @@
-"""What ZooKeeper 3.3 needs, which has no transactions: how it is known, and one operation after the other instead."""
+"""Support for ZooKeeper 3.3, which has no multi: detects it, and sends the operations one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["OneByOne", "is_version_33"]
 class OneByOne:
     """A multi for ZooKeeper 3.3, which never answers one: each operation on its own, stopping at the first fault.
 
-    Not atomic: between the check and the write another session can step in. That is the limit of 3.3.
+    Not atomic: another session can write between the check and the write. That is the limit of 3.3.
     """
 
     def __init__(self, port: ZooKeeperPort, operations: tuple[Any, ...], done: Callable[[Reply], None]) -> None:
@@ -55,7 +55,7 @@ class OneByOne:
 
 
 def is_version_33(peer: tuple[str, int], timeout_s: float) -> bool:
-    """Whether the server answers `srvr` as a 3.3; anything else, silence included, counts as newer."""
+    """Whether the server answers `srvr` as a 3.3; any other answer, or none, counts as newer."""
     try:
         with socket.create_connection(peer, timeout_s) as connection:
             connection.settimeout(timeout_s)

@@ -24,10 +24,10 @@ TESTS: Final[dict[str, list[str]]] = {
     "rebalance/lenient_json.py": [f"{_REBALANCE}znodes.py"],
     "rebalance/machine.py": [f"{_REBALANCE}machine.py"],
     "rebalance/partition.py": [f"{_REBALANCE}partition.py"],
-    "rebalance/refused_nodes.py": [f"{_REBALANCE}refusals.py"],
+    "rebalance/refused_nodes.py": [f"{_REBALANCE}refused_nodes_again.py"],
     "rebalance/snapshot.py": [f"{_REBALANCE}snapshot.py", f"{_REBALANCE}machine.py"],
     "rebalance/subscription.py": [f"{_REBALANCE}subscription.py", f"{_REBALANCE}snapshot.py"],
-    "rebalance/membership_changes.py": [f"{_REBALANCE}turnover.py"],
+    "rebalance/membership_changes.py": [f"{_REBALANCE}membership_changes.py"],
     "rebalance/waits.py": [f"{_REBALANCE}waits.py", f"{_REBALANCE}machine.py"],
     "rebalance/znodes.py": [f"{_REBALANCE}znodes.py"],
     "simpleconsumer/codecs.py": [f"{_WIRE}codecs.py", f"{_WIRE}wrappers.py"],
@@ -61,9 +61,11 @@ TESTS: Final[dict[str, list[str]]] = {
     ],
     "zkconsumer/member/leave_times.py": [f"{_MEMBER}leaving.py"],
     "zkconsumer/offsets/offset_records.py": [f"{_OFFSETS}offset_records.py"],
-    "zkconsumer/offsets/zookeeper_offsets.py": [
-        f"{_OFFSETS}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults")
-    ],
+    **dict.fromkeys(
+        ("zkconsumer/offsets/commit_batch.py", "zkconsumer/offsets/offset_nodes.py",
+         "zkconsumer/offsets/zookeeper_offsets.py"),
+        [f"{_OFFSETS}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults", "fences")],
+    ),
     "zkconsumer/offsets/start_offsets.py": [f"{_OFFSETS}start_offsets.py"],
     "zkconsumer/wakeup.py": [
         "tests/zkconsumer/test_missed_signals.py",
