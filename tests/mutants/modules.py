@@ -16,6 +16,7 @@ _SETS: Final = [
     f"{_WIRE}{name}.py" for name in ("offset_order", "shallow_end", "wrappers", "values", "message_set_properties")
 ]
 _COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "column_walk", "columns_properties")]
+_STORE: Final = [f"{_OFFSETS}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults", "fences")]
 
 TESTS: Final[dict[str, list[str]]] = {
     "rebalance/assignment.py": [f"{_REBALANCE}assignment.py"],
@@ -61,11 +62,9 @@ TESTS: Final[dict[str, list[str]]] = {
     ],
     "zkconsumer/member/leave_times.py": [f"{_MEMBER}leaving.py"],
     "zkconsumer/offsets/offset_records.py": [f"{_OFFSETS}offset_records.py"],
-    **dict.fromkeys(
-        ("zkconsumer/offsets/commit_batch.py", "zkconsumer/offsets/offset_nodes.py",
-         "zkconsumer/offsets/zookeeper_offsets.py"),
-        [f"{_OFFSETS}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults", "fences")],
-    ),
+    "zkconsumer/offsets/commit_batch.py": _STORE,
+    "zkconsumer/offsets/offset_nodes.py": _STORE,
+    "zkconsumer/offsets/zookeeper_offsets.py": _STORE,
     "zkconsumer/offsets/start_offsets.py": [f"{_OFFSETS}start_offsets.py"],
     "zkconsumer/wakeup.py": [
         "tests/zkconsumer/test_missed_signals.py",
