@@ -31,7 +31,7 @@ _MOST_KEPT_BYTES = 16 * 1024 * 1024
 class Connection:
     """A connection to one broker, made at the first call and again after a fault.
 
-    A forked child connects anew.
+    A forked child makes a new connection.
 
     Threads: One call at a time (a second one is a RuntimeError). `close()` from any thread ends a blocked call at
     once with ConnectionFailed; it is final.
@@ -49,7 +49,7 @@ class Connection:
     ) -> None:
         """
         Args:
-            host: Name or address; an IPv6 address may stand in brackets.
+            host: Name or address; an IPv6 address may be in brackets.
             timeout_s: Deadline of each call. It does not include the time in which the system resolves a name.
             receive_buffer_bytes: Socket receive buffer, `socket.receive.buffer.bytes`; 0 leaves it to the system.
             max_frame_bytes: Largest answer that is taken, by default 256 MiB.
@@ -146,21 +146,21 @@ class Connection:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
         reused = self._reusable()
         while True:
-            begun = False
+            has_started = False
             try:
                 connection = self._socket if reused and self._socket else self._connect(deadline)
                 self._send(connection, request, deadline)
                 if not has_answer:
                     return memoryview(b"")
                 header = self._receive(connection, SIZE_BYTES, deadline)
-                begun = True
+                has_started = True
                 return self._receive(connection, frame_size(header, self._max_frame_bytes), deadline)
             except OSError as error:
                 if self._closed:
                     raise self._failed("closed by close()") from error
                 if _is_deadline(error):
                     raise self._failed(f"no answer within {self.timeout_s} s") from error
-                if not (reused and resend) or begun:
+                if not (reused and resend) or has_started:
                     raise self._failed(error.strerror or str(error)) from error
                 reused = False
 

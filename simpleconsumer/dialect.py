@@ -1,4 +1,4 @@
-"""What a generation of Kafka offers to whoever fetches: its requests, its message sets and what its answers mean.
+"""The dialect of a generation of Kafka: its requests, its message sets, and what its answers to fetches mean.
 
 There is one object for each generation. A broker names its generation (`Broker.generation`), and `dialect_of` returns
 the object. Look it up once for a connection or a chunk, never for a message.
@@ -65,7 +65,7 @@ class Dialect(Protocol):
         """Return the number of a partition among those of its topic, or of its topic on its broker."""
 
     def next_offset(self, offset: int) -> int:
-        """Return where to go on behind a message that was delivered with this offset."""
+        """Return where to continue behind a message that was delivered with this offset."""
 
     # -- requests ------------------------------------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int 
         message_set, offset = read_bytes(buffer, offset)
         return (number, (code, high_watermark, message_set)), offset
 
-    start = read_int32(answer, 0)[1] if version >= 1 else 0  # throttle time, in fetch at the beginning
+    start = read_int32(answer, 0)[1] if version >= 1 else 0  # throttle time, in fetch at the start
     topics, end = _read_topics(answer, start, read, 18)
     require_end(answer, end, "fetch response")
     found = _in_order("fetch", topics, [(r.topic, int(r.partition)) for r in requests])

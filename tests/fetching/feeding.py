@@ -1,4 +1,4 @@
-"""What the tests of the data path share: leases to hold, message sets to feed, and a broker that answers by script."""
+"""Shared by the tests of fetching and streams: a lease, message sets to feed, and a broker that answers by script."""
 
 from __future__ import annotations
 
@@ -87,15 +87,15 @@ def offsets(messages: Sequence[Message]) -> list[int]:
 
 
 class Drained:
-    """Collects what `done` is told."""
+    """A callback that collects the positions it is called with."""
 
     def __init__(self) -> None:
         self.positions: list[int] = []
-        self.told = threading.Event()
+        self.was_called = threading.Event()
 
     def __call__(self, position: int) -> None:
         self.positions.append(position)
-        self.told.set()
+        self.was_called.set()
 
 
 # -- a broker by script ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The byte budget over streams that are read and streams that stand still: memory, progress, and who is woken."""
+"""The byte budget with streams that are read and streams that nobody reads: memory, progress, and wake-ups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Woken:
 # -- one after the other -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_for_is_set_aside_until_it_is_answered() -> None:
+def test_what_is_asked_for_is_reserved_until_it_is_answered() -> None:
     budget = ByteBudget(10 * MIB)
     assert budget.ask("a", [Candidate("s", 6 * MIB)]) == [6 * MIB]
     assert budget.ask("b", [Candidate("s", 6 * MIB)]) == [4 * MIB]
@@ -55,7 +55,7 @@ def test_each_fetcher_asks_for_its_part_so_that_a_long_poll_of_one_leaves_room_f
     assert sum(budget.ask("b", asking, askers=3)) == 3 * MIB
 
 
-def test_a_stream_that_stands_still_takes_nothing_of_what_belongs_to_another() -> None:
+def test_an_unread_stream_takes_nothing_of_the_share_of_another() -> None:
     budget = ByteBudget(64 * MIB, streams=2)
     taken = 0
     while size := sum(budget.ask("a", [Candidate("still", MIB)] * 24)):
@@ -96,7 +96,7 @@ def test_a_request_asks_for_no_more_in_all_than_it_may() -> None:
     assert budget.ask("a", [asking[0], large], most_bytes=10 * MIB) == [8 * MIB, 0]
 
 
-def test_a_fetcher_that_asks_anew_has_given_back_what_was_set_aside_before() -> None:
+def test_a_fetcher_that_asks_again_has_given_back_what_was_reserved_before() -> None:
     budget = ByteBudget(MIB)
     for _ in range(3):
         assert budget.ask("a", [Candidate("s", MIB)]) == [MIB]
@@ -188,7 +188,7 @@ def test_a_chunk_that_is_read_just_before_the_refusal_is_noted_is_not_missed() -
 
 @dataclass
 class Partition:
-    """One partition: what its log still holds, and how it stands with its fetcher."""
+    """One partition: what its log still holds, and the state of its fetch."""
 
     stream: str
     fetcher: int
@@ -209,7 +209,7 @@ class Fetcher:
 
 
 class World:
-    """Fetchers and readers around one budget, in any order; a sleeping fetcher goes on only when it is woken."""
+    """Fetchers and readers around one budget, in any order; a fetcher that waits continues only when it is woken."""
 
     def __init__(
         self, limit: int, streams: dict[str, bool], places: list[tuple[str, int]], logs: list[list[int]], size: int

@@ -131,12 +131,12 @@ def test_a_large_message_may_exceed_what_one_request_should_ask_for() -> None:
     assert shared([large, *busy(3)], 200_000, cap=40_000) == [80_000, 0, 0, 0]
 
 
-def test_behind_a_large_message_that_does_not_fit_nobody_takes_what_it_waits_for() -> None:
+def test_no_partition_takes_the_room_that_a_large_message_before_it_waits_for() -> None:
     large = Candidate("stream", 500_000, 500_000)
     assert shared([*busy(1), large, *busy(3)], 200_000) == [40_000, 0, 0, 0, 0]
 
 
-def test_nobody_is_left_out_for_ever_when_those_who_waited_come_first() -> None:
+def test_no_partition_is_left_out_for_ever_when_the_longest_wait_comes_first() -> None:
     waiting, rounds = list(range(7)), 0
     while waiting and rounds < 10:
         granted = shared(busy(len(waiting)), 2 * SMALLEST_SHARE_BYTES)

@@ -1,4 +1,4 @@
-"""How much was fetched of a partition, and how fast lately."""
+"""Totals and rates of what was fetched of a partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_totals_are_of_all_time() -> None:
     assert (meter.messages, meter.size_bytes) == (6, 510)
 
 
-def test_a_steady_flow_has_its_rate_from_the_first_seconds_on() -> None:
+def test_a_steady_rate_is_measured_from_the_first_seconds_on() -> None:
     meter = FetchMeter(0.0)
     for tenth in range(1, 1000):
         meter.add(tenth / 10, 20, 2000)
@@ -32,7 +32,7 @@ def test_the_first_chunk_alone_is_no_enormous_rate() -> None:
     assert meter.rates(0.001) == (1000.0, 1000.0)
 
 
-def test_a_flow_that_ends_is_forgotten_within_two_windows() -> None:
+def test_a_rate_that_ends_is_forgotten_within_two_windows() -> None:
     meter = FetchMeter(0.0)
     for second in range(30):
         meter.add(float(second), 10, 10)

@@ -104,7 +104,7 @@ def test_the_size_of_a_message_that_did_not_fit_is_asked_for_until_smaller_ones_
     assert one.candidate("stream") == Candidate("stream", SIZE, 0, False)
 
 
-def test_a_partition_is_at_its_end_as_the_last_answer_told_and_never_while_a_message_did_not_fit() -> None:
+def test_a_partition_is_at_its_end_by_the_last_answer_and_never_while_a_message_did_not_fit() -> None:
     one = state()
     assert not one.candidate("stream").is_at_end
     one.answered(1.0, one.offset)
@@ -137,14 +137,14 @@ def test_only_a_change_of_leader_asks_for_the_log_end() -> None:
     assert one.need is Need.END_CHECK
 
 
-def test_a_start_that_is_looked_for_goes_on_being_looked_for_at_the_next_leader() -> None:
+def test_a_start_offset_is_still_asked_for_at_the_next_leader() -> None:
     one = FetchState(TopicPartition("t", 0), 0, SIZE, Need.RESOLVE)
     one.led_by(Broker(1, "a", 1))
     one.led_by(Broker(2, "b", 2))
     assert one.need is Need.RESOLVE
 
 
-def test_that_nothing_comes_from_a_log_that_goes_on_is_said_once_and_stays_in_the_status() -> None:
+def test_that_nothing_comes_from_a_log_that_continues_is_logged_once_and_stays_in_the_status() -> None:
     of = state(5)
     said = [of.nothing_came(1.0, 9) for _ in range(EMPTY_TRIES + 2)]
     assert said == [*[False] * (EMPTY_TRIES - 1), True, False, False]

@@ -1,4 +1,4 @@
-"""What fetching does with the answers that brokers give on bad days, and with real brokers on good ones."""
+"""How fetching handles faulty answers of scripted brokers, and the answers of real ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_polls(rig: Rig, partition: TopicPartition, polls: int) -> None:
 
 
 def await_rest(rig: Rig) -> None:
-    """Wait until everything is queued that may be: nobody is asked for any more."""
+    """Wait until all that may be queued is queued, so that nothing more is asked for."""
 
     def rests() -> bool:
         asked, queued = len(rig.broker.fetched), rig.delivery.queued_bytes()
@@ -238,11 +238,11 @@ def test_after_a_change_of_leader_the_log_end_is_asked_for_first(caplog: pytest.
         wait_until(lambda: "below our position" in caplog.text, DEADLINE_S, "the report", interval_s=0.01)
 
 
-# -- where logs begin and end ------------------------------------------------------------------------------------------
+# -- where logs start and end ------------------------------------------------------------------------------------------
 
 
 def resolve_all(rig: Rig, partitions: int, policy: str = "largest") -> dict[int, int]:
-    """Look for the start of many partitions; return what was told, which fills as answers come."""
+    """Ask for the start of many partitions; return the dictionary that the answers fill."""
     told: dict[int, int] = {}
     for number in range(partitions):
         rig.delivery.resolve(("t", number), policy, lambda at, number=number: told.__setitem__(number, at))  # type: ignore[misc]
@@ -289,7 +289,7 @@ def test_a_connection_that_breaks_under_the_question_costs_no_partition_its_star
         wait_until(lambda: len(told) == 50, DEADLINE_S, "all starts")
 
 
-def test_several_positions_outside_of_their_logs_are_reset_but_where_the_broker_does_not_tell_the_range() -> None:
+def test_several_positions_outside_of_their_logs_are_reset_except_without_a_range_from_the_broker() -> None:
     with rigged(ScriptedLog(200, start=100), fetch_wait_max_ms=10, auto_offset_reset="smallest") as rig:
         rig.broker.on_offsets = lambda topic, partition, time_ms: (
             (29, []) if partition == 2 and time_ms == -2 else rig.log.offsets(topic, partition, time_ms)
@@ -326,7 +326,7 @@ def test_a_partition_with_a_full_queue_is_not_asked_for() -> None:
 
 
 @pytest.mark.catalogue("F7")
-def test_with_every_queue_full_no_request_is_sent_until_somebody_reads() -> None:
+def test_with_every_queue_full_no_request_is_sent_until_a_chunk_is_read() -> None:
     with rigged(ScriptedLog(100_000)) as rig:
         rig.delivery.start(P0, "thread-0", 0)
         wait_until(lambda: rig.delivery.partition_status()[P0].queued_chunks == 3, DEADLINE_S, "a full queue")
@@ -374,7 +374,7 @@ def test_a_budget_eaten_up_by_one_stream_still_lets_the_other_have_a_chunk_at_a_
         assert offsets(take(rig.streams[1], 200)) == list(range(200))
 
 
-def test_beside_streams_that_stand_still_another_does_not_wait_for_its_partitions_without_data() -> None:
+def test_beside_unread_streams_another_does_not_wait_for_its_partitions_without_data() -> None:
     """Nine of its ten partitions have nothing, and a request for one of those is held back for five seconds."""
     log = ScriptedLog(2000, value_bytes=1000)
     settings = {"fetch_wait_max_ms": 5000, "queued_max_bytes": 1024 * 1024}
@@ -403,7 +403,7 @@ def test_what_was_left_out_for_want_of_room_is_not_held_up_by_the_long_poll_of_o
             assert offsets([one for one in messages if one.partition == partition]) == list(range(3000))
 
 
-def test_messages_larger_than_its_share_come_one_by_one_beside_a_stream_that_stands_still() -> None:
+def test_messages_larger_than_its_share_come_one_by_one_beside_an_unread_stream() -> None:
     """Half of them lie in a partition of their own, half beside small ones that would fit into any room."""
     large, small = ScriptedLog(20, value_bytes=300_000, batch=1), ScriptedLog(3000, value_bytes=1000)
     budget = 512 * 1024
@@ -431,7 +431,7 @@ def test_messages_larger_than_its_share_come_one_by_one_beside_a_stream_that_sta
         assert len(in_vain) <= 6, "what did not fit once is asked for whole the next time"
 
 
-def test_batches_go_on_beside_a_stream_that_stands_still_in_the_middle_of_a_batch() -> None:
+def test_batches_continue_beside_a_stream_that_stops_in_the_middle_of_a_batch() -> None:
     pytest.importorskip("pyarrow")
     log = ScriptedLog(2000, value_bytes=1000)
     settings = {"fetch_wait_max_ms": 5000, "queued_max_bytes": 256 * 1024}

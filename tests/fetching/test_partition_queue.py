@@ -1,4 +1,4 @@
-"""What passes between a fetcher and a stream, without either: a wait that ends, and the queue of one partition."""
+"""The queue of one partition and wake-ups, without fetcher and stream."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def within_deadline(call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("timeout_s", [None, 0.0, 0.1, DEADLINE_S])
-def test_who_was_woken_before_does_not_sleep(timeout_s: float | None) -> None:
+def test_a_thread_that_was_woken_before_does_not_wait(timeout_s: float | None) -> None:
     wakeup = Wakeup()
     wakeup.wake()
     wakeup.wake()
@@ -72,7 +72,7 @@ def test_a_chunk_is_charged_to_the_stream_that_it_is_for() -> None:
     assert (one.charge.stream, one.charge.size_bytes) == (feed.stream, len(message_set(0, 2)))
 
 
-def test_the_high_watermark_of_its_answer_tells_which_offsets_of_a_chunk_are_damaged() -> None:
+def test_the_high_watermark_of_its_answer_shows_which_offsets_of_a_chunk_are_damaged() -> None:
     feed = Feed()
     data = b"".join(encode_message(offset, None, b"value", 0) for offset in (0, 1, 20))
     feed.queue().push(Chunk(data, 21, KAFKA08, high_watermark=20))
@@ -88,7 +88,7 @@ def test_after_a_reset_nothing_is_committed() -> None:
     assert (queue.position, queue.committed) == (3, -1)
 
 
-def test_a_queue_that_was_ended_is_settled_when_it_has_told_its_final_position() -> None:
+def test_a_queue_that_was_ended_is_settled_when_it_has_reported_its_final_position() -> None:
     feed = Feed()
     queue, done = feed.queue(), Drained()
     queue.push(chunk(0, 5))
@@ -110,7 +110,7 @@ def test_who_waits_for_the_message_in_hand_alone_leaves_the_queue_unsettled() ->
     assert (queue.is_settled, done.positions) == (False, [1])
 
 
-def test_a_queue_that_was_cancelled_is_settled_at_once_and_tells_nobody() -> None:
+def test_a_queue_that_was_cancelled_is_settled_at_once_and_calls_no_callback() -> None:
     feed = Feed()
     queue, done = feed.queue(), Drained()
     queue.push(chunk(0, 5))

@@ -48,7 +48,7 @@ def test_resolve_finds_either_end_of_the_log(policy: str, offset: int) -> None:
     with rigged(ScriptedLog(900, start=30)) as rig:
         done = Drained()
         rig.delivery.resolve(P0, policy, done)
-        assert done.told.wait(DEADLINE_S)
+        assert done.was_called.wait(DEADLINE_S)
         assert done.positions == [offset]
         assert rig.delivery.positions() == {}
 
@@ -59,7 +59,7 @@ def test_resolve_tries_until_the_leader_answers() -> None:
         rig.broker.on_offsets = lambda *_: next(answers)
         done = Drained()
         rig.delivery.resolve(P0, "largest", done)
-        assert done.told.wait(DEADLINE_S)
+        assert done.was_called.wait(DEADLINE_S)
         assert done.positions == [10]
 
 
@@ -79,7 +79,7 @@ def test_an_abandoned_resolve_reports_nothing() -> None:
         assert rig.delivery.abandon(P0) is None
         answer.set()
         rig.delivery.resolve(P1, "largest", other)
-        assert other.told.wait(DEADLINE_S)
+        assert other.was_called.wait(DEADLINE_S)
         assert done.positions == []
 
 

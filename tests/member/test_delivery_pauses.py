@@ -130,7 +130,7 @@ def test_a_pause_does_not_hold_up_the_look_for_a_start() -> None:
         done = Drained()
         rig.delivery.resolve(P0, "largest", done)
         rig.delivery.pause(P0)
-        assert done.told.wait(DEADLINE_S)
+        assert done.was_called.wait(DEADLINE_S)
 
 
 @pytest.mark.parametrize("how", ["drain", "expire", "abandon"])

@@ -255,7 +255,7 @@ def test_a_new_partition_is_looked_for_at_once_however_long_the_backoff_is() -> 
         assert next(rig.streams[0]).offset == 0
         done = Drained()
         rig.delivery.resolve(P1, "largest", done)
-        assert done.told.wait(DEADLINE_S)
+        assert done.was_called.wait(DEADLINE_S)
 
 
 # -- one after the other -----------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_a_question_about_the_ends_of_a_log_is_dropped_when_the_partition_starts
             rig.delivery.start(P0, "thread-0", 500)
         assert next(rig.streams[0]).offset == 500
         rig.delivery.resolve(P1, "largest", other)
-        assert other.told.wait(DEADLINE_S)
+        assert other.was_called.wait(DEADLINE_S)
         assert done.positions == []
 
 

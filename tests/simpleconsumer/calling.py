@@ -1,4 +1,4 @@
-"""What the tests of the connection share: numbered requests, scripts that echo them, and waiting for a condition."""
+"""Shared by the tests of the connection: numbered requests, scripts that echo them, and waiting for a condition."""
 
 from __future__ import annotations
 

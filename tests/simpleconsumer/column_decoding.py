@@ -1,4 +1,4 @@
-"""What `decode_messages` and `decode_columns` make of a set, errors among the messages, to be compared."""
+"""The results of `decode_messages` and `decode_columns` for a set, messages and errors, for comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools of the decoder tests: decoding on behind every error, a decoder too simple to be wrong, bounded memory."""
+"""Shared by the decoder tests: decoding that continues behind errors, a simple reference decoder, bounded memory."""
 
 from __future__ import annotations
 

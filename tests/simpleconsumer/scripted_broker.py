@@ -1,4 +1,4 @@
-"""A TCP server on loopback that does what a test's script says, one script for each connection, in order."""
+"""A TCP server on loopback that follows a test's scripts, one script for each connection, in order."""
 
 from __future__ import annotations
 

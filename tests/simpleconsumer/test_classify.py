@@ -71,7 +71,7 @@ def test_a_message_larger_than_the_fetch_is_asked_for_with_its_own_size() -> Non
     assert (result.outcome, result.size_bytes) == (Outcome.GROW, 4321)
 
 
-def test_twelve_bytes_of_a_message_are_enough_to_tell_its_size() -> None:
+def test_twelve_bytes_of_a_message_are_enough_to_know_its_size() -> None:
     result = classify(answered(entry_head(5, 4321)[:12]), 5, SIZE, LIMIT)
     assert (result.outcome, result.size_bytes) == (Outcome.GROW, 4321)
     result = classify(answered(entry_head(5, LIMIT + 1)[:12]), 5, SIZE, LIMIT)
@@ -116,7 +116,7 @@ def test_an_impossible_size_is_broken(size: int) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(1, 300), st.integers(1, 400))
-def test_any_bytes_get_a_result_that_leads_on(data: bytes, asked: int, extra: int) -> None:
+def test_any_bytes_get_a_result_with_progress(data: bytes, asked: int, extra: int) -> None:
     result = classify(answered(data[:asked]), 5, asked, asked + extra)
     if result.outcome is Outcome.GROW:
         assert asked < result.size_bytes <= asked + extra
@@ -171,7 +171,7 @@ def classified_cut(offsets: list[int], position: int, asked: int) -> FetchResult
 
 
 @pytest.mark.parametrize("found", [2**63 - 2, 100, 99, 60])
-def test_an_entry_of_before_that_says_too_much_costs_none_of_those_behind_it(found: int) -> None:
+def test_an_older_entry_whose_offset_is_too_high_costs_none_of_those_behind_it(found: int) -> None:
     """A broker finds the entry of offset 39 for later offsets, too; with small fetches it comes alone, or with one."""
     size = len(encode_message(0, None, b"v", 0))
     for asked in (size, size + 12, 2 * size, 2 * size + 12):
@@ -180,7 +180,7 @@ def test_an_entry_of_before_that_says_too_much_costs_none_of_those_behind_it(fou
     assert (result.outcome, result.next_offset) == (Outcome.CHUNK, 42)
 
 
-def test_an_entry_of_before_that_says_to_be_the_one_asked_for_does_not_take_its_place() -> None:
+def test_an_older_entry_with_the_offset_asked_for_does_not_take_its_place() -> None:
     size = len(encode_message(0, None, b"v", 0))
     for asked in (size + 12, 2 * size, 3 * size):
         assert classified_cut([40, 38, 39, 40], 40, asked).outcome is Outcome.GROW
@@ -190,7 +190,7 @@ def test_an_entry_of_before_that_says_to_be_the_one_asked_for_does_not_take_its_
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("bit", [5, 12, 20])
 @pytest.mark.parametrize("before", [0, 2])
-def test_a_wrapper_that_says_too_much_at_the_end_of_a_fetch_leads_over_nothing(
+def test_a_wrapper_whose_offset_is_too_high_at_the_end_of_a_fetch_skips_nothing(
     before: int, bit: int, magic: int
 ) -> None:
     """The fetch goes on at the wrapper again, or asks for more to find out."""

@@ -1,4 +1,4 @@
-"""Where entries begin: the walk from many places at once against the walk one by one, on bytes that mislead it."""
+"""Where entries start: the walk in lanes compared with the plain walk, on bytes that mislead it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def words(*sizes: int) -> bytes:
     ],
     ids=["nothing but heads", "44 like 32 bytes", "from the 21st", "in the second look", "no size", "0.0", "20.0"],
 )
-def test_what_looks_like_the_size_of_a_run_elsewhere_misleads_nobody(data: bytes) -> None:
+def test_bytes_elsewhere_that_look_like_the_size_of_a_run_do_no_harm(data: bytes) -> None:
     assert entry_positions(data).tolist() == one_by_one(data)
 
 

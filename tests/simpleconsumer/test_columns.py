@@ -1,4 +1,4 @@
-"""Record batches: what stands in their columns, where they begin and end, how large they are, what they cost."""
+"""Record batches: the contents of their columns, where they start and end, how large they are, what they cost."""
 
 from __future__ import annotations
 
@@ -414,7 +414,7 @@ def test_a_batch_outlives_the_buffer_it_came_from() -> None:
 # The checksum of all in one
 
 
-def test_the_closing_bytes_bring_the_checksum_back_to_where_it_began() -> None:
+def test_the_closing_bytes_bring_the_checksum_back_to_its_start() -> None:
     for body in (b"", b"x", b"any body " * 100):
         right = column_entries.crc32(body).to_bytes(4, "little")
         assert column_entries.crc32(body + right + column_entries._CLOSING) == 0

@@ -1,4 +1,4 @@
-"""Record batches of sets in which each byte, or each bit, is wrong in its turn, those that real brokers sent too."""
+"""Record batches of sets in which each byte, or each bit, is wrong in turn, including sets of real brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""close() from any thread, one call at a time, and no descriptor left behind."""
+"""close() from any thread, one call at a time, and no descriptor that stays open."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def status_of_child(work: Callable[[], bool]) -> int:
 
 
 @pytest.mark.parametrize("what", ["call", "close", "reset"])
-def test_the_parents_connection_goes_on_whatever_the_child_does(echo: Echo, what: str) -> None:
+def test_the_parents_connection_works_whatever_the_child_does(echo: Echo, what: str) -> None:
     connection = Connection("127.0.0.1", echo.port, 5.0)
     assert bytes(connection.call(frame(b"one"))) == b"one"
 

@@ -1,4 +1,4 @@
-"""What brokers from 0.11 on send where they have nothing to convert, as captured from 1.1.1, 2.8.2 and 3.9.2."""
+"""Answers of brokers from 0.11 on with batches that cannot be converted, as captured from 1.1.1, 2.8.2 and 3.9.2."""
 
 from __future__ import annotations
 

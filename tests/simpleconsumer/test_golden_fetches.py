@@ -1,4 +1,4 @@
-"""Message sets of real brokers, decoded whole and compared with what Kafka's own library made of them."""
+"""Message sets of real brokers, decoded and compared with what Kafka's own library decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of Kafka 0.8 and later: byte for byte what the protocol says and what Kafka's own clients sent."""
+"""Requests of Kafka 0.8 and later: byte for byte as in the protocol and as Kafka's own clients sent them."""
 
 from __future__ import annotations
 

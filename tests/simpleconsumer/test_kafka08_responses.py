@@ -242,7 +242,7 @@ def test_a_message_set_that_claims_more_than_the_answer_holds() -> None:
         kafka08.decode_fetch(body, ask(("a", 0)))
 
 
-def test_throttle_times_stand_first_in_fetch_and_last_in_produce() -> None:
+def test_throttle_times_are_first_in_fetch_and_last_in_produce() -> None:
     [result] = kafka08.decode_fetch(encode_int32(250) + fetched(("a", [0])), ask(("a", 0)), 1)
     assert result.high_watermark == 9
     produced = encode_array([encode_string("a") + encode_array([struct.pack(">ihq", 0, 0, 77)])])

@@ -206,7 +206,7 @@ def test_the_cache_of_shapes_is_bounded_whatever_sizes_and_key_lengths_come() ->
     assert len(message_shapes._families) <= message_shapes._MAX_SHAPES
 
 
-def test_a_run_goes_on_when_all_shapes_are_dropped_under_its_feet() -> None:
+def test_a_run_continues_when_all_shapes_are_dropped_during_it() -> None:
     data = encode_message_set([(b"%d" % number, b"v" * (number % 50)) for number in range(500)], magic=1)
     decoding = decode_messages(data, "t", 0)
     found = []

@@ -1,4 +1,4 @@
-"""Which offsets are damaged, where their entries belong, and how far a fetched set may be trusted."""
+"""Which offsets are damaged, the offsets that replace them, and how far a fetched set may be trusted."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_one_that_was_reported_before_is_not_reported_again() -> None:
         assert decoded(plain(found, *range(201, 500)), 350, 500) == ([*range(350, 500)], [])
 
 
-def test_one_of_before_that_says_to_be_the_one_asked_for_is_passed_over() -> None:
+def test_an_older_entry_with_the_offset_asked_for_is_skipped() -> None:
     """The log has grown up to what it says."""
     assert decoded(plain(33, 3, 4, *range(5, 40)), 33, 40) == ([*range(33, 40)], [])
     assert decoded(plain(33, 34, 35), 33, 40) == ([33, 34, 35], [])
@@ -119,7 +119,7 @@ def test_the_least_offset_is_0() -> None:
     assert decoded(plain(-1), 0, 1000) == ([], [0])
 
 
-def test_what_stands_behind_an_entry_tells_of_it_only_if_it_is_a_whole_entry_that_can_be_seen() -> None:
+def test_only_a_whole_visible_entry_behind_an_entry_is_evidence_about_it() -> None:
     assert decoded(plain(10, 500, 12), 10, 1000) == ([10, 12], [11])
     assert decoded(plain(10, 500, 12)[:-1], 10, 1000) == ([10, 500], [])
     smallest = encode_message(12, None, None, 0)
@@ -139,7 +139,7 @@ def test_the_offset_that_was_asked_for_is_believed_unless_two_behind_it_say_that
     assert decoded(plain(10, 8, 9, 11, 12), 10, 1000)[0] == [11, 12]
 
 
-def test_one_behind_the_first_tells_of_it_from_the_offset_on_that_was_asked_for_and_below_it_two_do() -> None:
+def test_one_entry_from_the_offset_asked_for_on_or_two_below_it_are_evidence_about_the_first() -> None:
     assert decoded(plain(500, 10), 10, 1000) == ([10], [])
     assert decoded(plain(500, 9), 10, 1000) == ([500], [501])
     for below in ((9, 8), (9, 9)):
@@ -275,7 +275,7 @@ def test_messages_above_the_offset_of_their_wrapper_are_damaged_though_they_foll
     assert decoded(relative(13, 0, 2, 2, 3, key=key), 10, 1000) == ([10, 12, 13], [11])
 
 
-def test_one_entry_behind_a_wrapper_tells_of_it_beyond_64_messages_a_byte_and_two_do_anywhere() -> None:
+def test_behind_a_wrapper_one_entry_is_evidence_beyond_64_messages_a_byte_and_two_are_anywhere() -> None:
     most = 64 * (len(wrapper(10, 19)) - 12)
     before, behind = wrapper(0, 9), plain(20)
     assert decoded(before + wrapper(10, 19, 10 + most) + behind, 0, 10**6) == ([*range(20), 20], [])
@@ -450,13 +450,13 @@ def test_of_a_set_whose_last_two_entries_contradict_each_other_both_are_fetched_
     assert trusted(plain(0, 1, 5, last)) == (2 * ENTRY, 2)
 
 
-def test_a_last_entry_that_fits_behind_the_one_before_the_last_tells_which_is_damaged() -> None:
+def test_a_last_entry_that_fits_behind_the_one_before_the_last_shows_which_is_damaged() -> None:
     assert trusted(plain(0, 1, 5, 3)) == (4 * ENTRY, 4)
     assert trusted(plain(5, 3)) == (2 * ENTRY, 4)
 
 
 @pytest.mark.parametrize("last", [-1, HUGE])
-def test_a_last_entry_that_says_nothing_of_the_one_before_it_counts_for_one_place(last: int) -> None:
+def test_a_last_entry_without_evidence_about_the_one_before_it_counts_for_one_place(last: int) -> None:
     assert trusted(plain(0, 1, 5, last)) == (4 * ENTRY, 7)
 
 

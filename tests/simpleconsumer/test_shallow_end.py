@@ -100,7 +100,7 @@ def test_a_view_of_larger_items_is_read_as_bytes() -> None:
 @pytest.mark.parametrize(
     "sizes", [[20] * 67 + [24] * 90, [20] * 70 + [24] * 90, [20] * 70 + [24, 28] * 45, [20] * 5 + [24] * 90]
 )
-def test_what_looks_like_a_size_elsewhere_in_an_entry_misleads_nobody(sizes: list[int], offset: int) -> None:
+def test_bytes_elsewhere_in_an_entry_that_look_like_a_size_do_no_harm(sizes: list[int], offset: int) -> None:
     data = b"".join(struct.pack(">qi", offset, size) + struct.pack(">i", 20) * (size // 4) for size in sizes)
     assert shallow_end(data) == by_definition(data) == (len(data), offset + 1, len(sizes))
 

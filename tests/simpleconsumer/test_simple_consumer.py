@@ -452,7 +452,7 @@ def test_reads_are_sent_once_more_when_the_broker_was_restarted() -> None:
 # Faults
 
 
-def test_an_answer_that_does_not_decode_costs_the_connection_and_says_where_it_came_from() -> None:
+def test_an_answer_that_does_not_decode_costs_the_connection_and_is_reported_with_its_broker() -> None:
     def first(peer: Peer) -> None:
         peer.answer(b"nonsense", peer.request())
         peer.wait_until_closed()

@@ -1,4 +1,4 @@
-"""Wrappers: offsets, timestamps, nesting, and damage that only shows inside of a wrapper whose own CRC is right."""
+"""Wrappers: offsets, timestamps, nesting, and damage inside of a wrapper whose own CRC is right."""
 
 from __future__ import annotations
 
@@ -283,14 +283,14 @@ def test_a_head_of_twelve_bytes_is_enough_to_see_an_impossible_size(behind: byte
 @pytest.mark.catalogue("G9")
 @BOTH
 @pytest.mark.parametrize("codec", [4, 5, 6, 7])
-def test_codecs_that_nobody_defined_are_named(magic: int, codec: int) -> None:
+def test_undefined_codecs_are_named(magic: int, codec: int) -> None:
     error = only_error(encode_message(5, None, b"x", magic, codec))
     assert (type(error), str(error)) == (UnknownCodec, f"t/0 at 5: codec {codec} is not known")
 
 
 @pytest.mark.catalogue("G9")
 @pytest.mark.parametrize("magic", [2, 3, 255])
-def test_magic_that_nobody_defined_is_named(magic: int) -> None:
+def test_undefined_magic_is_named(magic: int) -> None:
     entry = bytearray(encode_message(5, None, b"x"))
     entry[16] = magic
     assert str(only_error(bytes(entry))) == f"t/0 at 5: magic {magic} is not known (0 and 1 are)"

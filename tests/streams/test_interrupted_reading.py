@@ -1,6 +1,6 @@
-"""A reader that is interrupted again and again gets on all the same, and still nothing is lost or repeated.
+"""A reader that is interrupted again and again advances, and nothing is lost or repeated.
 
-What strikes is raised before a line of the consumer that is chosen by its number, or sent by a clock or a thread.
+The interrupt is raised before a line of the consumer that is chosen by its number, or sent by a timer or a thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MESSAGES = 3000
 
 
 def many_sizes(codec: str = "none", most_bytes: int = 60) -> Chunk:
-    """Messages of many sizes in one chunk: to find where each begins takes a step for each."""
+    """Messages of many sizes in one chunk: to find where each starts takes a step for each."""
     dice = random.Random(1)
     pairs = [(None, dice.randbytes(dice.randrange(most_bytes))) for _ in range(MESSAGES)]
     return Chunk(bytes(encode_message_set(pairs, codec)), MESSAGES, KAFKA08)
@@ -48,19 +48,19 @@ def reading_of(feed: Feed, way: str) -> Iterator[Any]:
     return feed.stream.batches(max_bytes=20_000) if way == "batches" else feed.stream
 
 
-class Struck(BaseException):
-    """What strikes the reader."""
+class Interrupted(BaseException):
+    """The exception that interrupts the reader."""
 
 
 @contextmanager
-def struck_at(is_time: Callable[[str], bool]) -> Iterator[None]:
-    """Have `Struck` raised before each line of the consumer that this thread comes to and `is_time` says yes to."""
+def interrupted_at(is_time: Callable[[str], bool]) -> Iterator[None]:
+    """Raise `Interrupted` before each line of the consumer on this thread for which `is_time` returns True."""
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         if not frame.f_code.co_filename.startswith(CODE):
             return None
         if event == "line" and is_time(f"{frame.f_code.co_qualname}:{frame.f_lineno}"):
-            raise Struck
+            raise Interrupted
         return trace
 
     before = sys.gettrace()
@@ -84,29 +84,29 @@ def note(found: Any, seen: list[object]) -> None:
 
 
 def read_all(feed: Feed, reading: Iterator[Any], seen: list[object], calls: int = 1000) -> int:
-    """Note offsets and errors until the time-out; return how many calls were struck.
+    """Note offsets and errors until the time-out; return how many calls were interrupted.
 
-    What a strike threw away on its way out of `next()` stands in `handed`; an error, in the context of the strike.
+    What an interrupt discarded while `next()` returned is in `handed`; an error, in the context of the interrupt.
     """
-    struck = 0
+    interrupted = 0
     for _ in range(calls):
         try:
             note(next(reading), seen)
         except ConsumerTimeout:
-            return struck
+            return interrupted
         except CrcMismatch as error:
             note(error, seen)
-        except Struck as strike:
-            struck += 1
-            note(strike.__context__ if isinstance(strike.__context__, CrcMismatch) else feed.stream.handed, seen)
+        except Interrupted as interrupt:
+            interrupted += 1
+            note(interrupt.__context__ if isinstance(interrupt.__context__, CrcMismatch) else feed.stream.handed, seen)
     raise AssertionError(f"{calls} calls, and the end was not reached: {seen[-1:]}")
 
 
 # By the number of the line
 
 
-class StruckEachTime:
-    """Reads, and is struck in each call after so many lines."""
+class InterruptedEachTime:
+    """A reader that is interrupted in each call after so many lines."""
 
     def __init__(self, reading: Iterator[Any], lines: int) -> None:
         self._reading = reading
@@ -117,50 +117,52 @@ class StruckEachTime:
 
     def __next__(self) -> Any:
         number = count(1)
-        with struck_at(lambda _: next(number) == self._lines):
+        with interrupted_at(lambda _: next(number) == self._lines):
             return next(self._reading)
 
 
 @pytest.mark.parametrize("lines", [150, 250, 400])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_batches_get_on_where_each_call_is_struck_after_so_many_lines(codec: str, lines: int) -> None:
+def test_batches_advance_when_each_call_is_interrupted_after_so_many_lines(codec: str, lines: int) -> None:
     feed = Feed()
     queue = feed.queue()
     queue.push(many_sizes(codec))
     seen: list[object] = []
-    struck = read_all(feed, StruckEachTime(reading_of(feed, "batches"), lines), seen)
+    interrupted = read_all(feed, InterruptedEachTime(reading_of(feed, "batches"), lines), seen)
     assert seen == list(range(MESSAGES))
-    assert struck >= 3
+    assert interrupted >= 3
     assert queue.done_position() == MESSAGES
     assert feed.budget.charged_bytes() == 0
 
 
 @pytest.mark.parametrize("way", ["batches", "messages"])
-def test_a_second_strike_at_any_line_loses_and_repeats_nothing(way: str) -> None:
+def test_a_second_interrupt_at_any_line_loses_and_repeats_nothing(way: str) -> None:
     data = with_bad_crc(message_set(0, 5), 2) if way == "batches" else message_set(0, 5)
     expected = [0, 1, ("bad", 2), 3, 4, *range(5, 12)] if way == "batches" else list(range(12))
     for number in count(1):
-        feed, seen, struck = Feed(), [], []
+        feed, seen, interrupted = Feed(), [], []
         queue = feed.queue()
         queue.push(Chunk(data, 5, KAFKA08))
         queue.push(chunk(5, 12, "gzip"))
         reading = reading_of(feed, way)
-        with struck_at(lambda line: "decode" in line), pytest.raises(Struck):
+        with interrupted_at(lambda line: "decode" in line), pytest.raises(Interrupted):
             next(reading)
         lines = count(1)
 
-        def is_time(line: str, lines: Iterator[int] = lines, number: int = number, struck: list[str] = struck) -> bool:
+        def is_time(
+            line: str, lines: Iterator[int] = lines, number: int = number, interrupted: list[str] = interrupted
+        ) -> bool:
             if next(lines) == number:
-                struck.append(line)
+                interrupted.append(line)
                 return True
             return False
 
-        with struck_at(is_time):
+        with interrupted_at(is_time):
             read_all(feed, reading, seen)
-        assert seen == expected, f"struck at {struck}"
+        assert seen == expected, f"interrupted at {interrupted}"
         assert queue.done_position() == 12
-        assert feed.budget.charged_bytes() == 0, f"struck at {struck}"
-        if not struck:
+        assert feed.budget.charged_bytes() == 0, f"interrupted at {interrupted}"
+        if not interrupted:
             break
     assert number > 150
 
@@ -168,12 +170,12 @@ def test_a_second_strike_at_any_line_loses_and_repeats_nothing(way: str) -> None
 # By a clock, or by another thread
 
 
-class Strikes:
-    """Strikes this thread every other millisecond while it is ready to be struck, and never twice unseen.
+class Interrupts:
+    """Interrupts this thread every other millisecond while it is ready, and never twice without its notice.
 
     Attributes:
-        is_ready: set by the reader; cleared by each strike.
-        count: strikes so far.
+        is_ready: set by the reader; cleared by each interrupt.
+        count: interrupts so far.
     """
 
     def __init__(self) -> None:
@@ -182,7 +184,7 @@ class Strikes:
         self.lock = threading.Lock()
 
     def end(self) -> None:
-        """Strike no more; one that is on its way strikes in here."""
+        """Interrupt no more; an interrupt that was already sent is raised in here."""
         with self.lock:
             self.is_ready = False
         for _ in range(100):
@@ -197,95 +199,95 @@ class Strikes:
 
 
 @contextmanager
-def struck_by_a_clock() -> Iterator[Strikes]:
-    strikes = Strikes()
+def interrupted_by_a_clock() -> Iterator[Interrupts]:
+    interrupts = Interrupts()
 
-    def strike(number: int, frame: object) -> None:
-        if strikes.is_due():
-            raise Struck
+    def interrupt(number: int, frame: object) -> None:
+        if interrupts.is_due():
+            raise Interrupted
 
-    before = signal.signal(signal.SIGALRM, strike)
+    before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     try:
-        yield strikes
+        yield interrupts
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
-def struck_by_a_thread() -> Iterator[Strikes]:
-    strikes, over = Strikes(), threading.Event()
+def interrupted_by_a_thread() -> Iterator[Interrupts]:
+    interrupts, over = Interrupts(), threading.Event()
     reader = ctypes.c_ulong(threading.get_ident())
     start = _thread.start_new_thread
 
-    def start_unstruck(call: Callable[[], None], arguments: tuple[()]) -> int:
-        # Up to Python 3.11 a new thread has the number of the one that starts it until it runs, and is struck instead.
+    def start_uninterrupted(call: Callable[[], None], arguments: tuple[()]) -> int:
+        # Up to Python 3.11 a new thread has the number of the one that starts it until it runs, and is hit instead.
         runs = threading.Event()
-        with strikes.lock:
+        with interrupts.lock:
             number = start(lambda: (runs.set(), call()), arguments)
             assert runs.wait(DEADLINE_S)
         return number
 
-    def strike() -> None:
+    def interrupt() -> None:
         while not over.wait(0.002):
-            with strikes.lock:
-                if strikes.is_due():
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(reader, ctypes.py_object(Struck))
+            with interrupts.lock:
+                if interrupts.is_due():
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(reader, ctypes.py_object(Interrupted))
 
-    thread = threading.Thread(target=strike)
+    thread = threading.Thread(target=interrupt)
     thread.start()
     try:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("zkconsumer.streams.uninterrupted._thread.start_new_thread", start_unstruck)
-            yield strikes
+            patched.setattr("zkconsumer.streams.uninterrupted._thread.start_new_thread", start_uninterrupted)
+            yield interrupts
     finally:
         over.set()
         thread.join()
 
 
-def read_under_strikes(feed: Feed, reading: Iterator[Any], strikes: Strikes, seen: list[object]) -> None:
-    """Note what is handed over until the time-out; each step may be struck, and is then done again."""
+def read_under_interrupts(feed: Feed, reading: Iterator[Any], interrupts: Interrupts, seen: list[object]) -> None:
+    """Note what is handed over until the time-out; each step may be interrupted, and is then done again."""
     deadline = Deadline(DEADLINE_S)
     is_over = False
 
     def read() -> bool:
-        strikes.is_ready = True
+        interrupts.is_ready = True
         try:
             while True:
                 note(feed.stream.handed, seen)
                 next(reading)
         except ConsumerTimeout:
-            strikes.end()
+            interrupts.end()
             return True
 
     while not is_over:
-        assert not deadline.expired, f"{strikes.count} strikes, and the end was not reached: {seen[-1:]}"
-        with suppress(Struck):
+        assert not deadline.expired, f"{interrupts.count} interrupts, and the end was not reached: {seen[-1:]}"
+        with suppress(Interrupted):
             is_over = read()
 
 
 @pytest.fixture
 def without_garbage_collection() -> Iterator[None]:
-    """A strike in a callback of the collector, of which hypothesis has one, would be swallowed and warned of."""
+    """An interrupt in a callback of the collector (hypothesis has one) would be swallowed, with a warning."""
     gc.disable()
     yield
     gc.enable()
 
 
-@pytest.mark.parametrize("struck", [struck_by_a_clock, struck_by_a_thread])
+@pytest.mark.parametrize("interrupted", [interrupted_by_a_clock, interrupted_by_a_thread])
 @pytest.mark.parametrize("way", ["batches", "messages"])
-def test_a_reader_gets_on_under_strikes_every_other_millisecond(
-    struck: Callable[[], AbstractContextManager[Strikes]], way: str, without_garbage_collection: None
+def test_a_reader_advances_under_interrupts_every_other_millisecond(
+    interrupted: Callable[[], AbstractContextManager[Interrupts]], way: str, without_garbage_collection: None
 ) -> None:
     feed = Feed()
     queue = feed.queue()
-    queue.push(many_sizes("gzip", most_bytes=5000))  # to inflate it takes longer than the time between two strikes
+    queue.push(many_sizes("gzip", most_bytes=5000))  # slower to decompress than the time between two interrupts
     seen: list[object] = []
     reading = feed.stream.batches() if way == "batches" else feed.stream
-    with struck() as strikes:
-        read_under_strikes(feed, reading, strikes, seen)
-    assert strikes.count > 0
+    with interrupted() as interrupts:
+        read_under_interrupts(feed, reading, interrupts, seen)
+    assert interrupts.count > 0
     assert seen == list(range(MESSAGES))
     assert queue.done_position() == MESSAGES
     assert feed.budget.charged_bytes() == 0
@@ -295,7 +297,7 @@ def test_a_reader_gets_on_under_strikes_every_other_millisecond(
 
 
 class Gated:
-    """A stream whose first call was struck in decoding, which from then on waits for a gate."""
+    """A stream whose first call was interrupted in decoding, which from then on waits for a gate."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: object) -> None:
         self.feed = Feed(**settings)
@@ -303,7 +305,7 @@ class Gated:
         self.queue.push(chunk(0, 3))
         self.batches = self.feed.stream.batches()
         self.is_under_way, self.gate = threading.Event(), threading.Event()
-        with struck_at(lambda line: "decode" in line), pytest.raises(Struck):
+        with interrupted_at(lambda line: "decode" in line), pytest.raises(Interrupted):
             next(self.batches)
         decode = StreamBatches.decode
 
@@ -357,12 +359,12 @@ def test_what_was_revoked_while_it_was_decoded_is_not_handed_over(monkeypatch: p
 def test_what_is_being_decoded_as_a_batch_is_read_by_messages_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     gated = Gated(monkeypatch)
 
-    def strike(*_: object) -> None:
-        raise Struck
+    def interrupt(*_: object) -> None:
+        raise Interrupted
 
     with monkeypatch.context() as patched:
-        patched.setattr("zkconsumer.wakeup.Wakeup.wait", strike)
-        with pytest.raises(Struck):
+        patched.setattr("zkconsumer.wakeup.Wakeup.wait", interrupt)
+        with pytest.raises(Interrupted):
             next(gated.batches)
     assert gated.is_under_way.wait(DEADLINE_S)
     assert [next(gated.feed.stream).offset for _ in range(3)] == [0, 1, 2]
@@ -371,7 +373,7 @@ def test_what_is_being_decoded_as_a_batch_is_read_by_messages_meanwhile(monkeypa
         next(gated.batches)
 
 
-def test_a_thread_that_died_before_it_began_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_died_before_it_started_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     gated, start, dead = Gated(monkeypatch), _thread.start_new_thread, [1, 2]
     gated.gate.set()
 
@@ -392,7 +394,7 @@ def test_where_the_system_gives_no_thread_it_is_decoded_here(monkeypatch: pytest
     assert len(next(gated.batches)) == 3
 
 
-def test_an_error_without_a_place_is_raised_once_and_decoding_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_without_a_place_is_raised_once_and_decoding_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     gated = Gated(monkeypatch)
     gated.gate.set()
     decode, errors = StreamBatches.decode, [MemoryError("no room")]

@@ -1,4 +1,4 @@
-"""What the application sees of a stream, and what the coordinator may rely on."""
+"""Streams as the application reads them, and what the coordinator relies on."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_chunks_of_several_partitions_take_turns() -> None:
     assert offsets(take(feed.stream, 6)) == [0, 1, 50, 51, 2, 3]
 
 
-def test_a_read_chunk_gives_its_bytes_back_and_tells_the_fetcher_of_the_room() -> None:
+def test_a_read_chunk_gives_its_bytes_back_and_wakes_the_fetcher() -> None:
     feed = Feed()
     queue = feed.queue()
     room = []
@@ -281,7 +281,7 @@ def test_a_drain_with_nothing_in_hand_is_over_at_once() -> None:
     assert feed.budget.charged_bytes() == 0
 
 
-def test_a_drain_waits_for_the_message_in_hand_and_is_told_once() -> None:
+def test_a_drain_waits_for_the_message_in_hand_and_reports_once() -> None:
     feed = Feed()
     queue, done = feed.queue(), Drained()
     queue.push(chunk(0, 5))
@@ -351,7 +351,7 @@ def test_what_was_committed_is_done_for_the_drain() -> None:
 
 
 class TellingLease(HeldLease):
-    """A lease that calls somebody whenever it is looked at."""
+    """A lease that makes a call whenever it is checked."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
@@ -408,7 +408,7 @@ def damaged() -> Chunk:
 
 
 @pytest.mark.catalogue("G3")
-def test_a_bad_message_is_raised_once_and_the_next_call_goes_on_behind_it() -> None:
+def test_a_bad_message_is_raised_once_and_the_next_call_continues_behind_it() -> None:
     feed = Feed()
     queue = feed.queue()
     queue.push(damaged())
@@ -685,8 +685,8 @@ def all_of(feed: Feed, reading: Iterator[Any], most: int = 100) -> list[object]:
 
 
 @pytest.mark.parametrize("by", ["messages", "batches"])
-def test_what_was_told_of_a_chunk_is_not_told_again_when_its_end_is_short_of_what_was_promised(by: str) -> None:
-    """Many damaged offsets: the last place is not the one that the fetch goes on behind."""
+def test_no_error_of_a_chunk_is_raised_again_when_its_end_is_short_of_its_next_offset(by: str) -> None:
+    """Many damaged offsets: the last place is not the one behind which the fetch continues."""
     feed = Feed()
     queue = feed.queue()
     queue.push(Chunk(plain(0, 1, -5, -6), 10, KAFKA08, high_watermark=20))

@@ -135,7 +135,7 @@ def test_what_was_committed_of_a_batch_in_hand_is_done() -> None:
     assert done.positions == [10]
 
 
-def test_a_drain_waits_for_the_batch_in_hand_and_is_told_once() -> None:
+def test_a_drain_waits_for_the_batch_in_hand_and_reports_once() -> None:
     feed = Feed()
     queue, done = feed.queue(), Drained()
     queue.push(chunk(0, 10))
@@ -328,7 +328,7 @@ def test_a_failure_is_raised_every_time() -> None:
 @contextmanager
 def interrupted_at_line(number: int) -> Iterator[list[str]]:
     """Raise KeyboardInterrupt at the so many-th line that runs in the stream; the list then names the line."""
-    struck: list[str] = []
+    places: list[str] = []
     left = number
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
@@ -338,20 +338,20 @@ def interrupted_at_line(number: int) -> Iterator[list[str]]:
         if event == "line":
             left -= 1
             if left == 0:
-                struck.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+                places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
                 raise KeyboardInterrupt
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        yield struck
+        yield places
     finally:
         sys.settrace(before)
 
 
 def read_all(reading: Iterator[MessageBatch], seen: list[object]) -> None:
-    """Note offsets and errors; one that an interrupt strikes on its way out may come again."""
+    """Note offsets and errors; one during whose return an interrupt comes may come again."""
     while True:
         error: BaseException | None
         try:
@@ -375,11 +375,11 @@ def test_an_interrupt_at_any_line_loses_and_repeats_nothing() -> None:
         one.push(damaged())
         one.push(chunk(5, 12, "gzip"))
         reading, seen = feed.stream.batches(max_messages=3), []
-        with interrupted_at_line(number) as struck:
+        with interrupted_at_line(number) as places:
             read_all(reading, seen)
-        assert seen == expected, f"interrupted in {struck}"
+        assert seen == expected, f"interrupted in {places}"
         assert one.done_position() == 12
-        assert feed.budget.charged_bytes() == 0, f"interrupted in {struck}"
-        if not struck:
+        assert feed.budget.charged_bytes() == 0, f"interrupted in {places}"
+        if not places:
             break
     assert number > 300

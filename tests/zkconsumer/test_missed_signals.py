@@ -1,4 +1,4 @@
-"""A signal that does not interrupt the main thread's wait is heard all the same.
+"""A signal that does not interrupt the main thread's wait is noticed all the same.
 
 The system hands it to another thread here; the moment before a wait begins, in which a signal has the same fate,
 cannot be aimed at.
@@ -44,7 +44,7 @@ def another_thread() -> Iterator[Callable[[signal.Signals], None]]:
         signal.signal(number, handler)
 
 
-def test_a_reader_that_waits_without_end_hears_of_it(another_thread: Callable[[signal.Signals], None]) -> None:
+def test_a_reader_that_waits_without_end_notices_it(another_thread: Callable[[signal.Signals], None]) -> None:
     wakeup, heard = Wakeup(), []
     signal.signal(signal.SIGUSR1, lambda *_: (heard.append("signal"), wakeup.wake()))
     rescue = threading.Timer(DEADLINE_S, lambda: (heard.append("rescued"), wakeup.wake()))
@@ -55,7 +55,7 @@ def test_a_reader_that_waits_without_end_hears_of_it(another_thread: Callable[[s
     assert heard == ["signal"]
 
 
-def test_a_command_that_waits_for_its_end_hears_of_it(another_thread: Callable[[signal.Signals], None]) -> None:
+def test_a_command_that_waits_for_its_end_notices_it(another_thread: Callable[[signal.Signals], None]) -> None:
     with LeaveSignals() as signals:
         signals.wait_quietly()
         another_thread(signal.SIGTERM)

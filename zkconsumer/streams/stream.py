@@ -59,7 +59,7 @@ class KafkaStream:
     """Iterator of the messages of the partitions that one consumer thread owns.
 
     Iteration ends for ever when the connector shuts down. With `consumer.timeout.ms` of 0 or more, `next()` raises
-    ConsumerTimeout when no message came in time, and iterating again goes on.
+    ConsumerTimeout when no message came in time, and iterating again continues.
 
     Args:
         thread_id: Identity in the group, `<consumer id>-<number>`.
@@ -71,8 +71,8 @@ class KafkaStream:
 
     Raises by `next()`:
         ConsumerTimeout: See above.
-        MessageError, DecoderFailed: One message is unreadable; iterating again goes on behind it.
-        PartitionStopped: One partition is unreadable from here on; iterating again goes on with the others.
+        MessageError, DecoderFailed: One message is unreadable; iterating again continues behind it.
+        PartitionStopped: One partition is unreadable from here on; iterating again continues with the others.
         ConcurrentStreamUse: Another thread is inside `next()` of this stream.
         Whatever error `fail` was called with, every time.
 
