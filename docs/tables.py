@@ -82,7 +82,7 @@ MESSAGE_WAY = {
     ),
     "coordinator, later": (
         ("zkconsumer/offsets/commits.py", "decides which positions are committed, and when"),
-        ("zkconsumer/offsets/zookeeper_offsets.py", "writes the offset behind the fence"),
+        ("zkconsumer/offsets/commit_batch.py", "writes the offset, if the registration is still the same"),
     ),
 }
 """The way of a message from the broker to the loop of the application: files and what they do, by thread."""

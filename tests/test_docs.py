@@ -110,6 +110,15 @@ def test_links_resolve(document: Path) -> None:
             assert anchor in map(slug, headings), f"{target}: no such heading"
 
 
+def test_pages_and_sections_that_the_code_names_exist() -> None:
+    folders = ("simpleconsumer", "rebalance", "zkconsumer", "examples", "tests")
+    for source in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        for page, section in re.findall(r'(docs/[A-Z_]+\.md)(?:, "([^"\n]+)")?', source.read_text(encoding="utf-8")):
+            assert (ROOT / page).exists(), f"{source} names {page}"
+            headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+            assert not section or section in headings, f'{source} names "{section}" of {page}'
+
+
 SITE = sorted(ROOT.glob("docs/**/*.md"))
 
 

@@ -3,7 +3,7 @@
 Each multi starts with a check of the registration and sets every offset at the version last seen: neither a member
 whose session has ended nor a lost race can put an offset back.
 
-Source: docs/SEMANTICS.md, "Fenced commits".
+Source: docs/SEMANTICS.md, "Fencing".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure. Rule: a stored offset is lowered only when somebody asked for it.
 
-Source: docs/SEMANTICS.md, "Fenced commits".
+Source: docs/SEMANTICS.md, "Fencing".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A load or commit carries the fence under which it was decided, and ends when tha
 session is never sent in the next. Batches of commits are written one after the other: when the last one is answered,
 the result of every earlier commit is known, which is what a release waits for.
 
-Source: docs/SEMANTICS.md, "Fenced commits".
+Source: docs/SEMANTICS.md, "Fencing".
 """
 
 from __future__ import annotations

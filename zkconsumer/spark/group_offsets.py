@@ -9,7 +9,7 @@ Rules, and what each prevents:
 
 Threads: any but the port's callback thread; each call blocks its caller, with a deadline.
 
-Source: docs/SEMANTICS.md, "Fenced commits"; node format as kafka.utils.ZkUtils, 0.8.2.2.
+Source: docs/SEMANTICS.md, "Fencing"; node format as kafka.utils.ZkUtils, 0.8.2.2.
 """
 
 from __future__ import annotations
