@@ -1,7 +1,7 @@
-"""ConsumerConnector: a member of a consumer group, as applications see it.
+"""ConsumerConnector: a member of a consumer group that delivers messages to streams.
 
-Wires the coordinator (who owns what), the delivery (fetchers and streams) and the offsets together and owns their
-lifecycle; it decides nothing. Rule: every call ends, and nothing is left behind by `shutdown`.
+It creates the streams and a member (`zkconsumer.member.group_member`), and owns their lifecycle; it makes no decision
+itself. Rule: every call ends, and `shutdown` leaves nothing behind.
 
 Source: kafka.consumer.ZookeeperConsumerConnector, 0.8.2.2; docs/SEMANTICS.md.
 """
@@ -47,7 +47,7 @@ __all__ = ["ConsumerConnector", "new_consumer_id"]
 log = logging.getLogger(__name__)
 
 Decoder = Callable[[bytes], Any]
-_TELLING_S = 0.4
+_CALLBACK_S = 0.4
 """Longest wait for a call of `on_statistics` that is under way at the end, beyond the time-out."""
 
 
@@ -89,7 +89,7 @@ class ConsumerConnector:
         self.consumer_id = new_consumer_id(config)
         self._listener = listener
         self._on_statistics = on_statistics
-        self._telling: StatisticsThread | None = None
+        self._statistics_thread: StatisticsThread | None = None
         self._state = threading.RLock()
         self._created = False
         self._closing = False
@@ -120,7 +120,7 @@ class ConsumerConnector:
         key_decoder: Decoder | None = None,
         value_decoder: Decoder | None = None,
     ) -> dict[str, list[KafkaStream]]:
-        """Streams of each topic, as many as asked for; back when each assigned partition is positioned or blocked.
+        """Create streams for each topic; returns when each assigned partition is positioned or blocked.
 
         Args:
             topic_counts: topic -> number of streams (at least 1). Empty is fine: a member that owns nothing.
@@ -130,10 +130,10 @@ class ConsumerConnector:
         Raises:
             MessageStreamsExist: streams were created before.
             ConfigError: a file, or the library, that the settings need cannot be used.
-            ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`; says what was in the way.
-            ZooKeeperRefused: ZooKeeper does not take the credentials, or keeps a node from them.
-            RebalanceError: the group cannot be joined (missing chroot, foreign generation; a consumer id that another
-                session still has after one and a half session time-outs, 5 s at least).
+            ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`; names what was found.
+            ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.
+            RebalanceError: the group cannot be joined (missing chroot, another version of Kafka; a consumer id that
+                another session still has after one and a half session time-outs, 5 s at least).
         """
         if not isinstance(topic_counts, Mapping):
             raise TypeError(
@@ -163,7 +163,7 @@ class ConsumerConnector:
         key_decoder: Decoder | None = None,
         value_decoder: Decoder | None = None,
     ) -> list[KafkaStream]:
-        """Streams that share all topics the filter lets through, now and later.
+        """Create streams that share all topics that the filter allows, now and later.
 
         Args and Raises as for `create_message_streams`.
         """
@@ -205,7 +205,7 @@ class ConsumerConnector:
         except BaseException:
             self._shutdown(0.0, in_hand_is_done=False)
             raise
-        self._tell_statistics(member)
+        self._start_statistics(member)
         return streams
 
     def _new_member(
@@ -216,11 +216,11 @@ class ConsumerConnector:
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Store positions and wait for the result, at most as long as a session lasts.
+        """Store positions and wait for the result, for the session time-out at most.
 
         Args:
-            offsets: partition -> next offset to consume, owned partitions only; may set an offset back. Without it
-                everything done, and the message in hand of streams that this thread was the last to read.
+            offsets: partition -> next offset to consume, owned partitions only; may lower an offset. Without it all
+                that is done, and the message in hand of streams that this thread was the last to read.
 
         Raises:
             CommitFailed: names each partition that was not stored, and why.
@@ -229,7 +229,7 @@ class ConsumerConnector:
         """
         self._refuse_fork()
         member = self._member
-        # Until shutdown is over the listener may still commit what it is told to be revoked.
+        # Until shutdown is over the listener may still commit what is revoked.
         if self._closing and not (self._is_leaving and member and member.is_on_listener(threading.current_thread())):
             raise ConnectorClosed
         if member is not None:
@@ -242,9 +242,9 @@ class ConsumerConnector:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Deliver and fetch nothing of these partitions until `resume`; they stay owned, and commits go on.
 
-        What was fetched is dropped, and fetched again later. A `next()` that begins when this has returned hands over
-        no message of them. A rebalance that takes a partition away forgets its pause. One that is paused already
-        stays so.
+        What was fetched is dropped, and fetched again later. A `next()` that is called after this has returned
+        delivers no message of them. A rebalance that revokes a partition ends its pause. One that is paused already
+        stays paused.
 
         Raises:
             PauseFailed: names each partition that this member does not own; then none is paused.
@@ -256,9 +256,9 @@ class ConsumerConnector:
         self._member_for("paused", wanted := checked_partitions(partitions)).pause(wanted)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with partitions behind what was done of them; one that is not paused stays as it is.
+        """Deliver partitions again, from their done position; one that is not paused stays as it is.
 
-        A partition whose message is in the application's hands goes on when that is done.
+        A partition of which the application has a message in hand is resumed when that is done.
 
         Raises:
             PauseFailed: names each partition that this member does not own; then none is resumed.
@@ -300,18 +300,18 @@ class ConsumerConnector:
             return ConnectorStatistics(self.config.group_id, 0.0, status)
         return self._member.statistics(status)
 
-    def _tell_statistics(self, member: GroupMember) -> None:
+    def _start_statistics(self, member: GroupMember) -> None:
         interval_ms = self.config.statistics_interval_ms
         if self._on_statistics is None or interval_ms is None:
             return
-        telling = StatisticsThread(
+        statistics_thread = StatisticsThread(
             self.statistics, self._on_statistics, interval_ms / 1000,
             lambda: member.count_error("on_statistics"),
         )  # fmt: skip
         with self._state:
             if not self._closing:  # the listener may have left already
-                self._telling = telling
-                telling.start()
+                self._statistics_thread = statistics_thread
+                statistics_thread.start()
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -324,10 +324,10 @@ class ConsumerConnector:
         return self._closing and self._member is not None and not self._member.has_left
 
     def shutdown(self, timeout: float | None = None) -> dict[TopicPartition, str]:
-        """Leave the group: finish, commit (with auto-commit on), give everything back. Never raises.
+        """Leave the group: finish, commit (with auto-commit on), release everything. Never raises.
 
         Waits for the messages in hand of other threads' streams; what is still in hand at the time-out stays
-        uncommitted and comes again elsewhere. The message in hand of a stream that this thread was the last to read
+        uncommitted and is delivered again elsewhere. The message in hand of a stream that this thread last read
         counts as done. A signal handler that interrupts the work on a message returns at once instead, and the consumer
         leaves when the loop asks for the next message, at the end of the `with` block, or at the time-out. A second
         call waits for the first and does nothing more; in a callback of the listener it returns at once. In a forked
@@ -341,8 +341,9 @@ class ConsumerConnector:
                 `rebalance.drain.timeout.ms`.
 
         Returns:
-            Partition -> why its position is not stored, or not known to be: its last messages may come again. Empty
-            when all is well. Without auto-commit only what `commit_offsets` was called for counts.
+            Partition -> why its position is not stored, or not known to be: its last messages may be delivered
+            again. Empty when all positions are stored. Without auto-commit only positions count for which
+            `commit_offsets` was called.
         """
         wait_s = self._drain_s if timeout is None else _checked_timeout(timeout)
         in_work = [stream for stream in self._read_here() if stream.handed is not None]
@@ -359,7 +360,7 @@ class ConsumerConnector:
         return [stream for stream in self._streams if stream.reader == threading.get_ident()]
 
     def _leave_after_hand(self, in_work: list[KafkaStream], wait_s: float) -> dict[TopicPartition, str]:
-        """Leave without waiting for it: it waits for the work on the message, which goes on when this call returns.
+        """Leave without waiting for the end of it: it waits for the message in hand, whose work continues on return.
 
         If that work fails, the message is not committed.
         """
@@ -376,14 +377,14 @@ class ConsumerConnector:
         return member.unstored()
 
     def _close(self) -> GroupMember | None:
-        """Take no further calls; who has to leave, if anybody."""
+        """Take no further calls; the member that has to leave, if there is one."""
         if self._forked is not None:
             return None
         with self._state:
             self._closing = True
-            telling = self._telling
-        if telling is not None:
-            telling.stop()
+            statistics_thread = self._statistics_thread
+        if statistics_thread is not None:
+            statistics_thread.stop()
         return self._member
 
     def _shutdown(self, wait_s: float, *, in_hand_is_done: bool = True) -> dict[TopicPartition, str]:
@@ -399,8 +400,8 @@ class ConsumerConnector:
                 stream.settle(in_hand_is_done)
         member.wait_left(until - lease_clock())
         self._has_returned |= is_first
-        if self._telling is not None:
-            self._telling.join(until + _TELLING_S - lease_clock())
+        if self._statistics_thread is not None:
+            self._statistics_thread.join(until + _CALLBACK_S - lease_clock())
         return member.unstored()
 
     def __enter__(self) -> ConsumerConnector:
@@ -429,7 +430,7 @@ def _check_statistics(config: ConsumerConfig, on_statistics: object) -> None:
     if on_statistics is not None and config.statistics_interval_ms is None:
         raise ConfigError("statistics.interval.ms", None, "a time, since on_statistics is given")
     if on_statistics is None and config.statistics_interval_ms is not None:
-        log.warning("statistics.interval.ms is %d, and no on_statistics is given to be told",
+        log.warning("statistics.interval.ms is %d, and no on_statistics is given",
                     config.statistics_interval_ms)
 
 

@@ -1,7 +1,7 @@
 """Topic filters: `Whitelist("clicks,logs.*")` and `Blacklist("test-.*")`.
 
-The text is cleaned and matched as Kafka does: commas are alternatives, spaces and outer quotes go, the
-rest is a regular expression of Java that must match the whole name of a topic.
+The text is cleaned and matched as in Kafka: commas are alternatives, spaces and outer quotes are removed. The rest is a
+Java regular expression that must match the whole name of a topic.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rebalance.subscription import Subscription
 
 @dataclass(frozen=True)
 class TopicFilter(ABC):
-    """What `Whitelist` and `Blacklist` share; use one of them.
+    """The common part of `Whitelist` and `Blacklist`; use one of them.
 
     Attributes:
         text: The filter, cleaned as Kafka stores it.
@@ -37,12 +37,12 @@ class TopicFilter(ABC):
         """
 
     def allows(self, topic: str, exclude_internal_topics: bool = True) -> bool:
-        """Return whether the filter lets the topic through."""
+        """Return whether the filter allows the topic."""
         return self._subscription.matches(topic, exclude_internal_topics)
 
 
 class Whitelist(TopicFilter):
-    """Lets through the topics whose whole name matches.
+    """Allows the topics whose whole name matches.
 
     Raises:
         UnsupportedFilter: The text is no regular expression of Java, or none that can be translated.
@@ -53,7 +53,7 @@ class Whitelist(TopicFilter):
 
 
 class Blacklist(TopicFilter):
-    """Lets through the topics whose whole name does not match.
+    """Allows the topics whose whole name does not match.
 
     Raises:
         UnsupportedFilter: The text is no regular expression of Java, or none that can be translated.

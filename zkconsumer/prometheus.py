@@ -40,7 +40,7 @@ _Value = float | None
 _OF_PARTITION: tuple[tuple[str, str, Callable[[OwnedPartition], _Value]], ...] = (
     ("position_offset", "Next offset that is not done.", lambda each: each.position),
     ("committed_offset", "Offset in ZooKeeper as this member last saw or wrote it.", lambda each: each.committed),
-    ("log_end_offset", "End of the log as the leader last told it.", lambda each: each.log_end),
+    ("log_end_offset", "End of the log as the leader last reported it.", lambda each: each.log_end),
     ("lag_messages", "Log end less position.", lambda each: each.lag),
     ("queued_bytes", "Fetched and not yet read.", lambda each: each.queued_bytes),
     ("fetch_messages_per_second", "Messages fetched lately.", lambda each: each.messages_per_s),
@@ -54,14 +54,14 @@ _COUNTED_OF_PARTITION: tuple[tuple[str, str, Callable[[OwnedPartition], float]],
 )
 _OF_MEMBER: tuple[tuple[str, str, Callable[[ConnectorStatistics], _Value]], ...] = (
     ("uptime_seconds", "Since the streams were created.", lambda each: each.uptime_s),
-    ("state_seconds", "Since the member came into its present state.", lambda each: each.status.since_s),
+    ("state_seconds", "Since the member entered its present state.", lambda each: each.status.since_s),
     ("owned_partitions", "Partitions held.", lambda each: len(each.status.owned)),
-    ("blocked_claims", "Partitions that wait for somebody else.", lambda each: len(each.status.blocked)),
+    ("blocked_claims", "Partitions that another member still holds.", lambda each: len(each.status.blocked)),
     ("blocked_claim_age_seconds", "How long the oldest of them has waited; 0 without any.",
      lambda each: max((blocked.since_s for blocked in each.status.blocked), default=0.0)),
     ("group_members", "Registrations in the group as last read.", lambda each: len(each.status.registrations)),
     ("group_warnings", "What is wrong with the group, which status() names.", lambda each: len(each.status.warnings)),
-    ("lease_age_seconds", "Since the newest proof of the session was asked for.", lambda each: each.status.lease_age_s),
+    ("lease_age_seconds", "Since the request of the newest session proof.", lambda each: each.status.lease_age_s),
     ("session_timeout_seconds", "As ZooKeeper granted it.", lambda each: each.status.session_timeout_s),
     ("connector_queued_bytes", "Fetched and not yet read, of all partitions.", lambda each: each.queued_bytes),
     ("rebalance_last_duration_seconds", "How long the last rebalance took.", lambda each: each.rebalances.last_s),
@@ -71,7 +71,7 @@ _COUNTED_OF_MEMBER: tuple[tuple[str, str, Callable[[ConnectorStatistics], float]
     ("rebalances", "Rebalances that moved partitions of this member.", lambda each: each.rebalances.count),
     ("rebalance_duration_seconds", "How long they took together.", lambda each: each.rebalances.total_s),
     ("partitions_taken", "Partitions claimed.", lambda each: each.rebalances.taken),
-    ("partitions_released", "Partitions let go of in order.", lambda each: each.rebalances.released),
+    ("partitions_released", "Partitions released in order.", lambda each: each.rebalances.released),
     ("partitions_lost", "Partitions lost with a session or an owner node.", lambda each: each.rebalances.lost),
 )
 _BY_KIND: tuple[tuple[str, str, Callable[[ConnectorStatistics], Any]], ...] = (
@@ -183,7 +183,7 @@ def serve(*connectors: ConsumerConnector, port: int, host: str = "127.0.0.1") ->
     """A server of the metrics of these connectors at `http://host:port/metrics`, on a thread of its own.
 
     Args:
-        port: 0 takes a free one, which `MetricsServer.port` tells.
+        port: 0 takes a free one; see `MetricsServer.port`.
         host: what to listen on; "0.0.0.0" for all addresses.
 
     Raises:

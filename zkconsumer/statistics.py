@@ -1,4 +1,4 @@
-"""What a member has done so far, in figures, as a frozen value."""
+"""The statistics of a member as a frozen value: rebalances, requests, errors, bytes."""
 
 from __future__ import annotations
 

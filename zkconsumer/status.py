@@ -1,4 +1,4 @@
-"""What a member is doing, as a frozen value."""
+"""The status of a member as a frozen value: state, owned partitions, blocked claims, warnings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class OwnedPartition:
         state: "owned", "draining" and so on, as in docs/REBALANCE.md.
         position: next offset that is not done yet, `None` before it is known.
         committed: stored offset as last seen or written by this member.
-        log_end: end of the log as the broker last told, `None` before.
+        log_end: end of the log as the broker last reported, `None` before.
         lag: `log_end - position`.
-        error: what holds the partition up, `None` when nothing does.
+        error: what delays the partition, `None` when nothing does.
         paused: whether the application paused it; `log_end` and `lag` are as they were then.
         queued_bytes: fetched and not yet read.
         fetched_messages, fetched_bytes: by this member so far; messages are counted by their offsets.
@@ -45,7 +45,7 @@ class OwnedPartition:
 
 @dataclass(frozen=True, slots=True)
 class BlockedClaim:
-    """One partition that should be this member's and is held by somebody else since `since_s` seconds ago."""
+    """One partition that is assigned to this member and has been held by another one for `since_s` seconds."""
 
     topic: str
     partition: int | str
@@ -65,11 +65,12 @@ class ConnectorStatus:
             unregistering and out while `max.processing.interval.ms` is exceeded; created before there are streams, busy
             when the member did not answer within 2 s, closed after the end.
         since_s: seconds in that state.
-        generation: zxid of the last join or leave this member has seen; equal in members that see the same group.
+        generation: group version, the zxid of the last join or leave that this member has seen; equal in members
+            that see the same group.
         registrations: the members of the group as last read.
         owned: partitions held.
-        blocked: partitions that wait for somebody else.
-        lease_age_s: seconds since the newest proof of the session was asked for, `None` without one.
+        blocked: partitions that another member still holds.
+        lease_age_s: seconds since the request of the newest proof of the session, `None` without one.
         session_timeout_s: as the server granted it.
         warnings: what is wrong with the group, as sentences.
         error: why the member is out, `None` while it is not.

@@ -1,1 +1,1 @@
-"""One member of a group, from joining it to leaving it."""
+"""Members of a group: join, deliver owned partitions, notify the listener, pause, leave."""

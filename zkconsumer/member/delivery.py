@@ -1,10 +1,11 @@
-"""From a claimed partition to messages in its stream, and back: what the coordinator commands.
+"""Delivers claimed partitions to their streams: starts and ends fetching, finds leaders, knows the positions.
 
-The coordinator decides who owns what; this starts and ends the queues, finds leaders, runs the fetchers and knows how
-far the application is. Rules:
-- No call but `stop` and `close` waits for anything; what takes time reports through a callback.
-- Each ownership has a queue of its own. Ending it is final: no answer, chunk or message of it reaches anybody later.
-- A position that was told as final never counts again.
+The coordinator decides which partitions are owned, and calls this. Rules, and which failure each prevents:
+- No call but `stop` and `close` waits for anything: the coordinator must renew its lease in time. What takes time
+  reports through a callback.
+- Each ownership has its own queue, and ending it is final: no answer, chunk or message of an ended ownership is
+  delivered later.
+- A position that was reported as final never counts again: the next owner continues from it.
 
 Source: docs/SEMANTICS.md; kafka.consumer.ConsumerFetcherManager (0.8.2.2).
 """
@@ -15,7 +16,6 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from rebalance.assignment import java_string_hash
 from rebalance.counters import Counters
@@ -30,10 +30,11 @@ from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.leader_finder import LeaderFinder
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
+from zkconsumer.member.partition_status import PartitionStatus, status_of
 from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["Delivery", "PartitionStatus"]
+__all__ = ["Delivery"]
 
 log = logging.getLogger(__name__)
 
@@ -41,38 +42,6 @@ _DEAD_READER_POLL_S = 0.1
 
 Partition = tuple[str, int | str]
 Died = Callable[[str, BaseException], None]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStatus:
-    """How one partition stands.
-
-    Attributes:
-        position: Next offset that is not done.
-        fetch_offset: Next offset to fetch.
-        high_watermark: Log end as the leader last told it, None before.
-        queued_chunks, queued_bytes: On their way to the stream, the chunk being read included.
-        leader: Broker it is fetched from; None while that is being found out.
-        last_error: What holds it up, None when nothing does.
-        answer_age_s: Seconds since the last good answer of a leader, None before the first.
-        is_paused: Whether the application paused it.
-        fetched_messages, fetched_bytes: By this member so far, in all ownerships.
-        messages_per_s, bytes_per_s: Fetched lately.
-    """
-
-    position: int
-    fetch_offset: int
-    high_watermark: int | None
-    queued_chunks: int
-    queued_bytes: int
-    leader: Broker | None
-    last_error: str | None
-    answer_age_s: float | None
-    is_paused: bool = False
-    fetched_messages: int = 0
-    fetched_bytes: int = 0
-    messages_per_s: float = 0.0
-    bytes_per_s: float = 0.0
 
 
 class Delivery:
@@ -124,13 +93,13 @@ class Delivery:
     # -- the coordinator's commands ------------------------------------------------------------------------------------
 
     def resolve(self, partition: Partition, policy: str, done: Callable[[int], None]) -> None:
-        """Ask the leader where the log begins (`smallest`) or ends (`largest`), until it answers or `abandon`."""
+        """Ask the leader for the start (`smallest`) or end (`largest`) of the log, until it answers or `abandon`."""
         name = TopicPartition(*partition)
         state = FetchState(name, 0, self._config.fetch_message_max_bytes, Need.RESOLVE)
         self._put(FetchTask(state, None, policy, done))
 
     def bounds(self, partition: Partition, done: Callable[[int, int], None]) -> None:
-        """Ask the leader where the log begins and ends, until it answers or `abandon`."""
+        """Ask the leader for the start and end of the log, until it answers or `abandon`."""
         state = FetchState(TopicPartition(*partition), 0, self._config.fetch_message_max_bytes, Need.BOUNDS)
         self._put(FetchTask(state, None, self._config.auto_offset_reset, done))
 
@@ -145,7 +114,7 @@ class Delivery:
         self._open(name, self._stream_of(name.topic, thread_id), offset, refusal=reason)
 
     def _open(self, name: TopicPartition, stream: Reader, offset: int, *, refusal: str | None = None) -> None:
-        """Begin with a queue of its own."""
+        """Start with a queue of its own."""
         queue = PartitionQueue(name, offset, stream, self._budget)
         state = FetchState(name, offset, self._config.fetch_message_max_bytes)
         task = FetchTask(state, queue, self._config.auto_offset_reset)
@@ -177,7 +146,7 @@ class Delivery:
             task.queue.end()
 
     def resume(self, partition: Partition, done: Callable[[object, int], None]) -> None:
-        """Let a paused partition go on; `done` hears what to call `go_on` with once nothing of it is in hand."""
+        """Resume a paused partition; `done` gets the arguments for `go_on` once no message of it is in hand."""
         name = TopicPartition(*partition)
         if name not in self._paused:
             return
@@ -188,7 +157,7 @@ class Delivery:
             queue.when_hand_empty(lambda position: done(queue, position))
 
     def go_on(self, partition: Partition, before: object, position: int) -> None:
-        """Fetch again behind what was done before the pause; nothing if the partition went another way since."""
+        """Fetch again from the done position of before the pause, unless the partition was assigned otherwise since."""
         name = TopicPartition(*partition)
         task = self._tasks.get(name)
         if task is None or task.queue is None or task.queue is not before or task.queue.is_settled or self._is_stopping:
@@ -203,17 +172,17 @@ class Delivery:
         return frozenset(self._paused)
 
     def drain(self, partition: Partition, done: Callable[[int], None]) -> None:
-        """Stop a partition after the message in hand; `done` hears its final position, once, perhaps before return."""
+        """Stop a partition after the message in hand; `done` gets the final position, once, perhaps before return."""
         self._paused.discard(TopicPartition(*partition))
         self._finder.forget(TopicPartition(*partition))
         self._queue(partition).end(done)
 
     def expire_drain(self, partition: Partition) -> int:
-        """Wait no longer for the message in hand; return the final position, without that message."""
+        """Stop waiting for the message in hand; return the final position, which does not count that message."""
         return self._queue(partition).cancel()
 
     def abandon(self, partition: Partition) -> int | None:
-        """Deliver nothing more at once; return the position up to which all is done, None when it was not started."""
+        """Deliver nothing more, at once; return the done position, None when delivery was not started."""
         task = self._tasks.pop(TopicPartition(*partition), None)
         self._paused.discard(TopicPartition(*partition))
         self._finder.forget(TopicPartition(*partition))
@@ -223,7 +192,7 @@ class Delivery:
         return None if task.queue is None else task.queue.cancel()
 
     def fail(self, error: Exception) -> None:
-        """Raise this on every stream from now on, and deliver nothing more."""
+        """Raise an error on every stream from now on, and deliver nothing more."""
         for stream in self._streams:
             stream.fail(error)
         self._is_stopping = True
@@ -250,7 +219,7 @@ class Delivery:
         return task.queue
 
     def _queues(self) -> dict[TopicPartition, PartitionQueue]:
-        """Return the queues that count: started and not told as final."""
+        """Return the queues that count: started, and their position not reported as final."""
         tasks = list(self._tasks.items())
         return {name: task.queue for name, task in tasks if task.queue is not None and not task.queue.is_settled}
 
@@ -265,7 +234,7 @@ class Delivery:
         return {name: _explicit_position(queue, reader) for name, queue in self._queues().items()}
 
     def mark_committed(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Take note of what the application committed: it is done, for a drain that waits, too."""
+        """Take note of what the application has committed: it is done, also for a drain that waits."""
         queues = self._queues()
         for name, position in positions.items():
             queue = queues.get(TopicPartition(*name))
@@ -274,26 +243,26 @@ class Delivery:
                 queue.settle_if_done()
 
     def partition_status(self) -> dict[TopicPartition, PartitionStatus]:
-        """Return how each started partition stands."""
+        """Return the status of each started partition."""
         now = self._clock()
         return {
-            name: _status(task, task.queue, self._meters[name], now, name in self._paused)
+            name: status_of(task, task.queue, self._meters[name], now, name in self._paused)
             for name, task in list(self._tasks.items())
             if task.queue is not None and not task.queue.is_settled
         }
 
     def lacks_leaders(self) -> bool:
-        """Return True while the leader of some partition is being found out."""
+        """Return True while the leader of some partition is unknown."""
         return bool(self._finder.missing())
 
     def queued_bytes(self) -> int:
-        """Return what all queued chunks take, against `queued.max.bytes`."""
+        """Return the bytes of all queued chunks, which `queued.max.bytes` limits."""
         return self._budget.charged_bytes()
 
     def stuck_streams(self, now: float) -> list[str]:
         """Return the thread ids whose application has had one message for more than `max.processing.interval.ms`.
 
-        The time runs from the first call that saw the message, so call it from time to time.
+        The time runs from the first call that saw the message, so it must be called periodically.
         """
         limit_ms = self._config.max_processing_interval_ms
         stuck = []
@@ -325,7 +294,7 @@ class Delivery:
             queue.committed = max(queue.committed, _explicit_position(queue, reader if in_hand_is_done else None))
             queue.end(lambda _: finished.wake())
         while any(_is_in_hand(queue, reader) for queue in queues.values()):
-            # In slices: a reader that dies with a message in hand tells nobody.
+            # In slices: a reader that dies with a message in hand reports nothing.
             left_s = deadline - self._clock()
             if left_s <= 0:
                 break
@@ -368,7 +337,7 @@ class Delivery:
             fetcher = self._fetchers.get((broker, number))
             if fetcher is None:
                 fetcher = self._new_fetcher(broker, number)
-                fetcher.start()  # before it is known: no thread may be left to start, and the next try needs a new one
+                fetcher.start()  # before it is registered: if no thread can be started, the next try needs a new one
                 self._fetchers[broker, number] = fetcher
             task.is_placed = True
             fetcher.add(task)
@@ -388,7 +357,7 @@ class Delivery:
             self._finder.look_for(task.state.partition, denied_by)
 
     def _is_idle(self, fetcher: Fetcher) -> bool:
-        """Return True, and forget the fetcher, if it still has nothing to do."""
+        """Return True, and remove the fetcher, if it still has no partitions."""
         with self._lock:
             if fetcher.tasks():
                 return False
@@ -413,26 +382,6 @@ def _is_in_hand(queue: PartitionQueue, reader: int | None) -> bool:
         return False
     main = threading.main_thread()
     if queue.stream.reader == main.ident and not main.is_alive():
-        return False  # the program has ended, and waits for whoever waits here
-    # The thread that waits here may have got the identity of a reader that has ended.
+        return False  # the program has ended, and waits for the thread that waits here
+    # The thread that waits here may have the identity of a reader that has ended.
     return queue.stream.reader != threading.get_ident() and queue.stream.reader in sys._current_frames()
-
-
-def _status(task: FetchTask, queue: PartitionQueue, meter: FetchMeter, now: float, is_paused: bool) -> PartitionStatus:
-    state, rates = task.state, meter.rates(now)
-    chunks = list(queue.chunks)
-    return PartitionStatus(
-        position=queue.done_position(),
-        fetch_offset=state.offset,
-        high_watermark=state.high_watermark if state.high_watermark >= 0 else None,
-        queued_chunks=len(chunks),
-        queued_bytes=sum(chunk.size_bytes for chunk in chunks),
-        leader=state.leader if task.is_placed else None,
-        last_error=queue.failure or state.error,
-        answer_age_s=None if state.answered_at is None else now - state.answered_at,
-        is_paused=is_paused,
-        fetched_messages=meter.messages,
-        fetched_bytes=meter.size_bytes,
-        messages_per_s=round(rates[0], 3),
-        bytes_per_s=round(rates[1], 3),
-    )

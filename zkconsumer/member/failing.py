@@ -1,7 +1,7 @@
-"""What is done when a member's own coordination has died: nobody is left who could renew, commit or release.
+"""Ends a member whose coordinator has failed: nothing is left that could renew the lease, commit or release.
 
-Rule: the lease ends first and the ZooKeeper session right behind it, so that others take over at once, and nothing is
-delivered here that they own by then. Each step is done whatever becomes of the one before.
+Rule: the lease ends first and the ZooKeeper session right after it, so that others take over at once and nothing is
+delivered here that they own by then. Each step is done whatever happened in the previous one.
 
 Source: docs/SEMANTICS.md, "A member that fails".
 """
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def stream_failure(what: str, error: BaseException) -> StreamFailed:
-    """What the streams raise after a fault."""
+    """The error that the streams raise after a fault."""
     failure = StreamFailed(f"{what}: {error!r}")
     failure.__cause__ = error
     return failure
@@ -36,14 +36,14 @@ def end_by_fault(
     listening: ListenerThread,
     port: ZooKeeperPort,
 ) -> StreamFailed:
-    """End a member whose coordinator has ended by `error`; what its streams raise from now on.
+    """End a member whose coordinator has ended by `error`; the error that its streams raise from now on.
 
-    Threads: the coordinator's, behind its last step.
+    Threads: the coordinator's, after its last step.
     """
     coordinator.session.lease.end()
     failure = stream_failure("the coordinator has failed", error)
     coordinator.error = failure
-    # The session goes before anything that calls code of others, or writes a log.
+    # The session ends before anything that calls code of the application, or writes a log.
     steps: tuple[Callable[[], None], ...] = (
         lambda: port.close(0.0), lambda: delivery.fail(failure), listening.all_lost,
         lambda: log.error("the coordinator of %s has failed; its ZooKeeper session is closed",

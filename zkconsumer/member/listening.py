@@ -1,9 +1,11 @@
-"""The rebalance listener, on a thread of its own.
+"""Calls the rebalance listener of the application, on a thread of its own.
 
-User code may commit, block or fail in a callback; none of that may stop the coordinator. Rules:
-- The coordinator hands over a call and goes on; it is told when the callback has returned.
-- Calls come in pairs: what was assigned is revoked or lost once, and nothing else is. Listeners open and close by
-  them, and a partition can go before its assignment was told.
+User code may commit, block or fail in a callback; none of that may stop the coordinator. Rules, and which failure each
+prevents:
+- The coordinator queues a call and continues; it is notified when the callback has returned. A callback that blocks
+  costs no session.
+- Calls come in pairs: what was reported as assigned is reported as revoked or lost once, and nothing else is. Listeners
+  open and close resources by them, and a partition can be lost before its assignment was reported.
 
 Source: docs/SEMANTICS.md, "The rebalance listener".
 """
@@ -28,29 +30,30 @@ log = logging.getLogger(__name__)
 
 
 class RebalanceListener:
-    """Who wants to know what a rebalance does; every method is optional.
+    """Is notified of rebalances; every method is optional.
 
     Threads: called on the connector's listener thread, one call at a time.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """These are about to be released, at shutdown too: nothing more of them is delivered, commits still count."""
+        """These are about to be released, also at shutdown: nothing more of them is delivered, commits still count."""
 
     def on_partitions_assigned(
         self, positions: dict[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | None] | None:
         """These are owned now; each will be delivered from the offset given, after this returns.
 
-        A mapping that is returned says where to begin instead, for some of them or all: for offsets that are kept
-        elsewhere, beside the data. What is no offset of the log, None too, stops its partition (`PartitionStopped`).
+        A returned mapping gives other start offsets, for some of them or all: for applications that store offsets
+        themselves, beside their data. A value that is no offset of the log, None too, stops its partition
+        (`PartitionStopped`).
         """
         return None
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """These are gone with the session; a commit is no longer possible."""
+        """These were lost with the session; a commit is no longer possible."""
 
     def on_partitions_blocked(self, partitions: list[TopicPartition]) -> None:
-        """These have been held by somebody else for long; for information, the claim goes on waiting."""
+        """Another member has held these for long; for information, the claim continues to wait."""
 
 
 def _name(partition: Partition) -> TopicPartition:
@@ -70,9 +73,9 @@ class ListenerThread:
         self._listener = listener
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._told: set[Partition] = set()
+        self._reported: set[Partition] = set()
         self._is_leaving = self._has_left = False
-        self._behind_the_end: deque[Callable[[], None]] = deque()
+        self._after_leave: deque[Callable[[], None]] = deque()
         self.failures = 0
         if listener is not None:
             self._thread = threading.Thread(target=self._run, name="zkconsumer-listener", daemon=True)
@@ -80,7 +83,7 @@ class ListenerThread:
 
     @property
     def has_listener(self) -> bool:
-        """Whether anybody is told."""
+        """Whether there is a listener."""
         return self._listener is not None
 
     def is_on(self, thread: threading.Thread) -> bool:
@@ -92,20 +95,21 @@ class ListenerThread:
         if self._is_leaving:
             done(Starts())
             return
-        self._told.update(positions)
+        self._reported.update(positions)
         named = {_name(partition): at for partition, at in positions.items()}
-        self._tell("on_partitions_assigned", named, lambda answer: done(read_starts(answer, positions.keys())))
+        self._notify("on_partitions_assigned", named, lambda answer: done(read_starts(answer, positions.keys())))
 
     def revoked(self, partitions: Iterable[Partition], done: Callable[[], None]) -> None:
-        """Call `on_partitions_revoked` with those that the listener was told of, then `done`.
+        """Call `on_partitions_revoked` with those that were reported as assigned, then `done`.
 
-        While the listener is being told of the end, `done` waits for that: it commits in there, before the release.
+        While the listener is being notified of the leave, `done` waits for its return: it commits there, before the
+        release.
         """
         known = self._forget(partitions)
         if known:
-            self._tell("on_partitions_revoked", known, lambda _: done())
+            self._notify("on_partitions_revoked", known, lambda _: done())
             return
-        self._behind_the_end.append(done)
+        self._after_leave.append(done)
         if self._has_left or not self._is_leaving:
             self._go_on()
 
@@ -118,41 +122,41 @@ class ListenerThread:
             self._has_left = True
             self._go_on()
 
-        known = self._forget(list(self._told))
+        known = self._forget(list(self._reported))
         if known:
-            self._tell("on_partitions_revoked", known, returned)
+            self._notify("on_partitions_revoked", known, returned)
         else:
             returned(None)
 
     def _go_on(self) -> None:
-        """Make the calls that had to wait for the end to be told, each once."""
-        while self._behind_the_end:
+        """Make the calls that had to wait for the notification of the leave, each once."""
+        while self._after_leave:
             try:
-                call = self._behind_the_end.popleft()
+                call = self._after_leave.popleft()
             except IndexError:  # another thread was faster
                 return
             call()
 
     def lost(self, partitions: Iterable[Partition]) -> None:
-        """Call `on_partitions_lost` with those that the listener was told of."""
+        """Call `on_partitions_lost` with those that were reported as assigned."""
         known = self._forget(partitions)
         if known:
-            self._tell("on_partitions_lost", known)
+            self._notify("on_partitions_lost", known)
 
     def all_lost(self) -> None:
-        """Call `on_partitions_lost` with all that the listener has: nobody is left who could release it."""
-        self.lost(list(self._told))
+        """Call `on_partitions_lost` with all that the listener has: nothing is left that could release it."""
+        self.lost(list(self._reported))
 
     def _forget(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
-        known = self._told.intersection(partitions)
-        self._told -= known
+        known = self._reported.intersection(partitions)
+        self._reported -= known
         return [_name(partition) for partition in sorted(known, key=str)]
 
     def blocked(self, partitions: list[Partition]) -> None:
         """Call `on_partitions_blocked`."""
-        self._tell("on_partitions_blocked", [_name(partition) for partition in sorted(partitions, key=str)])
+        self._notify("on_partitions_blocked", [_name(partition) for partition in sorted(partitions, key=str)])
 
-    def _tell(self, name: str, argument: Any, done: Callable[[object], None] = lambda answer: None) -> None:
+    def _notify(self, name: str, argument: Any, done: Callable[[object], None] = lambda answer: None) -> None:
         """Call a method; `done` gets what it returned, None without such a method and when it failed."""
         method = getattr(self._listener, name, None)
         if method is None:
@@ -163,7 +167,7 @@ class ListenerThread:
             answer = None
             try:
                 answer = method(argument)
-            except BaseException:  # sys.exit() too: without this thread no release would be waited for
+            except BaseException:  # sys.exit() too: the releases wait for this thread
                 self.failures += 1
                 log.exception("%s of the rebalance listener failed; going on", name)
             finally:
@@ -176,7 +180,7 @@ class ListenerThread:
             try:
                 call()
             except BaseException:
-                log.exception("what the rebalance listener answered cannot be used; going on")
+                log.exception("what the rebalance listener returned cannot be used; going on")
 
     def close(self, timeout_s: float) -> None:
         """Make no further call; back when the present one returns, or after `timeout_s`."""

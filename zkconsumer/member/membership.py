@@ -28,7 +28,7 @@ from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from rebalance.waits import RebalanceTimes
 from rebalance.zookeeper import KazooPort
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
@@ -410,7 +410,7 @@ def _raise(error: Exception) -> None:
 
 def _checked(offsets: Mapping[TopicPartition, int]) -> dict[Partition, int]:
     for partition, offset in offsets.items():
-        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < 2**63:
+        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_INT64:
             raise ValueError(
                 f"offset of {partition[0]}-{partition[1]} is {offset!r}; it must be an integer from 0 to 2^63-1"
             )

@@ -1,7 +1,6 @@
-"""Partitions that the application pauses and resumes: owned all the time, and not delivered meanwhile.
+"""Pauses and resumes partitions for the application: they stay owned, and are not delivered meanwhile.
 
-Knows who holds what (the coordinator) and stops and starts deliveries. Rule: all partitions of a call are paused or
-none, and only what is owned; whatever ends an ownership ends its pause.
+Rule: all partitions of a call are paused or none, and only owned ones; whatever ends an ownership ends its pause.
 
 Source: docs/SEMANTICS.md, "Pauses"; KafkaConsumer.pause of Kafka 0.9 (the consumer of 0.8 has none).
 """
@@ -23,7 +22,7 @@ def checked_partitions(partitions: Iterable[object]) -> list[Partition]:
     """The partitions, each once.
 
     Raises:
-        TypeError: it is one partition alone, or something in it is none.
+        TypeError: it is a single partition, or an item is none.
     """
     shape = "it must be several partitions, as [TopicPartition('clicks', 0)]"
     if isinstance(partitions, str) or (isinstance(partitions, tuple) and partitions and isinstance(partitions[0], str)):
@@ -42,7 +41,7 @@ class Pauses:
     """The pauses of one member.
 
     Args:
-        coordinator: who holds what.
+        coordinator: knows which partitions are owned.
         delivery: is stopped and started.
         loop: the coordinator's.
 
@@ -55,7 +54,7 @@ class Pauses:
         self._loop = loop
 
     def pause(self, partitions: Collection[Partition]) -> dict[Partition, str]:
-        """Pause all of them, or none; what may not be paused, with the reason."""
+        """Pause all of them, or none; the partitions that may not be paused, with reasons."""
         refused = self._refused(partitions)
         if not refused:
             for partition in partitions:
@@ -63,7 +62,7 @@ class Pauses:
         return refused
 
     def resume(self, partitions: Collection[Partition]) -> dict[Partition, str]:
-        """Resume all of them, or none; what may not be resumed, with the reason."""
+        """Resume all of them, or none; the partitions that may not be resumed, with reasons."""
         refused = self._refused(partitions)
         if not refused:
             for partition in partitions:
@@ -71,7 +70,7 @@ class Pauses:
         return refused
 
     def _resume(self, partition: Partition) -> None:
-        # Perhaps on the thread of a stream, when it has put down its message.
+        # Perhaps on the thread of a stream, when it is done with its message.
         def hand_empty(queue: object, position: int) -> None:
             self._loop.post(self._delivery.go_on, partition, queue, position)
 
@@ -83,7 +82,7 @@ class Pauses:
             entry = self._coordinator.partitions.get(partition)
             state = None if entry is None else entry.machine.state
             if state in (p.PartitionState.DRAINING, p.PartitionState.RELEASING):
-                refused[partition] = "this member is giving it back"
+                refused[partition] = "this member is releasing it"
             elif state is not p.PartitionState.OWNED:
                 refused[partition] = "this member does not own it"
         return refused

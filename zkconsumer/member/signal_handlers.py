@@ -1,7 +1,7 @@
-"""Tells whether a call comes out of a Python signal handler.
+"""Finds out whether a call comes from a Python signal handler.
 
-Python runs a handler between two steps of the main thread, in the middle of whatever that does. A `shutdown` in there
-cannot tell by the thread alone whether the application is done with its message, or was interrupted in its work on it.
+Python runs a handler between two steps of the main thread, whatever that is doing. A `shutdown` in a handler cannot
+know from the thread alone whether the application is done with its message, or was interrupted in its work on it.
 """
 
 from __future__ import annotations

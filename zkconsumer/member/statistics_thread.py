@@ -1,7 +1,7 @@
-"""Tells the application the statistics from time to time, on a thread of its own.
+"""Reports the statistics to the application periodically, on a thread of its own.
 
-Rule: nothing that the application does there can hurt the consumer. A call that fails is logged, once; one that takes
-long delays the next one; one that never returns is left behind at the end.
+Rule: nothing that the application does there can harm the consumer. A call that fails is logged, once; one that takes
+long delays the next one; one that never returns is abandoned at the end.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ log = logging.getLogger(__name__)
 
 
 class StatisticsThread:
-    """Calls `told` with the statistics every `interval_s` seconds, from `start` to `close`.
+    """Calls `report` with the statistics every `interval_s` seconds, from `start` to `stop`.
 
     Args:
         read: makes the statistics.
-        told: the application's.
+        report: the application's callback.
         failed: called for each call that failed.
     """
 
     def __init__(
         self,
         read: Callable[[], ConnectorStatistics],
-        told: Callable[[ConnectorStatistics], object],
+        report: Callable[[ConnectorStatistics], object],
         interval_s: float,
         failed: Callable[[], None],
     ) -> None:
         self._read = read
-        self._told = told
+        self._report = report
         self._interval_s = interval_s
         self._failed = failed
         self._over = threading.Event()
@@ -50,14 +50,14 @@ class StatisticsThread:
         self._over.set()
 
     def join(self, timeout_s: float) -> None:
-        """Back when the present call returns, or after `timeout_s`."""
+        """Wait until the present call returns, for `timeout_s` at most."""
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(max(0.0, timeout_s))
 
     def _run(self) -> None:
         while not self._over.wait(self._interval_s):
             try:
-                self._told(self._read())
+                self._report(self._read())
             except BaseException:  # sys.exit() too ends the call and nothing more
                 self._failed()
                 if not self._has_failed:

@@ -1,4 +1,4 @@
-"""Puts the status of a member together from its parts."""
+"""Builds the status of a member from its coordinator, delivery, offsets and cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from rebalance.coordinator import Coordinator
 from rebalance.member_partition import MemberPartition
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.registry import ClusterReader
-from zkconsumer.member.delivery import Delivery, PartitionStatus
+from zkconsumer.member.delivery import Delivery
+from zkconsumer.member.partition_status import PartitionStatus
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 
@@ -30,7 +31,7 @@ def read_status(
         kinds = (snapshot.members, snapshot.unreadable, snapshot.untranslatable, snapshot.refused_members)
         registrations = tuple(sorted({name for kind in kinds for name in kind}))
     partitions = sorted(coordinator.partitions.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
-    # Each is gathered once: the coordinator renews nothing while this runs, and there may be thousands of partitions.
+    # Each is read once: the coordinator renews nothing meanwhile, and there may be thousands of partitions.
     statuses, committed = delivery.partition_status(), offsets.committed()
     owned = tuple(
         _owned(partition, entry, statuses.get(TopicPartition(*partition)), committed.get(partition),
@@ -43,7 +44,7 @@ def read_status(
         for partition, entry in partitions
         if entry.machine.state is p.PartitionState.BLOCKED
     )
-    # What may not be read of the brokers' nodes says nothing while every leader is known.
+    # Nodes of brokers that may not be read do not matter while every leader is known.
     refused = cluster.refused.values() if delivery.lacks_leaders() else ()
     return ConnectorStatus(
         consumer_id=member.consumer_id,
@@ -66,7 +67,7 @@ def _owned(
 ) -> OwnedPartition:
     position = status.position if status is not None else entry.position
     log_end = status.high_watermark if status is not None else None
-    # Once it was begun, an offset that cannot be read is a matter of commits.
+    # After the start an offset that cannot be read concerns only the commits.
     error = status.last_error if status is not None else refused
     fetched = {} if status is None else {name: getattr(status, name) for name in _FETCHED}
     return OwnedPartition(

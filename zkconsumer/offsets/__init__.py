@@ -1,1 +1,1 @@
-"""The offsets of a group: loaded, committed, and where reading begins."""
+"""Offsets: loaded after a claim, committed under the fence of the registration."""

@@ -1,7 +1,7 @@
-"""Reads what `on_partitions_assigned` returned: where the application wants reading to begin.
+"""Checks the start offsets that `on_partitions_assigned` returned.
 
-Pure. Rule: what is not understood is refused, with the value and what was expected, and never replaced by another
-offset: who says where to begin keeps offsets beside the data, and any other start would skip or repeat some of it.
+Pure. Rule: a value that is no offset is refused, with the value and what was expected, and never replaced by another
+offset: the application stores its offsets beside its data, and any other start would skip or repeat some of it.
 
 Source: docs/SEMANTICS.md, "The rebalance listener".
 """
@@ -18,12 +18,11 @@ from simpleconsumer.types import MAX_INT64
 __all__ = ["read_starts"]
 
 
-
 def read_starts(answer: object, assigned: Collection[Partition]) -> Starts:
-    """What to do about each partition that was assigned.
+    """The chosen and refused starts of the partitions that were assigned.
 
     A wrong offset refuses its partition. A value that is no mapping, or names a partition that was not assigned in this
-    call, refuses them all: which one was meant is not known.
+    call, refuses all of them: it is unknown which one was meant.
     """
     if answer is None:
         return Starts()
@@ -38,9 +37,9 @@ def read_starts(answer: object, assigned: Collection[Partition]) -> Starts:
     except Exception as error:  # noqa: BLE001 - a mapping of the application's own making
         reason = f"what on_partitions_assigned returned cannot be read: {error!r}"
         return Starts(refused=dict.fromkeys(assigned, reason))
-    strangers = [key for key in entries if not (isinstance(key, tuple) and key in assigned)]
-    if strangers:
-        names = ", ".join(_shown(key) for key in strangers[:5]) + (", ..." if len(strangers) > 5 else "")
+    unassigned = [key for key in entries if not (isinstance(key, tuple) and key in assigned)]
+    if unassigned:
+        names = ", ".join(_shown(key) for key in unassigned[:5]) + (", ..." if len(unassigned) > 5 else "")
         reason = f"on_partitions_assigned returned an offset for {names}, not assigned by this call"
         return Starts(refused=dict.fromkeys(assigned, reason))
     chosen: dict[Partition, int] = {}
