@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import pytest
 
-from zkconsumer.cli.demo.verdict import judge
+from zkconsumer.cli.demo.outcome import outcome_of
 from zkconsumer.cli.program import program
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.load import load
@@ -142,4 +142,4 @@ def test_the_extras_are_there() -> None:
 
 def test_the_output_shown_ends_as_that_of_the_program_does() -> None:
     shown = README.partition("It ends with lines like these")[2].partition("```\n")[2].partition("```")[0]
-    assert re.sub(r"\d+", "0", shown.splitlines()[-1]) == judge([], 1.0).last_line
+    assert re.sub(r"\d+", "0", shown.splitlines()[-1]) == outcome_of([], 1.0).last_line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zkconsumer.cli.demo.tally import Tally
-from zkconsumer.cli.demo.verdict import judge
+from zkconsumer.cli.demo.counters import Counters
+from zkconsumer.cli.demo.outcome import outcome_of
 from zkconsumer.testing.history import Event
 
 S = 1_000_000_000
@@ -31,15 +31,15 @@ def killed(at_s: float, member: str) -> Event:
 
 
 def test_all_there_once() -> None:
-    verdict = judge([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 1, 2)], 1.0)
-    assert verdict.last_line == "produced=3 delivered=3 lost=0 repeated=0"
-    assert not verdict.findings
+    outcome = outcome_of([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 1, 2)], 1.0)
+    assert outcome.last_line == "produced=3 delivered=3 lost=0 repeated=0"
+    assert not outcome.findings
 
 
 def test_a_lost_message_is_counted_and_found() -> None:
-    verdict = judge([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 2)], 1.0)
-    assert verdict.last_line == "produced=3 delivered=2 lost=1 repeated=0"
-    assert {finding.check for finding in verdict.findings} == {"lost", "skipped"}
+    outcome = outcome_of([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 2)], 1.0)
+    assert outcome.last_line == "produced=3 delivered=2 lost=1 repeated=0"
+    assert {finding.check for finding in outcome.findings} == {"lost", "skipped"}
 
 
 def test_what_a_death_explains_is_repeated_and_no_fault() -> None:
@@ -47,9 +47,9 @@ def test_what_a_death_explains_is_repeated_and_no_fault() -> None:
         *acked(0, 1, 2), event(0, "assigned", 0, "cleo"), *delivered(2, "cleo", 0, 1), killed(2.5, "cleo"),
         event(6, "assigned", 1, "ann"), *delivered(6, "ann", 1, 2),
     ]  # fmt: skip
-    verdict = judge(history, 1.0)
-    assert (verdict.last_line, verdict.explained) == ("produced=3 delivered=3 lost=0 repeated=1", 1)
-    assert not verdict.findings
+    outcome = outcome_of(history, 1.0)
+    assert (outcome.last_line, outcome.explained) == ("produced=3 delivered=3 lost=0 repeated=1", 1)
+    assert not outcome.findings
 
 
 def test_what_was_delivered_long_before_a_death_must_not_come_again() -> None:
@@ -57,9 +57,9 @@ def test_what_was_delivered_long_before_a_death_must_not_come_again() -> None:
         *acked(0, 1), event(0, "assigned", 0, "cleo"), *delivered(2, "cleo", 0, 1), killed(8, "cleo"),
         event(12, "assigned", 0, "ann"), *delivered(12, "ann", 0, 1),
     ]  # fmt: skip
-    verdict = judge(history, 1.0)
-    assert (verdict.repeated, verdict.explained) == (2, 0)
-    assert [finding.check for finding in verdict.findings] == ["repeated", "repeated"]
+    outcome = outcome_of(history, 1.0)
+    assert (outcome.repeated, outcome.explained) == (2, 0)
+    assert [finding.check for finding in outcome.findings] == ["repeated", "repeated"]
 
 
 def test_a_repeat_after_an_orderly_end_is_a_fault() -> None:
@@ -67,41 +67,41 @@ def test_a_repeat_after_an_orderly_end_is_a_fault() -> None:
         *acked(0), event(0, "assigned", 0, "bob"), *delivered(2, "bob", 0), event(3, "revoked", -1, "bob"),
         event(3, "assigned", 0, "ann"), *delivered(3.1, "ann", 0),
     ]  # fmt: skip
-    verdict = judge(history, 1.0)
-    assert verdict.last_line == "produced=1 delivered=1 lost=0 repeated=1"
-    assert [finding.check for finding in verdict.findings] == ["repeated"]
+    outcome = outcome_of(history, 1.0)
+    assert outcome.last_line == "produced=1 delivered=1 lost=0 repeated=1"
+    assert [finding.check for finding in outcome.findings] == ["repeated"]
 
 
 def test_the_tally_tells_counts_lag_and_rates() -> None:
-    tally = Tally(0)
-    tally.take([*acked(0, 1, 2), *delivered(2, "ann", 0, 1), event(3.2, "deliver", 1, "bob")])
-    assert (tally.produced, tally.delivered, tally.repeated) == (3, 2, 1)
-    assert (tally.lag(0), tally.lag(1)) == (1, 0)
-    assert tally.delivered_by == {"ann": 2, "bob": 1}
-    assert tally.rates("ann", now_s=4.9, seconds=3) == (0, 2, 0)
-    assert tally.rates("bob", now_s=4.9, seconds=3) == (0, 0, 1)
+    counters = Counters(0)
+    counters.take([*acked(0, 1, 2), *delivered(2, "ann", 0, 1), event(3.2, "deliver", 1, "bob")])
+    assert (counters.produced, counters.delivered, counters.repeated) == (3, 2, 1)
+    assert (counters.lag(0), counters.lag(1)) == (1, 0)
+    assert counters.delivered_by == {"ann": 2, "bob": 1}
+    assert counters.rates("ann", now_s=4.9, seconds=3) == (0, 2, 0)
+    assert counters.rates("bob", now_s=4.9, seconds=3) == (0, 0, 1)
 
 
 def test_a_delivery_may_be_known_before_its_acknowledgement() -> None:
-    tally = Tally(0)
-    tally.take(delivered(2, "ann", 0))
-    assert tally.lag(0) == 0
-    tally.take(acked(0))
-    assert (tally.produced, tally.delivered, tally.lag(0)) == (1, 1, 0)
+    counters = Counters(0)
+    counters.take(delivered(2, "ann", 0))
+    assert counters.lag(0) == 0
+    counters.take(acked(0))
+    assert (counters.produced, counters.delivered, counters.lag(0)) == (1, 1, 0)
 
 
 def test_the_verdict_says_each_finding_once_and_when_it_was() -> None:
-    verdict = judge([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 2)], 1.0)
-    doubled = replace(verdict, findings=(*verdict.findings, *verdict.findings))
+    outcome = outcome_of([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 2)], 1.0)
+    doubled = replace(outcome, findings=(*outcome.findings, *outcome.findings))
     sentences = doubled.sentences(S // 2)
-    assert len(sentences) == len(verdict.findings) == 2
+    assert len(sentences) == len(outcome.findings) == 2
     assert any("0.510" in sentence for sentence in sentences), sentences
     assert doubled.failed
 
 
 def test_a_loss_or_an_unexplained_repeat_fails_without_any_finding() -> None:
-    verdict = judge([*acked(0), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0)], 1.0)
-    assert not verdict.failed
-    assert replace(verdict, lost=1).failed
-    assert replace(verdict, repeated=1).failed
-    assert not replace(verdict, repeated=1, explained=1).failed
+    outcome = outcome_of([*acked(0), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0)], 1.0)
+    assert not outcome.failed
+    assert replace(outcome, lost=1).failed
+    assert replace(outcome, repeated=1).failed
+    assert not replace(outcome, repeated=1, explained=1).failed

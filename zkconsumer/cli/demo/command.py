@@ -1,4 +1,4 @@
-"""The command `zkconsumer demo`: starts the servers, has the story played, tells the verdict."""
+"""The command `zkconsumer demo`: starts the servers, has the story played, tells the outcome."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 
 if TYPE_CHECKING:
     from zkconsumer.cli.demo.display import Display
-    from zkconsumer.cli.demo.telling import Telling
-    from zkconsumer.cli.demo.verdict import Verdict
+    from zkconsumer.cli.demo.narrator import Narrator
+    from zkconsumer.cli.demo.outcome import Outcome
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
     from zkconsumer.testing.kafka import KafkaCluster
 
@@ -65,15 +65,15 @@ def demo(
     with LeaveSignals():
         try:
             with scratch_folder("zkconsumer-demo-") as folder:
-                telling, verdict, problem = _run(rate, kafka, inject, steady_s, display, folder)
+                narrator, outcome, problem = _run(rate, kafka, inject, steady_s, display, folder)
         except Interrupted:
             warn("interrupted; everything is stopped")
             raise click.exceptions.Exit(130) from None
     try:
-        display.finish(telling.scene)
+        display.finish(narrator.scene)
     finally:
-        _tell(verdict, problem, telling.start_ns)
-    if problem or verdict.failed:
+        _tell(outcome, problem, narrator.start_ns)
+    if problem or outcome.failed:
         raise click.exceptions.Exit(1)
 
 
@@ -90,8 +90,8 @@ def _display(plain: bool, capture: Path | None) -> Display:
 
 def _run(
     rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, display: Display, folder: Path
-) -> tuple[Telling, Verdict, str]:
-    """All that was told, the verdict, and what kept it from going on to its end; empty: nothing.
+) -> tuple[Narrator, Outcome, str]:
+    """All that was told, the outcome, and what kept it from going on to its end; empty: nothing.
 
     Args:
         folder: where everything writes.
@@ -99,26 +99,26 @@ def _run(
     Raises:
         CliError: the cluster cannot be started, or there is no room in `folder`.
     """
+    from zkconsumer.cli.demo.narrator import Narrator
+    from zkconsumer.cli.demo.outcome import outcome_of
     from zkconsumer.cli.demo.stage import AUTO_COMMIT_S, PARTITIONS, TOPIC, Stage, StageError
     from zkconsumer.cli.demo.story import Story, length_s
-    from zkconsumer.cli.demo.telling import Telling
-    from zkconsumer.cli.demo.verdict import judge
 
-    telling = Telling(display, length_s(steady_s), rate)
+    narrator = Narrator(display, length_s(steady_s), rate)
     problem = ""
     with (
-        display.open(), _cluster(kafka, telling, folder) as cluster, _no_room_is_said(folder),
-        Stage(cluster, rate, telling, _LIMIT_S) as stage, _no_room_is_said(folder),
+        display.open(), _cluster(kafka, narrator, folder) as cluster, _no_room_is_said(folder),
+        Stage(cluster, rate, narrator, _LIMIT_S) as stage, _no_room_is_said(folder),
     ):  # fmt: skip
-        telling.say(f"{rate} messages a second are written to the {PARTITIONS} partitions of {TOPIC!r}")
+        narrator.say(f"{rate} messages a second are written to the {PARTITIONS} partitions of {TOPIC!r}")
         try:
-            Story(stage, telling, steady_s, inject).play()
+            Story(stage, narrator, steady_s, inject).play()
         except StageError as error:
             problem = str(error)
-        verdict = judge(stage.history(), AUTO_COMMIT_S)
-        if problem or verdict.failed:
+        outcome = outcome_of(stage.history(), AUTO_COMMIT_S)
+        if problem or outcome.failed:
             refuse_if_full(folder)
-    return telling, verdict, problem
+    return narrator, outcome, problem
 
 
 @contextmanager
@@ -134,13 +134,13 @@ def _no_room_is_said(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _cluster(kafka: str | None, telling: Telling, folder: Path) -> Iterator[KafkaCluster | EmbeddedCluster]:
+def _cluster(kafka: str | None, narrator: Narrator, folder: Path) -> Iterator[KafkaCluster | EmbeddedCluster]:
     from zkconsumer.cli.demo.stage import PARTITIONS, TOPIC
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
     from zkconsumer.testing.errors import KitError
     from zkconsumer.testing.kafka import KafkaCluster
 
-    telling.say(f"starting ZooKeeper and {_BROKERS} {f'brokers of Kafka {kafka}' if kafka else 'embedded brokers'}")
+    narrator.say(f"starting ZooKeeper and {_BROKERS} {f'brokers of Kafka {kafka}' if kafka else 'embedded brokers'}")
     made: KafkaCluster | EmbeddedCluster
     try:
         with _no_room_is_said(folder):
@@ -153,27 +153,27 @@ def _cluster(kafka: str | None, telling: Telling, folder: Path) -> Iterator[Kafk
                 made.start_all().create_topic(TOPIC, PARTITIONS)
         except KitError as error:
             raise CliError(f"the cluster cannot be started: {error}") from error
-        telling.see(cluster=f"ZooKeeper {made.zookeeper_connect}, {_BROKERS} brokers")
+        narrator.see(cluster=f"ZooKeeper {made.zookeeper_connect}, {_BROKERS} brokers")
         ports = ", ".join(str(broker.port) for broker in made.brokers.values())
-        telling.say(f"up: ZooKeeper {made.zookeeper_connect}, brokers on the ports {ports}")
+        narrator.say(f"up: ZooKeeper {made.zookeeper_connect}, brokers on the ports {ports}")
         yield made
     finally:
         made.close()
 
 
-def _tell(verdict: Verdict, problem: str, start_ns: int) -> None:
+def _tell(outcome: Outcome, problem: str, start_ns: int) -> None:
     if problem:
         warn(f"zkconsumer: it did not go on to its end: {problem}")
-        if verdict.lost:
+        if outcome.lost:
             warn("zkconsumer: what nobody had got by then counts as lost")
-    words = verdict.sentences(start_ns)
+    words = outcome.sentences(start_ns)
     for sentence in words[:_SHOWN_FINDINGS]:
         warn(f"zkconsumer: {sentence}")
     if len(words) > _SHOWN_FINDINGS:
         warn(f"zkconsumer: and {len(words) - _SHOWN_FINDINGS} more like these")
-    say(f"{verdict.produced:,} messages were written and acknowledged, {verdict.delivered:,} of them delivered.")
-    if verdict.repeated:
-        beyond = verdict.repeated - verdict.explained
+    say(f"{outcome.produced:,} messages were written and acknowledged, {outcome.delivered:,} of them delivered.")
+    if outcome.repeated:
+        beyond = outcome.repeated - outcome.explained
         other = f"; {beyond:,} more came again without that reason" if beyond else ""
-        say(f"{verdict.explained:,} came again: their first owner was gone before it had committed them{other}.")
-    say(verdict.last_line)
+        say(f"{outcome.explained:,} came again: their first owner was gone before it had committed them{other}.")
+    say(outcome.last_line)

@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from zkconsumer.cli.demo.counters import Counters
+from zkconsumer.cli.demo.narrator import Narrator
 from zkconsumer.cli.demo.scene import Actor
-from zkconsumer.cli.demo.tally import Tally
-from zkconsumer.cli.demo.telling import Telling
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.kafka import KafkaCluster
@@ -51,21 +51,21 @@ class Stage:
     Args:
         cluster: runs, and has the topic.
         rate: messages a second.
-        telling: where it is told.
+        narrator: where it is told.
         limit_s: when everything must be over.
 
     Attributes:
         load: the producer; begins with the block.
-        tally: counts of what was seen.
+        counters: counts of what was seen.
         states: member -> joining, consuming, leaving, left or killed.
     """
 
-    def __init__(self, cluster: KafkaCluster | EmbeddedCluster, rate: int, telling: Telling, limit_s: float) -> None:
+    def __init__(self, cluster: KafkaCluster | EmbeddedCluster, rate: int, narrator: Narrator, limit_s: float) -> None:
         self.states: dict[str, str] = {}
-        self.tally = Tally(telling.start_ns)
+        self.counters = Counters(narrator.start_ns)
         self.load = SteadyLoad(cluster, [TOPIC], PARTITIONS, rate)
         self._zookeeper = cluster.zookeeper_connect
-        self._telling = telling
+        self._narrator = narrator
         self._deadline = Deadline(limit_s)
         self._places: list[Place] = [(TOPIC, partition) for partition in range(PARTITIONS)]
         self._watch = GroupWatch(self._zookeeper, GROUP, self._places)
@@ -138,7 +138,7 @@ class Stage:
     @property
     def undelivered(self) -> int:
         """How many messages are acknowledged and not delivered."""
-        return sum(map(self.tally.lag, range(PARTITIONS)))
+        return sum(map(self.counters.lag, range(PARTITIONS)))
 
     # ---- time
 
@@ -175,27 +175,27 @@ class Stage:
         self._check()
 
     def _count(self, name: str, events: list[Event]) -> None:
-        """Put into the tally what is new."""
+        """Put into the counters what is new."""
         new = events[self._counted.get(name, 0) :]
         self._counted[name] = self._counted.get(name, 0) + len(new)
-        self.tally.take(new)
+        self.counters.take(new)
 
     def _show(self) -> None:
         owners = self.owners
         for name in owners:
             if name is not None and self.states.get(name) == "joining":
                 self.states[name] = "consuming"
-        now_s = self._telling.elapsed_s
-        self._telling.see(
+        now_s = self._narrator.elapsed_s
+        self._narrator.see(
             owners=tuple(owners),
-            lag=tuple(map(self.tally.lag, range(PARTITIONS))),
+            lag=tuple(map(self.counters.lag, range(PARTITIONS))),
             actors=tuple(
-                Actor(name, state, self.tally.delivered_by[name], self.tally.rates(name, now_s, _SECONDS_SHOWN))
+                Actor(name, state, self.counters.delivered_by[name], self.counters.rates(name, now_s, _SECONDS_SHOWN))
                 for name, state in self.states.items()
             ),
-            produced=self.tally.produced,
-            delivered=self.tally.delivered,
-            repeated=self.tally.repeated,
+            produced=self.counters.produced,
+            delivered=self.counters.delivered,
+            repeated=self.counters.repeated,
         )
 
     def _check(self) -> None:

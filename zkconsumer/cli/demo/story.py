@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from zkconsumer.cli.demo.narrator import Narrator
 from zkconsumer.cli.demo.scene import shares
 from zkconsumer.cli.demo.stage import SESSION_S, Stage
-from zkconsumer.cli.demo.telling import Telling
 
 __all__ = ["LOSS", "REPEAT", "STEADY_S", "Story", "length_s"]
 
@@ -30,14 +30,14 @@ class Story:
 
     Args:
         stage: where it takes place; nothing has happened on it yet.
-        telling: who is told.
+        narrator: who is told.
         steady_s: how long it goes on quietly after each event.
         inject: what is to go wrong on purpose: LOSS, REPEAT.
     """
 
-    def __init__(self, stage: Stage, telling: Telling, steady_s: float, inject: Collection[str]) -> None:
+    def __init__(self, stage: Stage, narrator: Narrator, steady_s: float, inject: Collection[str]) -> None:
         self._stage = stage
-        self._telling = telling
+        self._narrator = narrator
         self._steady_s = steady_s
         self._inject = inject
 
@@ -71,11 +71,11 @@ class Story:
         self._settle(begun_s, "ann", "cleo")
 
     def _one_is_killed(self) -> None:
-        before = self._stage.tally.repeated
+        before = self._stage.counters.repeated
         begun_s = self._say(f"cleo is killed (kill -9): ZooKeeper waits {SESSION_S:g} s for her")
         self._stage.kill("cleo")
         self._settle(begun_s, "ann")
-        again = self._stage.tally.repeated - before
+        again = self._stage.counters.repeated - before
         if again:
             self._say(f"{again} messages came again: cleo had not committed them yet")
         else:
@@ -93,12 +93,12 @@ class Story:
 
     def _say(self, text: str) -> float:
         """Tell what happens; when that was."""
-        self._telling.say(text)
-        return self._telling.elapsed_s
+        self._narrator.say(text)
+        return self._narrator.elapsed_s
 
     def _settle(self, begun_s: float, *names: str) -> None:
         """Wait until these members share all partitions, say so, and let them go on for a while."""
         stage = self._stage
         stage.wait(lambda: stage.is_shared_by(names), _SETTLE_S, f"{', '.join(names)} to share the partitions")
-        self._say(f"shared after {self._telling.elapsed_s - begun_s:.1f} s: {shares(stage.owners)}")
+        self._say(f"shared after {self._narrator.elapsed_s - begun_s:.1f} s: {shares(stage.owners)}")
         stage.go_on(self._steady_s)

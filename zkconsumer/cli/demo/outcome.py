@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.history.checks import Finding, Limits, check_history, count_allowed_repeats
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["Outcome", "outcome_of"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Outcome:
     """The end of a demonstration.
 
     Attributes:
@@ -50,8 +50,8 @@ class Verdict:
         return list(told.values())
 
 
-def judge(events: Iterable[Event], auto_commit_s: float) -> Verdict:
-    """The verdict on a history.
+def outcome_of(events: Iterable[Event], auto_commit_s: float) -> Outcome:
+    """The outcome on a history.
 
     Args:
         auto_commit_s: how often members commit; a death may repeat what was delivered since, and a second more for
@@ -62,7 +62,7 @@ def judge(events: Iterable[Event], auto_commit_s: float) -> Verdict:
     produced = {(event.place, event.offset) for event in history if event.kind == "acked"}
     deliveries = [(event.place, event.offset) for event in history if event.kind == "deliver"]
     delivered = set(deliveries)
-    return Verdict(
+    return Outcome(
         produced=len(produced),
         delivered=len(produced & delivered),
         lost=len(produced - delivered),

@@ -9,10 +9,10 @@ from typing import Any
 from zkconsumer.cli.demo.display import Display
 from zkconsumer.cli.demo.scene import Happening, Scene
 
-__all__ = ["Telling"]
+__all__ = ["Narrator"]
 
 
-class Telling:
+class Narrator:
     """Keeps the last scene, and shows each new one.
 
     Threads: one.

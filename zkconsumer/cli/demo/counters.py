@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from zkconsumer.testing.history import Event
 
-__all__ = ["Tally"]
+__all__ = ["Counters"]
 
 NS = 1_000_000_000
 
 
-class Tally:
+class Counters:
     """What a history comes to so far.
 
     Args:
