@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.program import program
 from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.kafka import kafka_versions
@@ -54,7 +55,7 @@ class Up:
     def produce(self, topic: str, lines: Sequence[str]) -> None:
         text = "".join(f"{line}\n" for line in lines).encode()
         got = run("produce", "--zookeeper", self.said("ZooKeeper"), "--topic", topic, stdin=text)
-        assert got.stderr == f"Produced {len(lines)} messages\n".encode()
+        assert got.stderr == f"Produced {count_of(len(lines), 'message')}\n".encode()
 
     def consume(self, topic: str, count: int) -> list[str]:
         where = ("--zookeeper", self.said("ZooKeeper"), "--topic", topic)
@@ -192,7 +193,7 @@ def test_more_partitions_than_files_may_be_open_at_first() -> None:
     [
         (["--kafka", "0.8.3"], "Kafka 0.8.3: known versions are 0.7.2, 0.8.0, .*, 3.9.2; the nearest is 0.8.2.2"),
         (["--kafka", "embedded"], "Kafka embedded: known versions are 0.7.2, 0.8.0, .*, 3.9.2"),
-        (["--chroot", "kafka"], "chroot 'kafka': must be a path that begins with / and does not end with it"),
+        (["--chroot", "kafka"], "chroot 'kafka': must be a path that starts with / and does not end with it"),
         (["--port", "65530", "--brokers", "7"], "port 65536 for broker 6: must be from 1 to 65535"),
         (["--port", "2181", "--zookeeper-port", "2181"], "port 2181 is wanted for ZooKeeper and for broker 0"),
     ],

@@ -59,7 +59,7 @@ def test_it_says_who_owns_what_and_what_happened_last() -> None:
     assert "12345" in text
     assert "event 19" in text
     assert "event 11 " not in text
-    assert "came again 44" in text
+    assert "repeated 44" in text
 
 
 def test_plain_lines_are_printed_once_each_with_counts_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,7 @@ def test_plain_lines_are_printed_once_each_with_counts_now_and_then(capsys: pyte
     assert printed[0] == "  1.0 s  up"
     assert printed.count("  1.0 s  up") == 1
     assert [line for line in printed if "produced 99999999, delivered 99999900 (1200 in the last second)" in line]
-    assert printed[-1].endswith("came again 44")
+    assert printed[-1].endswith("repeated 44")
 
 
 def test_a_capture_is_one_well_formed_picture_with_a_frame_for_each_second(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 from kazoo.exceptions import NoNodeError
 
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.messages.partitioning import partition_of_key
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy
@@ -47,7 +48,7 @@ def produce(cluster: KafkaCluster, topic: str, lines: list[bytes], *options: str
     done = run("produce", "--zookeeper", cluster.zookeeper_connect, "--topic", topic, *options,
                stdin=b"\n".join(lines) + b"\n")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stderr == b"Produced %d messages\n" % len(lines)
+    assert done.stderr == f"Produced {count_of(len(lines), 'message')}\n".encode()
 
 
 def stored(cluster: KafkaCluster, group: str, topic: str) -> dict[int, int]:
@@ -137,7 +138,7 @@ def test_from_beginning_is_refused_for_a_group_with_offsets_until_they_are_delet
     refused = run(*arguments)
     assert refused.returncode == 1
     assert refused.stdout == b""
-    assert refused.stderr.startswith(b"zkconsumer: group '%b' has offsets of 1 partitions" % fresh_group.encode())
+    assert refused.stderr.startswith(b"zkconsumer: group '%b' has offsets of 1 partition " % fresh_group.encode())
     assert run(*arguments, "--delete-offsets").stdout.split() == [b"0", b"1"]
     assert stored(kafka_0822, fresh_group, other) == {0: 7}
 
@@ -298,14 +299,14 @@ def test_a_partition_that_is_not_there_is_refused(topic: Topic, zk: tuple[str, s
 def test_a_message_that_the_broker_refuses_is_said_with_the_reason(topic: Topic, zk: tuple[str, str]) -> None:
     got = run("produce", *zk, "--topic", topic(), "--batch-size", "1", stdin=b"small\n" + b"x" * 2_000_000 + b"\n")
     assert got.returncode == 1
-    assert got.stderr.startswith(b"Produced 1 messages\nzkconsumer: broker ")
+    assert got.stderr.startswith(b"Produced 1 message\nzkconsumer: broker ")
     assert b"MessageSizeTooLarge" in got.stderr
 
 
 def test_a_topic_comes_into_being_where_brokers_make_it(kafka_0822: KafkaCluster, zk: tuple[str, str]) -> None:
     name = f"cli-{uuid.uuid4().hex[:10]}"
     got = run("produce", *zk, "--topic", name, stdin=b"first\n")
-    assert (got.returncode, got.stderr) == (0, b"Produced 1 messages\n")
+    assert (got.returncode, got.stderr) == (0, b"Produced 1 message\n")
     assert run("consume", *zk, "--topic", name, "--from-beginning", "--max-messages", "1").stdout == b"first\n"
 
 

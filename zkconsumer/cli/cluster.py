@@ -1,4 +1,4 @@
-"""`zkconsumer cluster`: brokers and a ZooKeeper on this machine, embedded ones or those of any version of Kafka."""
+"""`zkconsumer cluster`: runs brokers and a ZooKeeper on this machine, embedded or of any version of Kafka."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["cluster"]
 
 _LOOK_S = 1.0
 _MAX_PARTITIONS = 2_000
-"""Of one topic: these take ZooKeeper some ten seconds, five times as many minutes."""
+"""Most partitions of one topic: ZooKeeper takes some ten seconds for these, and minutes for five times as many."""
 
 _MAX_FILE_NAME = 255
 
@@ -45,7 +45,7 @@ command: at Ctrl-C, at SIGTERM, and when it is killed.
 \b
 Example: two brokers and a topic of eight partitions, each on both
   zkconsumer cluster up --brokers 2 --topic clicks:8:2
-Example: the ports that configuration files name, and messages that are there tomorrow
+Example: fixed ports, and data that is kept
   zkconsumer cluster up --zookeeper-port 2181 --port 9092 --data clicks-cluster
 Example: real brokers
   zkconsumer cluster up --kafka 0.9.0.1
@@ -91,7 +91,7 @@ class _TopicType(click.ParamType[TopicWanted]):
 
 
 class ClusterWanted(NamedTuple):
-    """What `cluster up` is asked for; see its options."""
+    """The options of `cluster up`."""
 
     kafka: str | None
     brokers: int
@@ -102,16 +102,16 @@ class ClusterWanted(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Which brokers these are."""
+        """Describes the brokers."""
         if self.kafka is None:
             return count_of(self.brokers, "embedded broker")
         return f"{count_of(self.brokers, 'real broker')} of Kafka {self.kafka}"
 
     def make(self) -> Cluster:
-        """The cluster, not yet started.
+        """Return the cluster, not yet started.
 
         Raises:
-            KitError, ValueError: it cannot be.
+            KitError, ValueError: It cannot be created.
         """
         from zkconsumer.testing.embedded.cluster import EmbeddedCluster
         from zkconsumer.testing.kafka import KafkaCluster
@@ -157,7 +157,7 @@ def versions(as_json: bool) -> None:
 @click.option("--port", metavar="PORT", type=click.IntRange(1, 65535),
               help="Port of the first broker; the next one has the next port. [free ones]")
 @click.option("--data", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path),
-              help="Keep the data of embedded brokers and ZooKeeper here, and go on with what is here already.")
+              help="Keep the data of embedded brokers and ZooKeeper here, and go on with data that is here.")
 def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
     """Start ZooKeeper and brokers, and stop them at Ctrl-C.
 
@@ -173,7 +173,7 @@ def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
     with LeaveSignals() as signals:
         try:
             with scratch_folder("zkconsumer-cluster-"), _running(wanted, topics) as running:
-                _tell(wanted, running, topics)
+                _print_addresses(wanted, running, topics)
                 signals.wait_quietly()
                 _wait(running, signals)
                 click.echo("stopping", err=True)
@@ -183,10 +183,10 @@ def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
 
 @contextmanager
 def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[Cluster]:
-    """A cluster that runs for the block.
+    """Yield a cluster that runs for the block.
 
     Raises:
-        CliError: it cannot be started; says what to install where something is missing.
+        CliError: It cannot be started; says what to install if something is missing.
     """
     from zkconsumer.testing.errors import KitError, MavenMissing
 
@@ -213,7 +213,7 @@ def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[C
 
 
 def _allow_many_files() -> None:
-    """Let this process open as many files as it may: an embedded broker keeps one open for each partition."""
+    """Raise the limit of open files to the hard limit: an embedded broker keeps one open for each partition."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # a platform with a lower limit of its own
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -225,7 +225,7 @@ def _create(running: Cluster, topics: Sequence[TopicWanted]) -> None:
             running.create_topic(topic.name, topic.partitions, topic.replication)
 
 
-def _tell(wanted: ClusterWanted, running: Cluster, topics: Sequence[TopicWanted]) -> None:
+def _print_addresses(wanted: ClusterWanted, running: Cluster, topics: Sequence[TopicWanted]) -> None:
     topic = topics[0].name if topics else "clicks"
     zookeeper = running.zookeeper_connect
     speaking = "" if wanted.kafka else f", protocol of Kafka {running.version}"

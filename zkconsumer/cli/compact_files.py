@@ -1,4 +1,4 @@
-"""`zkconsumer compact-files`: the small files of a load put together, each message still there once.
+"""`zkconsumer compact-files`: merges the small files of a load; each message is still there exactly once.
 
 Source: docs/SPARK_LOADING.md, "Compaction".
 """

@@ -1,4 +1,4 @@
-"""`zkconsumer completion`: what a shell needs to complete commands and options."""
+"""`zkconsumer completion`: prints the script with which a shell completes commands and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zkconsumer consume`: the messages of topics as lines.
+"""`zkconsumer consume`: prints the messages of topics as lines.
 
 Source: kafka.tools.ConsoleConsumer (0.8.2.2).
 """
@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from rebalance import znodes
-from rebalance.errors import RebalanceError
 from rebalance.subscription import Subscription, check_topic
 from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_zookeeper, read_config, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.consumption import Consumption, Outcome
@@ -29,7 +29,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.keys import find_key
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.streams.stream import KafkaStream
 
@@ -40,11 +40,11 @@ _FORMAT_KEYS = ("print.key", "key.separator", "line.separator")
 
 _EPILOG = """\
 \b
-Ctrl-C and SIGTERM commit what was printed, leave the group at once and end with status 0. A message counts as
-consumed when its line has gone out. A bad message is reported on stderr and passed over; the status is 1 then.
+Ctrl-C and SIGTERM commit the printed messages, leave the group at once and end with status 0. A message counts as
+consumed when its line is written. A bad message is reported on stderr and skipped; the status is 1 then.
 
 \b
-Example: the first ten messages of a topic, with their places
+Example: the first ten messages of a topic, with partition and offset
   zkconsumer consume --zookeeper localhost:2181 --topic clicks --from-beginning \\
       --max-messages 10 --partition --offset
 """
@@ -55,9 +55,9 @@ class Wanted:
     """What the command line asks for.
 
     Attributes:
-        config: the settings, without auto-commit.
-        auto_commit: commit what was printed from time to time.
-        generated_group: the group was made up for this run and goes with it.
+        config: The settings, without auto-commit.
+        auto_commit: Commit the printed messages periodically.
+        generated_group: The group was generated for this run and is removed at its end.
     """
 
     config: ConsumerConfig
@@ -75,7 +75,7 @@ class Wanted:
         return Subscription.static({self.topic or "": self.streams})
 
     def subscribe(self, connector: ConsumerConnector) -> Sequence[KafkaStream]:
-        """Make the streams."""
+        """Create the streams."""
         if self.topic_filter is not None:
             return connector.create_message_streams_by_filter(self.topic_filter, self.streams)
         topic = self.topic or ""
@@ -87,11 +87,11 @@ class Wanted:
 @click.option("--topic", metavar="TOPIC", help="Topic to read.")
 @click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, now and later.")
-@click.option("--group", metavar="GROUP", help="Group to join; without it one of its own, removed at the end.")
-@click.option("--from-beginning", is_flag=True, help="Begin at the oldest message instead of the next new one.")
+@click.option("--group", metavar="GROUP", help="Group to join; without it a group of its own, removed at the end.")
+@click.option("--from-beginning", is_flag=True, help="Start at the oldest message instead of the next new one.")
 @click.option("--delete-offsets", is_flag=True, help="First delete the offsets that the group has of these topics.")
 @click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after N messages.")
-@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message came for so long.")
+@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message came for N ms.")
 @click.option("--consumer-config", metavar="FILE", help="Properties file with settings of the consumer.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
               help="One setting, or print.key, key.separator, line.separator; may be repeated.")
@@ -100,7 +100,7 @@ class Wanted:
 @click.option("--offset", "with_offset", is_flag=True, help="Print the offset.")
 @click.option("--timestamp", "with_timestamp", is_flag=True, help="Print the time in ms (null before Kafka 0.10).")
 @click.option("--key", "with_key", is_flag=True, help="Print the key.")
-@click.option("--key-separator", metavar="TEXT", help="What stands between the fields. [a tab]")
+@click.option("--key-separator", metavar="TEXT", help="Text between the fields. [a tab]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def consume(**options: Any) -> None:
     """Print the messages of topics, a line each, on stdout.
@@ -132,7 +132,7 @@ def _run(wanted: Wanted, max_messages: int | None, signals: LeaveSignals) -> Out
 
 def _report(outcome: Outcome) -> None:
     bad = f", {outcome.unreadable} unreadable" if outcome.unreadable else ""
-    click.echo(f"Consumed {outcome.printed} messages{bad}", err=True)
+    click.echo(f"Consumed {count_of(outcome.printed, 'message')}{bad}", err=True)
     if outcome.problem is not None:
         raise outcome.problem
     if outcome.unreadable:
@@ -157,7 +157,7 @@ def _wanted(options: Mapping[str, Any]) -> Wanted:
     properties = _properties(options["properties"])
     formatting = {name: properties.pop(name) for name in _FORMAT_KEYS if name in properties}
     config, auto_commit, generated = _config(options, properties)
-    ConsumerConnector(config)  # refuses what this release does not serve, before anybody is asked
+    ConsumerConnector(config)  # refuses what this release does not serve, before any server is asked
     return Wanted(config, auto_commit, topic, topic_filter, options["streams"], _shape(options, formatting), generated)
 
 
@@ -187,7 +187,7 @@ def _shape(options: Mapping[str, Any], formatting: Mapping[str, str]) -> LineSha
 
 
 def _config(options: Mapping[str, Any], properties: Mapping[str, str]) -> tuple[ConsumerConfig, bool, bool]:
-    """The settings, whether to commit, and whether the group was made up."""
+    """Return the settings, whether to commit, and whether the group was generated."""
     settings: dict[str, Any] = {}
     if options["consumer_config"] is not None:
         settings.update(_canonical(read_config(options["consumer_config"])))
@@ -206,18 +206,18 @@ def _config(options: Mapping[str, Any], properties: Mapping[str, str]) -> tuple[
 
 
 def _take_auto_commit(settings: dict[str, Any]) -> bool:
-    """Turn the connector's own auto-commit off: what counts here is what was printed."""
+    """Turn the auto-commit of the connector off: here a message counts when it was printed."""
     key = find_key("auto.commit.enable")
     try:
         wanted = key is None or bool(key.kind.convert(settings.get("auto.commit.enable", "true")))
     except ValueError:
-        return True  # ConsumerConfig says what is wrong with it
+        return True  # ConsumerConfig reports what is wrong with it
     settings["auto.commit.enable"] = "false"
     return wanted
 
 
 def _canonical(entries: Mapping[str, str]) -> dict[str, str]:
-    """The same settings by their 0.8 names, so that one given twice is overridden and not in conflict."""
+    """Return the settings by their 0.8 names, so that a setting given twice is overridden and not in conflict."""
     keys = {name: find_key(name) for name in entries}
     return {key.name if (key := keys[name]) is not None else name: value for name, value in entries.items()}
 
@@ -226,7 +226,7 @@ def _canonical(entries: Mapping[str, str]) -> dict[str, str]:
 
 
 def _prepare(wanted: Wanted, from_beginning: bool, delete_first: bool) -> None:
-    """Look at ZooKeeper once, so that what cannot work is said before the group is joined."""
+    """Check topics and offsets in ZooKeeper, so that errors are reported before the group is joined."""
     config, subscription = wanted.config, wanted.subscription
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
     with open_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
@@ -241,11 +241,11 @@ def _prepare(wanted: Wanted, from_beginning: bool, delete_first: bool) -> None:
 
         if delete_first:
             deleted = delete_offsets(port, config.group_id, is_read)
-            click.echo(f"Deleted {deleted} offsets of group {config.group_id}", err=True)
+            click.echo(f"Deleted {count_of(deleted, 'offset')} of group {config.group_id}", err=True)
         elif from_beginning and (found := stored_offsets(port, config.group_id, is_read)):
             raise CliError(
-                f"group {config.group_id!r} has offsets of {len(found)} partitions already, so it would not begin at "
-                "the beginning",
+                f"group {config.group_id!r} has offsets of {count_of(len(found), 'partition')} already, so it would "
+                "not start at the beginning",
                 "give --delete-offsets too, another --group, or leave --from-beginning out",
             )
 
@@ -254,15 +254,15 @@ def _nothing_there(wanted: Wanted, topics: Sequence[str]) -> str:
     if wanted.topic is not None:
         near = difflib.get_close_matches(wanted.topic, topics, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        return f"there is no topic {wanted.topic!r}{hint}; going on, it may come"
+        return f"there is no topic {wanted.topic!r}{hint}; waiting for it to be created"
     return f"none of the {len(topics)} topics is let through by the filter; waiting for one"
 
 
 def _remove(wanted: Wanted) -> None:
-    """Take the made-up group out of ZooKeeper; that it cannot be must not hide how the run ended."""
+    """Remove the generated group from ZooKeeper; a failure must not hide how the run ended."""
     config = wanted.config
     try:
         with open_zookeeper(config.zookeeper_connect, 2.0, **zookeeper_options(config)) as port:
             remove_group(port, config.group_id)
-    except (ZooKeeperUnavailable, RebalanceError, CliError) as error:
+    except ZkConsumerError as error:
         click.echo(f"warning: group {config.group_id} stays in ZooKeeper: {error}", err=True)

@@ -1,4 +1,4 @@
-"""`zkconsumer describe`: a group's members, owners, offsets and lag, Java members included.
+"""`zkconsumer describe`: shows a group's members, owners, offsets and lag, Java members included.
 
 Source: kafka.tools.ConsumerOffsetChecker, VerifyConsumerRebalance (0.8.2.2).
 """

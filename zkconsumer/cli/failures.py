@@ -1,7 +1,7 @@
-"""What the command line says when something goes wrong: one sentence with its remedy, and no traceback.
+"""The errors of the command line, and the sentence in which a command reports an error, without a traceback.
 
-Rule: whatever the packages below raise on purpose becomes a sentence here; everything else is a fault of the program
-and says so.
+Rule: an error that a package raises on purpose is reported by its message; every other exception is a fault of the
+program, and the message says so.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ __all__ = ["CliError", "sentence_of"]
 
 
 class CliError(ZkConsumerError):
-    """Something the user can do something about.
+    """A problem that the user can solve.
 
-    Args:
-        sentence: what is wrong, with the value and the place.
-        remedy: what to do about it, a clause; empty when the sentence says it all.
+    Attributes:
+        sentence: What is wrong, with the value and the place.
+        remedy: What to do about it, a clause; empty when the sentence says it all.
     """
 
     def __init__(self, sentence: str, remedy: str = "") -> None:
@@ -29,7 +29,7 @@ class CliError(ZkConsumerError):
 
 
 def sentence_of(error: Exception) -> str | None:
-    """One sentence about an error that was raised on purpose, `None` for a fault of the program."""
+    """Return one sentence about an error that was raised on purpose, None for a fault of the program."""
     if isinstance(error, ZkConsumerError):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:

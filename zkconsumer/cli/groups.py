@@ -1,4 +1,4 @@
-"""`zkconsumer groups`: which groups there are, how many members they have, and what they read.
+"""`zkconsumer groups`: lists groups, with their members and topics.
 
 Source: kafka.admin.ConsumerGroupCommand --list (0.8.2.2), which lists names alone.
 """

@@ -1,4 +1,4 @@
-"""`zkconsumer load`: topics to files, each message once; a Spark job with the offsets beside the data.
+"""`zkconsumer load`: loads topics into files, each message once, by a Spark job that keeps the offsets beside the data.
 
 Source: docs/SPARK_LOADING.md, "Each message once"; what Camus did for Hadoop.
 """
@@ -29,7 +29,7 @@ _SOME_BAD = 4
 _EPILOG = """\
 \b
 Files lie under topic=NAME/date=2014-03-01/ (and hour=00/), by the time of each message, or of the run where messages
-carry none. `_zkconsumer/runs` says what each run brought and where the next one begins: a run that is killed at any
+carry none. `_zkconsumer/runs` says what each run brought and where the next one starts: a run that is killed at any
 moment is as if it had not been, or is finished by the next one. Messages that cannot be decoded lie under `_bad`, with
 place and reason. With `--format delta` (or iceberg) the folder is one table, partitioned by topic, date (and hour), and
 each run is one transaction in it.
@@ -64,7 +64,7 @@ Examples:
 @click.option("--file-size", type=SIZE, metavar="SIZE",
               help="About how much of a log one file may hold, such as 128MB; 512MB if left out.")
 @click.option("--start", type=click.Choice(["earliest", "latest", "group"]), default="earliest", show_default=True,
-              help="Where to begin with partitions that were never loaded here; group: its stored offsets.")
+              help="Where to start in partitions that were never loaded here; group: its stored offsets.")
 @click.option("--group", metavar="GROUP", help="Store the offsets in this group, too, for those who watch it.")
 @click.option("--on-data-loss", type=click.Choice(["fail", "skip"]), default="fail", show_default=True,
               help="When what was left to be read is not in the logs any more.")
@@ -73,7 +73,7 @@ Examples:
 @click.option("--max-messages", type=click.IntRange(1), metavar="N",
               help="Most messages of a run; further runs follow until what was there is loaded.")
 @click.option("--max-time", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-              help="Begin no further run after so long; runs of a million messages, unless --max-messages says more.")
+              help="Start no further run after so long; runs of a million messages, unless --max-messages says more.")
 @click.option("--gaps", type=click.Choice(["compacted", "allow"]), default="compacted", show_default=True,
               help="Which topics may miss offsets: compacted ones alone, or any.")
 @click.option("--option", "more", metavar="NAME=VALUE", multiple=True, help="Any option of format(\"zkconsumer\").")
@@ -119,13 +119,13 @@ def load(
         job_progress(as_json) as tell,
     ):
         reports = run_portions(spark, settings, tell, max_time)
-        statuses = [_told(report, as_json, shape.is_table) for report in reports]
+        statuses = [_status(report, as_json, shape.is_table) for report in reports]
     if any(statuses):
         raise click.exceptions.Exit(min(filter(None, statuses)))
 
 
-def _told(report: LoadReport, as_json: bool, is_table: bool) -> int:
-    """Print what a run came to, and return the status that it deserves."""
+def _status(report: LoadReport, as_json: bool, is_table: bool) -> int:
+    """Print the report of a run, and return the exit status for it."""
     if as_json:
         click.echo(json.dumps(_as_json(report), ensure_ascii=False))
     else:

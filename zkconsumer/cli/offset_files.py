@@ -1,4 +1,4 @@
-"""`zkconsumer offsets export` and `import`: stored offsets in a file that Kafka's own tools read and write.
+"""`zkconsumer offsets export` and `import`: stored offsets as a file that Kafka's own tools read and write.
 
 Source: kafka.tools.ExportZkOffsets, ImportZkOffsets (0.8.2.2).
 """

@@ -1,4 +1,4 @@
-"""`zkconsumer produce`: lines of stdin as messages.
+"""`zkconsumer produce`: sends the lines of standard input as messages.
 
 Source: kafka.tools.ConsoleProducer, kafka.producer.DefaultPartitioner (0.8.2.2).
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import click
 
 from rebalance.subscription import check_topic
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
@@ -27,8 +28,8 @@ _BATCH_BYTES = 512 * 1024
 
 _EPILOG = """\
 \b
-A line goes to the partition of its key (abs(Arrays.hashCode(key)) % partitions, as Kafka 0.8.2 does), lines without
-a key to one partition after the other. Batches are sent when they are full or when the input pauses, and sent again
+A line goes to the partition of its key (abs(Arrays.hashCode(key)) % partitions, as in Kafka 0.8.2); lines without a key
+go to one partition after the other. Batches are sent when they are full or when the input pauses, and sent again
 when a leader changes.
 
 \b
@@ -51,10 +52,10 @@ Example: three messages, two of them with the same key
 def produce(
     zookeeper: str, topic: str, partition: int | None, key_separator: str | None, codec: str, batch_size: int, acks: str
 ) -> None:
-    """Write the lines of stdin as messages.
+    """Send the lines of stdin as messages.
 
-    The brokers are found in ZooKeeper. A topic that does not exist is created only by brokers that do that on their
-    own (auto.create.topics.enable).
+    The brokers are found in ZooKeeper. A topic that does not exist is created only by brokers that create topics on
+    their own (auto.create.topics.enable).
     """
     check_topic(topic)
     if sys.stdin is None:
@@ -76,16 +77,16 @@ def produce(
 
 
 def _report(sender: Sender) -> None:
-    twice = f"; {sender.doubtful} were sent again after a lost connection and may be there twice"
-    click.echo(f"Produced {sender.sent} messages{twice if sender.doubtful else ''}", err=True)
+    twice = f"; {sender.doubtful} were sent again after a lost connection and may be stored twice"
+    click.echo(f"Produced {count_of(sender.sent, 'message')}{twice if sender.doubtful else ''}", err=True)
 
 
 class Batches:
     """Collects messages by partition and sends full batches.
 
     Args:
-        fixed: the partition of all messages, `None` to choose one for each.
-        size: most messages in a batch.
+        fixed: The partition of all messages, None to choose one for each.
+        size: Most messages in a batch.
     """
 
     def __init__(self, sender: Sender, fixed: int | None, size: int, topic: str) -> None:
@@ -98,14 +99,14 @@ class Batches:
         self._waiting: dict[int, list[KeyValue]] = {}
         self._bytes: dict[int, int] = {}
         leaderless = set(sender.leaderless())
-        # Without a key any partition will do, so those that nobody leads now are left out.
+        # A message without a key may go to any partition, so those without a leader are left out.
         self._turn = [number for number in sorted(sender.partitions) if number not in leaderless] or [
             *sorted(sender.partitions)
         ]
         self._count = 0
 
     def add(self, key: bytes | None, value: bytes) -> None:
-        """Take a message, and send its batch when that is full."""
+        """Add a message, and send its batch when it is full."""
         partition = self._partition(key)
         size = len(key or b"") + len(value) + 26
         if self._bytes.get(partition, 0) + size > _BATCH_BYTES:
@@ -131,7 +132,7 @@ class Batches:
             self._sender.send(partition, batch)
 
     def send_all(self) -> None:
-        """Send what waits."""
+        """Send all batches."""
         for partition in sorted(self._waiting):
             self._send(partition)
 
@@ -144,14 +145,14 @@ def _send_input(batches: Batches, lines: KeyedLines) -> None:
         try:
             key, value = lines.split(line)
         except CliError:
-            batches.send_all()  # the lines before it are good
+            batches.send_all()  # the lines before it are valid
             raise
         batches.add(key, value)
     batches.send_all()
 
 
 def _input_lines() -> Iterator[bytes | None]:
-    """The lines of stdin, and `None` whenever none is there at the moment."""
+    """Yield the lines of stdin, and None whenever there is none at the moment."""
     splitter = LineSplitter()
     fd = sys.stdin.fileno()
     while piece := os.read(fd, _PIECE_BYTES):

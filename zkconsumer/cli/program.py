@@ -1,4 +1,4 @@
-"""`zkconsumer`: the commands, what they share, and how they end.
+"""The command `zkconsumer`: its commands, logging, errors and exit status.
 
 Exit status: 0 done (also after Ctrl-C or SIGTERM and a clean leave), 1 failed, 2 wrong usage, 130 interrupted before
 there was anything to leave in order. Errors are one sentence on stderr.
@@ -57,7 +57,7 @@ class _Program(click.Group):
 
 
 def _say(sentence: str) -> None:
-    with suppress(OSError):  # stderr cannot be written; the status still tells
+    with suppress(OSError):  # stderr cannot be written; the status is what remains
         click.echo(f"zkconsumer: {sentence}", err=True)
 
 
@@ -75,7 +75,7 @@ def program(debug: bool) -> None:
     """Consumer groups of ZooKeeper-coordinated Kafka (0.8 and later brokers).
 
     \b
-    Where to begin, without any server of your own:
+    To start, without any server of your own:
       zkconsumer demo
     """
     unblock_signals()
@@ -101,17 +101,17 @@ program.add_command(completion)
 
 
 class _SaidByTheCommand(logging.Filter):
-    """Leaves out what a command says itself, as the error it ends with."""
+    """Drops log lines about the error with which the command ends: the command prints it itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.name == "rebalance.coordinator" and record.levelno == logging.ERROR)
 
 
 class _Stderr(logging.Handler):
-    """Writes to the stderr of the moment, which tests and pipes may have replaced."""
+    """Writes to the current stderr, which tests and pipes may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if sys.stderr is None:  # closed by whoever started us; print() would take stdout instead
+        if sys.stderr is None:  # closed by the parent process; print() would write to stdout instead
             return
         try:
             print(self.format(record), file=sys.stderr)
@@ -120,7 +120,7 @@ class _Stderr(logging.Handler):
 
 
 def _set_up_logging(debug: bool) -> None:
-    """Our own warnings on stderr, a line each; the ZooKeeper library is silent, as we report what it tells."""
+    """Log our own warnings to stderr, one line each; not those of the ZooKeeper library, whose events we report."""
     handler = _Stderr()
     if debug:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))

@@ -30,7 +30,7 @@ SIZE: Final = _Size()
 
 
 def setting_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """The names and values of an option that may be repeated.
+    """Return the names and values of an option that may be repeated.
 
     Raises:
         click.BadParameter: One is not of the form NAME=VALUE.
@@ -54,7 +54,7 @@ def interrupted_with(sentence: str) -> Iterator[None]:
 
 @contextmanager
 def job_progress(is_silent: bool) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere."""
+    """Yield a function that shows progress: a bar on a terminal, nothing elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""`zkconsumer spark-zip`: the archive for executors of Spark that do not have this package."""
+"""`zkconsumer spark-zip`: writes the archive for Spark executors on which this package is not installed."""
 
 from __future__ import annotations
 

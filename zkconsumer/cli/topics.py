@@ -1,4 +1,4 @@
-"""`zkconsumer topics`: partitions, leaders, replicas and offsets of topics.
+"""`zkconsumer topics`: shows partitions, leaders, replicas and offsets of topics.
 
 Source: kafka.admin.TopicCommand, kafka.tools.GetOffsetShell (0.8.2.2).
 """

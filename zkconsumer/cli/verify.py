@@ -1,4 +1,4 @@
-"""`zkconsumer verify`: whether a group is as it should be, what is wrong, and what would mend it; Java members, too."""
+"""`zkconsumer verify`: verifies a group, Java members included; prints what is wrong and what would mend it."""
 
 from __future__ import annotations
 

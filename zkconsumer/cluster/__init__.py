@@ -1,1 +1,1 @@
-"""Who is there and who leads what, as ZooKeeper and the brokers say it; how ZooKeeper is reached."""
+"""Brokers, topics, leaders and log ends of a cluster, and connections to its ZooKeeper."""

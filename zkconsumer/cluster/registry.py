@@ -1,4 +1,4 @@
-"""What a connector reads of the brokers' side of ZooKeeper: who is there, which dialect they speak, who leads what.
+"""Reads the brokers' nodes in ZooKeeper: registrations of brokers, topics, and states of partitions.
 
 Source: docs/COMPATIBILITY.md; node formats in `rebalance.znodes`.
 """
@@ -23,38 +23,38 @@ class ClusterReader:
     """Reads `/brokers`, many nodes at a time, with a deadline.
 
     Args:
-        port: a started ZooKeeper port.
-        timeout_s: for each five hundred nodes.
+        port: A started ZooKeeper port.
+        timeout_s: For each five hundred nodes.
 
     Attributes:
-        refused: path -> that it cannot be read, as a sentence, of the broker and state nodes that were read last.
+        refused: Path -> why it cannot be read, a sentence; of the broker and state nodes that were read last.
 
-    Threads: any but the coordinator's; each call blocks its caller alone.
+    Threads: Any but the coordinator's; each call blocks its caller alone.
     """
 
     def __init__(self, port: ZooKeeperPort, timeout_s: float) -> None:
         self._port = port
         self._timeout_s = timeout_s
         self.refused: Mapping[str, str] = {}
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
     def _read_each(self, root: str, paths: Sequence[str]) -> list[Any]:
-        """The nodes' data and stats; a node that may not be read is named, and keeps nobody from the others."""
+        """Return data and stats of nodes; a node that may not be read is logged once, and the others are returned."""
         values = read_each(self._port, [GetData(path) for path in paths], self._timeout_s)
         refused = {value.path: str(value) for value in values if isinstance(value, RefusedNode)}
-        for path in sorted(refused.keys() - self._told):
+        for path in sorted(refused.keys() - self._reported):
             log.warning("%s; that node is left out", refused[path])
-        self._told = self._told - set(paths) | refused.keys()
+        self._reported = self._reported - set(paths) | refused.keys()
         self.refused = {
             **{path: sentence for path, sentence in self.refused.items() if not path.startswith(root)}, **refused
         }
         return values
 
     def brokers(self) -> list[Broker]:
-        """The brokers that are registered and can be reached in plain text.
+        """Return the brokers that are registered and have a PLAINTEXT listener, by id.
 
         Raises:
-            ZooKeeperSilent: no answer in time.
+            ZooKeeperSilent: No answer in time.
         """
         found, _ = self._brokers()
         return found
@@ -80,17 +80,17 @@ class ClusterReader:
             except UnreadableNode as error:
                 unreadable.append(error)
             else:
-                # Only fetch 2 brings timestamps; brokers tell by their registration that they are of 0.10 or later.
+                # Only fetch 2 brings timestamps; the registration's version says that a broker is of 0.10 or later.
                 fetch_version = 2 if node.registration_version >= 3 else 0
                 brokers.append(Broker(node.id, node.host, node.port, fetch_version))
         return brokers, unreadable
 
     def refuse_foreign_generation(self, group: str) -> None:
-        """Raise when the cluster cannot be spoken to, before anything is registered.
+        """Raise when this release cannot consume from the cluster; called before anything is registered.
 
         Raises:
-            GroupRefused: Kafka 0.7 brokers, or brokers of which none has a PLAINTEXT listener.
-            ZooKeeperSilent: no answer in time.
+            GroupRefused: The brokers are of Kafka 0.7, or none of them has a PLAINTEXT listener.
+            ZooKeeperSilent: No answer in time.
         """
         brokers, unreadable = self._brokers()
         for error in unreadable:
@@ -106,25 +106,25 @@ class ClusterReader:
             log.warning("no broker is registered under %s; waiting for one", znodes.BROKERS)
 
     def topic_exists(self, topic: str) -> bool:
-        """Whether the topic stands in ZooKeeper; brokers must not be asked about one that does not: they make it."""
+        """Return True if the topic exists in ZooKeeper; brokers create a topic that they are asked about."""
         return topic in self.existing([topic])
 
     def existing(self, topics: Sequence[str]) -> set[str]:
-        """Those of the topics that stand in ZooKeeper.
+        """Return those of the topics that exist in ZooKeeper.
 
         Raises:
-            ZooKeeperSilent: no answer in time.
+            ZooKeeperSilent: No answer in time.
         """
         requests = [Exists(znodes.topic_path(topic)) for topic in topics]
-        # What may not be looked at is there (ZooKeeper from 3.9 on asks for the right to read here, too).
+        # A node that may not be read exists (from ZooKeeper 3.9 on `exists` needs the right to read as well).
         stats = read_each(self._port, requests, self._timeout_s)
         return {topic for topic, stat in zip(topics, stats, strict=True) if stat is not None}
 
     def leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The broker ids in the partitions' state nodes, without those that have no leader.
+        """Return the broker ids in the state nodes of partitions, without partitions that have no leader.
 
         Raises:
-            ZooKeeperSilent: no answer in time.
+            ZooKeeperSilent: No answer in time.
         """
         paths = [znodes.partition_state_path(topic, int(number)) for topic, number in partitions]
         found: dict[TopicPartition, int] = {}

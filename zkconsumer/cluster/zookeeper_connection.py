@@ -1,4 +1,4 @@
-"""ZooKeeper for those who only look: connected with a deadline, asked, closed.
+"""Opens a connection to ZooKeeper for a block of code, with a deadline.
 
 Threads: the caller's own; connecting and reading block it, each with a deadline.
 """
@@ -30,19 +30,19 @@ _CLOSE_S = 2.0
 def zookeeper_connection(
     hosts: str, timeout_s: float = 6.0, heard: Callable[[SessionChange], None] | None = None, **options: Any
 ) -> Iterator[ZooKeeperPort]:
-    """A connected port inside the chroot, closed at the end of the block.
+    """Yield a connected port inside the chroot, closed at the end of the block.
 
     Args:
         hosts: `host:port,host:port/chroot`.
-        timeout_s: longest wait for the connection.
-        heard: called with what becomes of the session, on the port's callback thread.
-        options: as for `KazooPort`.
+        timeout_s: Longest wait for the connection, in seconds.
+        heard: Called with each change of the session, on the port's callback thread.
+        options: As for `KazooPort`.
 
     Raises:
-        ZooKeeperUnavailable: no session in time; says what was in the way.
-        ZooKeeperRefused: the credentials were refused.
-        AccessRefused: credentials are demanded, and none were given.
-        NamespaceMissing: the chroot does not exist.
+        ZooKeeperUnavailable: No session in time; says what was in the way.
+        ZooKeeperRefused: The credentials were refused.
+        AccessRefused: Credentials are demanded, and none were given.
+        NamespaceMissing: The chroot does not exist.
     """
     address = parse_zookeeper_address(hosts)
     port = KazooPort(str(address), _SESSION_S, **options)
@@ -66,7 +66,7 @@ def zookeeper_connection(
             raise NamespaceMissing(address.chroot or "/")
         yield port
     finally:
-        port.close(_CLOSE_S if decided.is_set() else 0.0)  # without a session there is none to end
+        port.close(_CLOSE_S if decided.is_set() else 0.0)  # without a session there is nothing to end
 
 
 def configured_connection(

@@ -1,6 +1,7 @@
-"""Why no ZooKeeper server opened a session: a cause and a remedy for each server.
+"""Finds out why no ZooKeeper server opened a session: a cause and a remedy for each server.
 
-What attempts to connect ended with says most of it. A server that only hung up is asked once more, in the other way.
+The errors of the attempts to connect explain most cases. A server that only closed the connection is asked once more,
+with TLS if the attempt was plain, and without TLS otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ABOUT_OUR_CERTIFICATE = (
     "CERTIFICATE_REVOKED", "UNSUPPORTED_CERTIFICATE", "ACCESS_DENIED",
 )  # fmt: skip
 _TRIES = 3
-"""A server that refuses us and closes may reset the connection, and its word is lost."""
+"""A server that refuses us and closes may reset the connection; then its alert is lost, and it is asked again."""
 _GIVE_CERTIFICATE = "set zookeeper.ssl.certfile and zookeeper.ssl.keyfile"
 _CHECK_SASL = (
     "check zookeeper.sasl.username and zookeeper.sasl.password, and that the server has a login configuration (jaas)"
@@ -36,7 +37,7 @@ _TLS_PORT = "set zookeeper.use.ssl=true, or give the server's clientPort in zook
 
 
 def explain(attempt: FailedAttempt, tls: ZooKeeperTls | None) -> Obstacle | None:
-    """The obstacle that an attempt met, `None` when it does not tell: the server only hung up, or was silent."""
+    """Return the obstacle that an attempt met, None when the server only closed the connection or was silent."""
     server, error = _text(attempt.server), attempt.error
     if isinstance(error, ConfigError):
         return Obstacle(server, *_of_a_file(error))
@@ -56,7 +57,7 @@ def _of_a_file(error: ConfigError) -> tuple[str, str]:
 
 
 def _is_hang_up(error: OSError) -> bool:
-    """Whether somebody had taken the connection, or may yet."""
+    """Return True if a server accepted the connection, or may have."""
     return isinstance(error, (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, TimeoutError))
 
 
@@ -109,15 +110,15 @@ def _key(server: Server) -> Server:
 
 
 class ObstacleSearch:
-    """Finds what is in the way, while the session is still waited for.
+    """Finds what is in the way, while a session is still waited for.
 
     Args:
-        servers: of the connection string.
-        attempts: those that failed so far.
-        tls: the settings when TLS was spoken, `None` when not.
-        timeout_s: for each question to a server.
+        servers: Of the connection string.
+        attempts: Those that failed so far.
+        tls: The settings when TLS was spoken, None when not.
+        timeout_s: For each question to a server.
 
-    Threads: one of its own for each server that has to be asked, ended by the time-out; `found` may be called by any.
+    Threads: One of its own for each server that has to be asked, ended by the time-out; `found` may be called by any.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class ObstacleSearch:
         self.note(attempts)
 
     def note(self, attempts: Iterable[FailedAttempt]) -> None:
-        """Take note of attempts: the last that tells is kept, one with a remedy before others."""
+        """Take note of attempts: the last one with an obstacle is kept, one with a remedy before others."""
         for attempt in attempts:
             obstacle = explain(attempt, self._tls)
             server = _key(attempt.server)
@@ -143,8 +144,8 @@ class ObstacleSearch:
             elif known is None or obstacle.remedy or not known.remedy:
                 self._explained[server] = obstacle
 
-    def begin(self) -> None:
-        """Ask the servers whose attempts do not tell."""
+    def start(self) -> None:
+        """Ask the servers whose attempts explain nothing."""
         for server in self._servers:
             known = self._explained.get(_key(server))
             # A name may have two addresses, of which one is closed.
@@ -154,14 +155,14 @@ class ObstacleSearch:
                 thread.start()
 
     def found(self) -> list[Obstacle]:
-        """What is in the way of each server, as far as it is known by now."""
+        """Return the obstacle at each server, as far as it is known by now."""
         known = {**self._explained, **self._answers}
         return [known.get(_key(server), Obstacle(_text(server), " does not answer")) for server in self._servers]
 
     def _ask(self, server: Server) -> None:
         try:
             tls = self._tls
-            obstacle = self._spoken_to_plainly(server) if tls is None else self._spoken_to_by_tls(server, tls)
+            obstacle = self._asked_in_plain_text(server) if tls is None else self._asked_by_tls(server, tls)
         except socket.gaierror:
             obstacle = Obstacle(server[0], " is no known host name")
         except TimeoutError:
@@ -170,8 +171,8 @@ class ObstacleSearch:
             obstacle = Obstacle(_text(server), f": {(error.strerror or str(error)).lower()}")
         self._answers[_key(server)] = obstacle
 
-    def _spoken_to_by_tls(self, server: Server, tls: ZooKeeperTls) -> Obstacle:
-        """What is behind a port that hung up, or was silent, when it was spoken to by TLS."""
+    def _asked_by_tls(self, server: Server, tls: ZooKeeperTls) -> Obstacle:
+        """Return the obstacle at a port that closed the connection, or was silent, when TLS was tried."""
         text = _text(server)
         stands: ssl.SSLError | bool = False
         for _ in range(_TRIES):
@@ -194,8 +195,8 @@ class ObstacleSearch:
         return Obstacle(text, " opens no session behind the TLS handshake", "" if tls.certfile else
                         f"{_GIVE_CERTIFICATE} if it demands a certificate, or see whether it serves requests")
 
-    def _spoken_to_plainly(self, server: Server) -> Obstacle:
-        """What is behind a port that hung up, or was silent, when it was spoken to without TLS."""
+    def _asked_in_plain_text(self, server: Server) -> Obstacle:
+        """Return the obstacle at a port that closed the connection, or was silent, when TLS was not tried."""
         text = _text(server)
         if speaks_tls(server, self._timeout_s):
             return Obstacle(text, " speaks TLS at this port", _TLS_PORT)

@@ -1,7 +1,7 @@
-"""What a server speaks at a port that let nobody in: TLS, or plain ZooKeeper. Asked once, without a session.
+"""Finds out what a server speaks at a port: TLS, or plain ZooKeeper. Opens no session.
 
-A server that is spoken to in the wrong way hangs up without a word, like one that is being stopped; so it is asked in
-the other way. Threads: any; each question blocks its caller, with a deadline.
+A server that is addressed in the wrong protocol closes the connection without an answer, as one does that is being
+stopped; so the other protocol is tried. Threads: any; each question blocks its caller, with a deadline.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "HTTP_REQUEST
 
 
 def speaks_tls(server: tuple[str, int], timeout_s: float) -> bool:
-    """Whether the port answers to the beginning of a TLS connection; whose certificate it shows does not matter.
+    """Return True if the port answers a TLS handshake, with whatever certificate.
 
     Raises:
-        OSError: nobody takes the connection.
+        OSError: Nobody accepts the connection.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -30,20 +30,20 @@ def speaks_tls(server: tuple[str, int], timeout_s: float) -> bool:
         try:
             with context.wrap_socket(plain):
                 return True
-        except ssl.SSLError as error:  # an alert is spoken in TLS, too
+        except ssl.SSLError as error:  # an alert is TLS, too
             return error.reason not in _NO_TLS
         except OSError:
             return False
 
 
 def tls_refusal(server: tuple[str, int], context: ssl.SSLContext, timeout_s: float) -> ssl.SSLError | bool:
-    """What a TLS connection is refused with; else whether there was one.
+    """Return the error with which a TLS connection is refused; without an error, whether there was a handshake.
 
-    Nothing is sent behind the handshake: a server that refuses our certificate then would reset the connection, and
-    with it the word that says why.
+    Nothing is sent behind the handshake: a server that refuses our certificate would reset the connection then, and the
+    alert that says why would be lost.
 
     Raises:
-        OSError: nobody takes the connection, or there is no answer in it (`TimeoutError`).
+        OSError: Nobody accepts the connection, or there is no answer in time (`TimeoutError`).
     """
     with socket.create_connection(server, timeout_s) as plain:
         stands = False
@@ -63,10 +63,10 @@ def tls_refusal(server: tuple[str, int], context: ssl.SSLContext, timeout_s: flo
 
 
 def zookeeper_answer(server: tuple[str, int], timeout_s: float) -> str | None:
-    """What the port answers to `srvr`, `None` if that is nothing that ZooKeeper says.
+    """Return what the port answers to `srvr`, None if that is no answer of ZooKeeper.
 
     Raises:
-        OSError: nobody takes the connection.
+        OSError: Nobody accepts the connection.
     """
     ends_at = time.monotonic() + timeout_s
     answer = b""
@@ -82,5 +82,5 @@ def zookeeper_answer(server: tuple[str, int], timeout_s: float) -> str | None:
         except OSError:
             pass  # what came before counts
     said = answer.decode("utf-8", "replace")
-    # Newer servers answer so also to words that are not allowed, and while they have no quorum.
+    # Newer servers also answer words that are not allowed, and while they have no quorum.
     return said if any(word in said for word in ("Zookeeper version", "ZooKeeper instance", "whitelist")) else None

@@ -1,4 +1,4 @@
-"""Waiting for the first session with ZooKeeper, and saying what was in the way when none came."""
+"""Waits for the first session with ZooKeeper, and reports the obstacles at each server when none is opened in time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zkconsumer.wakeup import Latch
 __all__ = ["wait_for_session"]
 
 _SEARCHED: Final = 2 / 3
-"""The last part of the time-out, in which servers that do not tell are asked what they are: the time-out holds."""
+"""The share of the time-out, at its end, in which servers are asked what keeps them from opening a session."""
 
 
 def wait_for_session(
@@ -23,21 +23,21 @@ def wait_for_session(
     """Return when `decided` is set.
 
     Args:
-        port: a started one.
-        hosts: the connection string.
-        timeout_s: longest wait.
-        tls: the settings when TLS is spoken.
+        port: A started port.
+        hosts: The connection string.
+        timeout_s: Longest wait, in seconds.
+        tls: The settings, when TLS is spoken.
 
     Raises:
-        ZooKeeperUnavailable: it was not set in time; names what was found at each server.
+        ZooKeeperUnavailable: It was not set in time; names what was found at each server.
     """
     search_s = timeout_s * _SEARCHED
     if decided.wait(timeout_s - search_s):
         return
     servers = parse_zookeeper_address(hosts).hosts
-    # Two questions to a server, and time to spare.
+    # A server is asked twice at most; a third of the time is to spare.
     search = ObstacleSearch(servers, port.failed_attempts(), tls, search_s / 3)
-    search.begin()
+    search.start()
     if decided.wait(search_s):
         return
     search.note(port.failed_attempts())

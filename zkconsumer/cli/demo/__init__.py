@@ -1,7 +1,8 @@
-"""`zkconsumer demo`: a cluster, a group, a join, a leave and a death, watched and counted.
+"""`zkconsumer demo`: shows a cluster and a group in which members join, leave and are killed, and counts all messages.
 
-`story` is what happens, on a `stage` of real servers and processes; `counters` counts what they write down and `outcome`
-judges it (both pure); `scene` is what there is to see, `view` draws it, `display` puts it on the terminal.
+`story` is the sequence of events, on a `stage` of real servers and processes. `counters` counts what they record, and
+`outcome` checks the whole history (both pure). `scene` is what is shown at one moment, `view` draws it, and `display`
+prints it.
 """
 
 from zkconsumer.cli.demo.command import demo

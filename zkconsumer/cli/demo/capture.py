@@ -1,4 +1,4 @@
-"""Keeps the picture of a demonstration as one SVG file that moves by itself, for a page that cannot run anything."""
+"""Writes a demonstration to one animated SVG file, for a page that cannot run anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Capture", "moving_svg"]
 _EVERY_S = 1.0
 _SHOWN_S = 0.6
 _LAST_SHOWN = 4
-"""The last picture stands for so many turns, before it all begins again."""
+"""Number of turns for which the last picture is shown before the animation starts again."""
 
 _MARGIN = 12
 _FRAME = "{styles}\0{backgrounds}\0{matrix}\0{terminal_width}\0{terminal_height}"
@@ -35,14 +35,14 @@ text {{ font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospac
 
 
 class Capture:
-    """A display that shows everything on another one, and keeps a picture a second.
+    """A display that shows everything on another display, and keeps one picture a second.
 
     Args:
-        shown: the other display.
-        path: the SVG file; checked now, written when it is over.
+        shown: The other display.
+        path: The SVG file; opened now, written at the end.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
 
     def __init__(self, shown: Display, path: Path) -> None:
@@ -52,11 +52,11 @@ class Capture:
         path.open("a").close()
 
     def open(self) -> AbstractContextManager[object]:
-        """The block of the other display."""
+        """Return the block of the other display."""
         return self._shown.open()
 
     def show(self, scene: Scene) -> None:
-        """Show it, and keep it if the last one is old enough."""
+        """Show the scene, and keep it if the last one kept is old enough."""
         self._shown.show(scene)
         if not self._scenes or scene.elapsed_s >= self._scenes[-1].elapsed_s + _EVERY_S:
             self._scenes.append(scene)
@@ -68,7 +68,7 @@ class Capture:
 
 
 def moving_svg(scenes: Sequence[Scene]) -> str:
-    """One SVG document that shows the scenes in turn, again and again."""
+    """Return an SVG document that shows the scenes in turn, repeatedly."""
     frames = [_frame(scene, number) for number, scene in enumerate(scenes)]
     length_s = len(frames) * _SHOWN_S
     width, height = (float(size) + 2 * _MARGIN for size in frames[0][3:])
@@ -77,13 +77,13 @@ def moving_svg(scenes: Sequence[Scene]) -> str:
     area = f'x="-{_MARGIN}" y="-{_MARGIN}" width="{width}" height="{height}"'
     parts.append(f'</style>\n<rect {area} rx="8" fill="#16181d"/>\n')
     for number, (_, backgrounds, matrix, _, _) in enumerate(frames):
-        delay_s = number * _SHOWN_S - length_s  # negative: all are somewhere in their turn from the first moment on
+        delay_s = number * _SHOWN_S - length_s  # negative: every frame is inside its turn from the start
         parts.append(f'<g class="frame" style="animation-delay:{delay_s:.2f}s">{backgrounds}{matrix}</g>\n')
     return "".join(parts) + "</svg>\n"
 
 
 def _frame(scene: Scene, number: int) -> list[str]:
-    """Styles, backgrounds, texts, width and height of one picture."""
+    """Return styles, backgrounds, texts, width and height of one picture."""
     console = Console(
         file=StringIO(), record=True, width=view.WIDTH, force_terminal=True, color_system="truecolor", highlight=False
     )

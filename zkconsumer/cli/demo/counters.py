@@ -1,4 +1,4 @@
-"""Counts what producer and members write down, event by event, for those who watch. Pure."""
+"""Counts the messages of a demonstration, from the events that producer and members record. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ NS = 1_000_000_000
 
 
 class Counters:
-    """What a history comes to so far.
+    """Counts of a history so far.
 
     Args:
-        start_ns: the moment from which seconds are counted.
+        start_ns: The moment from which seconds are counted.
 
     Attributes:
-        produced: messages that a broker has acknowledged.
-        repeated: deliveries beyond the first of each message.
-        delivered_by: member -> its deliveries.
+        produced: Messages that a broker has acknowledged.
+        repeated: Deliveries beyond the first one of each message.
+        delivered_by: Member -> number of its deliveries.
     """
 
     def __init__(self, start_ns: int) -> None:
@@ -34,7 +34,7 @@ class Counters:
         self._each_second: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Count more events; those that are no message, sent or delivered, count nothing."""
+        """Count more events; only acknowledged and delivered messages count."""
         for event in events:
             if event.kind == "acked":
                 self.produced += 1
@@ -52,15 +52,15 @@ class Counters:
 
     @property
     def delivered(self) -> int:
-        """How many different messages were delivered."""
+        """Number of different messages that were delivered."""
         return sum(map(len, self._seen.values()))
 
     def lag(self, partition: int) -> int:
-        """Messages of a partition that were acknowledged and not delivered yet."""
+        """Return the number of messages of a partition that were acknowledged and not delivered yet."""
         # A delivery can be known before its acknowledgement is.
         return max(0, self._acked[partition] - len(self._seen[partition]))
 
     def rates(self, member: str, now_s: float, seconds: int) -> tuple[int, ...]:
-        """Deliveries of a member in each of the last whole seconds, the newest last."""
+        """Return the deliveries of a member in each of the last whole seconds, the newest last."""
         now = int(now_s)
         return tuple(self._each_second[member][second] for second in range(now - seconds, now))

@@ -1,4 +1,4 @@
-"""Puts a demonstration before its audience: a picture that moves on a terminal, plain lines anywhere else."""
+"""Displays a demonstration: a moving picture on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Display(Protocol):
     """
 
     def open(self) -> AbstractContextManager[object]:
-        """A block during which scenes are shown."""
+        """Return a block during which scenes are shown."""
 
     def show(self, scene: Scene) -> None:
         """Show how it is now."""
 
     def finish(self, scene: Scene) -> None:
-        """Leave the last scene where it can be read; called after the block."""
+        """Print the last scene for good; called after the block."""
 
 
 class LiveDisplay:
-    """A picture that is drawn anew in its place."""
+    """A picture that is redrawn in its place."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -43,11 +43,11 @@ class LiveDisplay:
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
 
     def open(self) -> AbstractContextManager[object]:
-        """A block during which the picture stands on the terminal."""
+        """Return a block during which the picture is on the terminal."""
         return self._live
 
     def show(self, scene: Scene) -> None:
-        """Draw it anew."""
+        """Redraw the picture."""
         self._live.update(view.draw(scene), refresh=True)
 
     def finish(self, scene: Scene) -> None:
@@ -56,14 +56,14 @@ class LiveDisplay:
 
 
 class PlainLines:
-    """A line for each thing that happens, and now and then the counts."""
+    """A line for each event, and the counts from time to time."""
 
     def __init__(self) -> None:
         self._printed = 0
         self._counted_s = 0.0
 
     def open(self) -> AbstractContextManager[object]:
-        """A block with nothing to it."""
+        """Return a block that does nothing."""
         return nullcontext()
 
     def show(self, scene: Scene) -> None:
@@ -85,7 +85,7 @@ def _counts(scene: Scene) -> str:
     each_second = sum(actor.rates[-1] for actor in scene.actors if actor.rates)
     return (
         f"produced {scene.produced}, delivered {scene.delivered} ({each_second} in the last second), "
-        f"lag {sum(scene.lag)}, came again {scene.repeated}"
+        f"lag {sum(scene.lag)}, repeated {scene.repeated}"
     )
 
 
@@ -94,7 +94,7 @@ def _print(happening: Happening) -> None:
 
 
 def display_for_stdout() -> Display:
-    """The picture where stdout is a terminal that is large enough for it, else lines."""
+    """Return the picture if standard output is a terminal that is large enough for it, lines otherwise."""
     if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return PlainLines()
     size = os.get_terminal_size(sys.stdout.fileno())

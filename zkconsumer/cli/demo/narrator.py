@@ -1,4 +1,4 @@
-"""What has happened so far, and before whom it is shown."""
+"""Keeps what has happened so far in a demonstration, and shows it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Narrator"]
 class Narrator:
     """Keeps the last scene, and shows each new one.
 
-    Threads: one.
+    Threads: One.
 
     Attributes:
-        start_ns: the moment from which seconds are counted.
-        scene: the last one.
+        start_ns: The moment from which seconds are counted.
+        scene: The last scene.
     """
 
     def __init__(self, display: Display, length_s: float, rate: int) -> None:
@@ -33,10 +33,10 @@ class Narrator:
         return (time.monotonic_ns() - self.start_ns) / 1e9
 
     def say(self, text: str) -> None:
-        """Tell what happens."""
-        self.see(happenings=(*self.scene.happenings, Happening(self.elapsed_s, text)))
+        """Show an event."""
+        self.update(happenings=(*self.scene.happenings, Happening(self.elapsed_s, text)))
 
-    def see(self, **seen: Any) -> None:
-        """Show how it is now: these fields of the scene have changed."""
-        self.scene = replace(self.scene, elapsed_s=self.elapsed_s, **seen)
+    def update(self, **changed: Any) -> None:
+        """Show the scene with these fields changed."""
+        self.scene = replace(self.scene, elapsed_s=self.elapsed_s, **changed)
         self.display.show(self.scene)

@@ -1,4 +1,4 @@
-"""What the whole history of a demonstration proves: the counts, and what must not have happened. Pure."""
+"""The outcome of a demonstration: counts of its whole history, and violations of the promises. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Outcome:
     """The end of a demonstration.
 
     Attributes:
-        produced: messages that a broker has acknowledged.
-        delivered: how many of them were delivered.
-        lost: how many were not.
-        repeated: deliveries beyond the first, of whatever reason.
-        explained: those of them that the end of their first owner explains, which was killed, or lost the partition.
-        findings: all that must not have happened.
+        produced: Messages that a broker has acknowledged.
+        delivered: How many of them were delivered.
+        lost: How many were not.
+        repeated: Deliveries beyond the first, for whatever reason.
+        explained: Those of them that have an explanation: their first owner was killed, or lost the partition.
+        findings: What must not have happened.
     """
 
     produced: int
@@ -38,24 +38,24 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether something happened that must not."""
+        """Whether something happened that must not happen."""
         return bool(self.findings) or self.lost > 0 or self.repeated > self.explained
 
     def sentences(self, start_ns: int) -> list[str]:
-        """The findings, each once, and the events that prove it with their seconds since `start_ns`."""
-        told: dict[tuple[str, str], str] = {}
+        """Return the findings, each once, with the events that prove it and their seconds since `start_ns`."""
+        found: dict[tuple[str, str], str] = {}
         for finding in self.findings:
             events = (replace(event, time_ns=event.time_ns - start_ns) for event in finding.events)
-            told.setdefault((finding.check, finding.sentence), str(replace(finding, events=tuple(events))))
-        return list(told.values())
+            found.setdefault((finding.check, finding.sentence), str(replace(finding, events=tuple(events))))
+        return list(found.values())
 
 
 def outcome_of(events: Iterable[Event], auto_commit_s: float) -> Outcome:
-    """The outcome on a history.
+    """Return the outcome of a history.
 
     Args:
-        auto_commit_s: how often members commit; a death may repeat what was delivered since, and a second more for
-            the commit that was on its way.
+        auto_commit_s: How often members commit, in seconds. A death may repeat what was delivered since the last
+            commit, and what was delivered in one more second, for the commit that was under way.
     """
     history = list(events)
     limits = Limits(repeat_before_end_s=auto_commit_s + 1.0)

@@ -1,4 +1,4 @@
-"""Prints lines of the demonstration, also when nobody reads them any more."""
+"""Prints the lines of a demonstration; a reader that goes away does not end it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["say", "warn"]
 
 
 def say(line: str) -> None:
-    """Print a line. Nobody may read any more (`| head`): it goes on to its end, which stops all processes in order.
+    """Print a line. When nobody reads any more (`| head`) the demonstration goes on, and stops all processes in order.
 
     Raises:
-        OSError: standard output cannot be written.
+        OSError: Standard output cannot be written.
     """
     try:
         click.echo(line)

@@ -1,4 +1,4 @@
-"""What there is to see at one moment of a demonstration, as values. Pure."""
+"""One moment of a demonstration, as values: members, owners, counts, events. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Actor", "Happening", "Scene", "shares"]
 
 @dataclass(frozen=True)
 class Happening:
-    """One thing that happened, `at_s` seconds after the start."""
+    """One event, `at_s` seconds after the start."""
 
     at_s: float
     text: str
@@ -18,12 +18,12 @@ class Happening:
 
 @dataclass(frozen=True)
 class Actor:
-    """One member, as it stands.
+    """One member.
 
     Attributes:
-        state: joining, consuming, leaving, left, killed.
-        delivered: messages it has got.
-        rates: messages in each of the last seconds, the newest last.
+        state: Joining, consuming, leaving, left, killed.
+        delivered: Messages that it has got.
+        rates: Messages in each of the last seconds, the newest last.
     """
 
     name: str
@@ -37,12 +37,13 @@ class Scene:
     """One moment.
 
     Attributes:
-        length_s: how long it all takes, about.
-        rate: messages produced in a second.
-        cluster: addresses; empty while it starts.
-        owners: of each partition, as ZooKeeper has them; None: nobody.
-        lag: messages of each partition that are acknowledged and not delivered.
-        happenings: oldest first.
+        length_s: About how long the demonstration takes, in seconds.
+        rate: Messages produced in a second.
+        elapsed_s: Seconds since the start.
+        cluster: Addresses; empty while it starts.
+        owners: The owner of each partition, as ZooKeeper has it; None for no owner.
+        lag: Messages of each partition that are acknowledged and not delivered.
+        happenings: Events, the oldest first.
     """
 
     length_s: float
@@ -59,7 +60,7 @@ class Scene:
 
 
 def shares(owners: Iterable[str | None]) -> str:
-    """Who owns which partitions, in a line.
+    """Return who owns which partitions, in one line.
 
     >>> shares(["ann", "ann", "bob", None])
     'ann 0 1, bob 2, nobody 3'

@@ -1,7 +1,7 @@
-"""Where the demonstration takes place: producer and members on a running cluster, and what is seen of them.
+"""Runs producer and members of a demonstration on a running cluster, and watches them.
 
-Threads: one, which does everything and shows a scene ten times a second while it waits. Producer, brokers and the watch
-have threads of their own, and only append to lists.
+Threads: one, which shows a scene ten times a second while it waits. Producer, brokers and the watch have threads of
+their own, and only append to lists.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _SETTINGS = {
 
 
 class StageError(ZkConsumerError):
-    """The show cannot go on: a process died, or something did not come to pass in time."""
+    """The demonstration cannot go on: a process died, or a condition was not met in time."""
 
 
 class Stage:
-    """Producer and members, for the block; the topic is there, nothing runs at first.
+    """Producer and members, for the block; no member runs at first.
 
     Args:
-        cluster: runs, and has the topic.
-        rate: messages a second.
-        narrator: where it is told.
-        limit_s: when everything must be over.
+        cluster: A running cluster that has the topic.
+        rate: Messages a second.
+        narrator: Shows what happens.
+        limit_s: When the demonstration must be over, in seconds.
 
     Attributes:
-        load: the producer; begins with the block.
-        counters: counts of what was seen.
-        states: member -> joining, consuming, leaving, left or killed.
+        load: The producer; starts with the block.
+        counters: Counts of the events so far.
+        states: Member -> joining, consuming, leaving, left or killed.
     """
 
     def __init__(self, cluster: KafkaCluster | EmbeddedCluster, rate: int, narrator: Narrator, limit_s: float) -> None:
@@ -103,7 +103,7 @@ class Stage:
         """Ask a member to leave (SIGTERM), and watch until its process has ended.
 
         Raises:
-            StageError: it does not end, or not with status 0.
+            StageError: It does not end, or not with status 0.
         """
         self.states[name] = "leaving"
         process = self._members[name].process
@@ -120,7 +120,7 @@ class Stage:
     # ---- what is seen
 
     def history(self) -> list[Event]:
-        """What producer, members and watch have written down."""
+        """Return the events that producer, members and watch have recorded."""
         written = [event for member in self._members.values() for event in member.events()]
         return [*self.load.acked, *self._watch.events, *written]
 
@@ -130,14 +130,14 @@ class Stage:
         return [self._watch.owner(place) for place in self._places]
 
     def is_shared_by(self, names: Collection[str]) -> bool:
-        """Whether these members own all partitions, in shares that differ by one at most."""
+        """Return True if these members own all partitions, in shares that differ by one at most."""
         owners = self.owners
         counts = [owners.count(name) for name in names]
         return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
 
     @property
     def undelivered(self) -> int:
-        """How many messages are acknowledged and not delivered."""
+        """Number of messages that are acknowledged and not delivered."""
         return sum(map(self.counters.lag, range(PARTITIONS)))
 
     # ---- time
@@ -146,20 +146,20 @@ class Stage:
         """Watch for some time.
 
         Raises:
-            StageError: a process has died, or the whole takes too long.
+            StageError: A process has died, or the demonstration takes too long.
         """
         end = Deadline(seconds)
         while not end.expired:
             self._look()
 
     def wait(self, condition: Callable[[], bool], limit_s: float, what: str) -> None:
-        """Watch until something has come to pass.
+        """Watch until a condition is met.
 
         Raises:
-            StageError: it has not, or a process has died, or the whole takes too long.
+            StageError: It is not met in time, a process has died, or the demonstration takes too long.
         """
         end = Deadline(limit_s)
-        # A look comes first: what was counted before may lack the last messages that were written.
+        # Count first: the earlier counts may lack the last messages that were recorded.
         self._look()
         while not condition():
             if end.expired:
@@ -175,7 +175,7 @@ class Stage:
         self._check()
 
     def _count(self, name: str, events: list[Event]) -> None:
-        """Put into the counters what is new."""
+        """Count the events that are new."""
         new = events[self._counted.get(name, 0) :]
         self._counted[name] = self._counted.get(name, 0) + len(new)
         self.counters.take(new)
@@ -186,7 +186,7 @@ class Stage:
             if name is not None and self.states.get(name) == "joining":
                 self.states[name] = "consuming"
         now_s = self._narrator.elapsed_s
-        self._narrator.see(
+        self._narrator.update(
             owners=tuple(owners),
             lag=tuple(map(self.counters.lag, range(PARTITIONS))),
             actors=tuple(
@@ -200,7 +200,7 @@ class Stage:
 
     def _check(self) -> None:
         if self._deadline.expired:
-            raise StageError(f"it is not over after {self._deadline.timeout_s:g} s")
+            raise StageError(f"not over after {self._deadline.timeout_s:g} s")
         if self.load.error is not None:
             raise StageError(f"the producer failed: {self.load.error}")
         for name, member in self._members.items():

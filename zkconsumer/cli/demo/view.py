@@ -1,4 +1,4 @@
-"""Draws a scene for a terminal. Pure: a scene in, something that `rich` can print out."""
+"""Draws a scene for a terminal. Pure: takes a scene, returns what `rich` can print."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["COLOURS", "HEIGHT", "WIDTH", "draw"]
 
 COLOURS = {"ann": "cyan", "bob": "yellow", "cleo": "magenta"}
 WIDTH, HEIGHT = 78, 24
-"""What it needs, in columns and lines."""
+"""Size of the picture, in columns and lines."""
 
 _SHOWN_HAPPENINGS = 8
 _BARS = "▁▂▃▄▅▆▇█"
@@ -23,7 +23,7 @@ _STATES = {"joining": "dim", "leaving": "dim", "left": "dim", "killed": "bold re
 
 
 def draw(scene: Scene) -> RenderableType:
-    """The whole picture, `WIDTH` columns by `HEIGHT` lines."""
+    """Return the whole picture, `WIDTH` columns by `HEIGHT` lines."""
     return Padding(
         Group(
             _title(scene),
@@ -95,7 +95,7 @@ def _members(scene: Scene) -> RenderableType:
 
 
 def _bars(rates: Sequence[int], full: int) -> str:
-    """A bar for each second, full when all that was produced came to this member; a blank where nothing came.
+    """Return a bar for each second, full when the member got every message produced, a blank when it got none.
 
     >>> _bars([0, 1, 50, 200], 100)
     ' ▁▄█'
@@ -109,8 +109,8 @@ def _counts(scene: Scene) -> RenderableType:
     return Text.assemble(
         ("produced ", "dim"), (f"{scene.produced:,}", "bold"),
         ("   delivered ", "dim"), (f"{scene.delivered:,}", "bold green"),
-        ("   on their way ", "dim"), f"{max(0, under_way):,}",
-        ("   came again ", "dim"), (f"{scene.repeated:,}", "bold yellow" if scene.repeated else ""),
+        ("   under way ", "dim"), f"{max(0, under_way):,}",
+        ("   repeated ", "dim"), (f"{scene.repeated:,}", "bold yellow" if scene.repeated else ""),
     )
 
 

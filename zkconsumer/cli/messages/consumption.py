@@ -1,6 +1,6 @@
-"""One run of `zkconsumer consume`: join the group, print, leave.
+"""Runs `zkconsumer consume`: joins the group, prints messages, leaves.
 
-One thread a stream reads and prints; the main thread waits for whatever ends the run, flushes lines that came
+Each stream has a thread that reads and prints. The main thread waits for what ends the run, flushes lines that came
 slowly, and leaves the group in order.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import click
 
 from simpleconsumer.errors import MessageError
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.cli.messages.printed_offsets import PrintedOffsets
@@ -28,7 +29,7 @@ __all__ = ["Consumption", "Outcome"]
 
 _LAST_FLUSH_S = 1.0
 _LEAVE_S = 3.0
-"""Longest wait for the last commit, which is made when the connector gives its partitions back."""
+"""Longest wait for the last commit, which the connector makes when it releases its partitions."""
 _JOIN_S = 0.5
 
 
@@ -37,9 +38,9 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        printed: messages whose lines went out.
-        unreadable: messages that could not be printed.
-        problem: why it did not end well, `None` when it did.
+        printed: Messages whose lines were written.
+        unreadable: Messages that could not be printed.
+        problem: Why the run failed, None if it did not.
     """
 
     printed: int
@@ -51,12 +52,12 @@ class Consumption:
     """Prints the messages of a group member.
 
     Args:
-        config: settings, without auto-commit.
-        commit_interval_s: time between two commits of what was printed; `None`: never commit.
-        subscribe: makes the streams.
-        signals: wakes the main thread, and tells it to leave.
-        output: where the lines go; its `notify` is `signals.wake`.
-        output_fd: the descriptor behind it, watched for a reader that goes away.
+        config: Settings, without auto-commit.
+        commit_interval_s: Time between two commits of printed messages; None: never commit.
+        subscribe: Creates the streams.
+        signals: Wakes the main thread, also to leave.
+        output: Where the lines go; its `notify` is `signals.wake`.
+        output_fd: The descriptor behind it, watched for a reader that goes away.
     """
 
     def __init__(
@@ -81,10 +82,10 @@ class Consumption:
         self._error: Exception | None = None
 
     def run(self) -> Outcome:
-        """Print until something ends it.
+        """Print until something ends the run.
 
         Raises:
-            Interrupted: a signal came before the group was joined.
+            Interrupted: A signal came before the group was joined.
             What `ConsumerConnector.create_message_streams` raises.
         """
         self._offsets.attach(self._connector)
@@ -116,7 +117,7 @@ class Consumption:
     def _print(self, stream: KafkaStream) -> None:
         put = self._output.put
         timeout_s = self._config.consumer_timeout_ms / 1000
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         while True:
             try:
                 for message in stream:
@@ -124,8 +125,8 @@ class Consumption:
                         return
                 return
             except ConsumerTimeout:
-                # The other streams may have had messages: only when none came to any of them it is over.
-                if time.monotonic() - max(begun_s, self._output.last_taken_s) >= timeout_s:
+                # Other streams may have had messages: the run ends only when no stream has got one for so long.
+                if time.monotonic() - max(started_s, self._output.last_taken_s) >= timeout_s:
                     self._timed_out = True
                     return
             except (MessageError, DecoderFailed, PartitionStopped) as error:
@@ -135,7 +136,7 @@ class Consumption:
     # -- the main thread -----------------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        """Wait for what ends the run, and flush meanwhile."""
+        """Wait for what ends the run, and flush lines meanwhile."""
         poll = select.poll()
         poll.register(self._signals.fd, select.POLLIN)
         poll.register(self._output_fd, 0)  # 0: only that its reader is gone
@@ -152,16 +153,17 @@ class Consumption:
         return self._signals.came or self._output.is_closed or self._timed_out or self._error is not None or not alive
 
     def _leave(self) -> Outcome:
-        """Flush, and leave the group, which commits what was printed."""
+        """Flush, and leave the group, which commits the printed messages."""
         self._offsets.stop()
         problem = self._error
         self._output.flush(_LAST_FLUSH_S, close=True)
         unstored = self._connector.shutdown(_LEAVE_S)
         if unstored and problem is None:
             (topic, partition), reason = next(iter(unstored.items()))
+            count = count_of(len(unstored), "partition")
             problem = CliError(
-                f"the last positions of {len(unstored)} partitions are not committed ({topic}-{partition}: {reason})",
-                "their last messages will come again",
+                f"the last positions of {count} could not be committed ({topic}-{partition}: {reason})",
+                "their last messages will be delivered again",
             )
         for thread in self._threads:
             thread.join(_JOIN_S)

@@ -1,6 +1,6 @@
-"""Lines out of pieces of input.
+"""Splits input into lines, and lines into key and value.
 
-Pure. A line ends with LF; the last one may lack it. CR stays: the bytes are the user's.
+Pure. A line ends with LF; the last one may lack it. CR is kept: it belongs to the user's bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class LineSplitter:
     """Cuts pieces of input into lines, across the pieces.
 
     Args:
-        max_line_bytes: bound of what is kept of an unfinished line.
+        max_line_bytes: Most bytes of an unfinished line.
     """
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
@@ -30,7 +30,7 @@ class LineSplitter:
         """Return the lines that are complete with this piece.
 
         Raises:
-            CliError: a line grows beyond the bound.
+            CliError: A line is longer than that.
         """
         first, *others = piece.split(b"\n")
         self._rest.append(first)
@@ -53,10 +53,10 @@ class LineSplitter:
 
 
 class KeyedLines:
-    """Takes lines apart into key and value.
+    """Splits lines into key and value.
 
     Args:
-        separator: between key and value, the first one counts; `None`: no keys.
+        separator: Between key and value, the first one counts; None: no keys.
     """
 
     def __init__(self, separator: bytes | None) -> None:
@@ -67,7 +67,7 @@ class KeyedLines:
         """Return key and value.
 
         Raises:
-            CliError: the line has no separator; named by its number.
+            CliError: The line has no separator; names its number.
         """
         self._number += 1
         if self._separator is None:

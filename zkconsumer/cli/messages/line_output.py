@@ -1,9 +1,9 @@
-"""Lines on their way to a file descriptor, and which offsets have really gone out.
+"""Writes lines to a file descriptor, and keeps the offsets of the messages whose lines are written.
 
-Lines leave one by one while they come slowly and in blocks while they come fast. Rules:
-- A message counts as printed when the operating system has taken its line, not before; only then may its offset be
+Lines are written one by one while they come slowly, and in blocks while they come fast. Rules:
+- A message counts as printed when the operating system has accepted its line, not before; only then may its offset be
   committed.
-- Whoever reads the lines may go away (`| head -1`) at any time. That is no error.
+- The reader of the lines may go away (`| head -1`) at any time. That is no error.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ __all__ = ["LineOutput"]
 
 BLOCK_BYTES = 64 * 1024
 LINGER_S = 0.05
-"""Longest time a line waits for others to leave together with it."""
+"""Longest time that a line waits for others to be written with it."""
 
 
 class LineOutput:
     """The lines of messages, written to a file descriptor.
 
     Args:
-        fd: where to.
-        format_line: message -> line.
-        max_messages: number after which no more are taken, `None` for no end.
-        notify: called when a line waits for `flush_if_due`, and once at the end; must return at once.
+        fd: Where the lines go.
+        format_line: Message -> line.
+        max_messages: Number after which no more are accepted, None for no limit.
+        notify: Called when a line waits for `flush_if_due`, and once at the end; must return at once.
 
     Attributes:
-        count: messages printed.
-        taken: messages taken, printed or waiting.
-        last_taken_s: when the last one was taken (`time.monotonic()`); 0 before the first.
-        reader_gone: nobody reads the lines any more.
-        failure: why lines cannot be written, e.g. a full disk.
+        count: Messages printed.
+        taken: Messages accepted, printed or waiting.
+        last_taken_s: When the last one was accepted (`time.monotonic()`); 0 before the first.
+        reader_gone: Nobody reads the lines any more.
+        failure: Why lines cannot be written, such as a full disk.
 
-    Threads: any.
+    Threads: Any.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class LineOutput:
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more messages are taken."""
+        """Whether no more messages are accepted."""
         return self._closed
 
     def put(self, message: Message) -> bool:
-        """Take a message; False when this one, and every later one, is not wanted any more."""
+        """Accept a message; return False when this and all later messages are not wanted any more."""
         line = self._format(message)
         with self._lock:
             if self._closed:
@@ -96,7 +96,7 @@ class LineOutput:
         return self._is_terminal or self._closed or self._size >= BLOCK_BYTES or now - self._last_flush >= LINGER_S
 
     def _flush(self, now: float) -> None:
-        """Write what waits; the lock is held."""
+        """Write the waiting lines; the lock is held."""
         try:
             _write_all(self._fd, b"".join(self._lines))
         except BrokenPipeError:
@@ -112,7 +112,7 @@ class LineOutput:
         self._last_flush = now
 
     def flush_if_due(self) -> float | None:
-        """Write what has waited long enough; seconds until something is due, `None` when nothing waits."""
+        """Write lines that have waited long enough; return the seconds until lines are due, None when none waits."""
         if not self._lock.acquire(blocking=False):
             return LINGER_S
         try:
@@ -127,7 +127,7 @@ class LineOutput:
             self._lock.release()
 
     def flush(self, timeout_s: float, close: bool = False) -> bool:
-        """Write what waits; with `close` take no more. False when the reader is too slow for that."""
+        """Write the waiting lines, and accept no more with `close`; return False when the reader is too slow."""
         if not self._lock.acquire(timeout=timeout_s):
             self._closed = self._closed or close
             return False
@@ -140,16 +140,16 @@ class LineOutput:
         return True
 
     def printed(self) -> dict[TopicPartition, int]:
-        """Partition -> next offset behind the last message that went out."""
+        """Return the offsets behind the last printed messages: partition -> offset."""
         return dict(self._printed)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Another ownership of the partition begins."""
+        """Forget what was printed of a partition, because it is claimed anew."""
         self._printed.pop(partition, None)
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write all of it, to a descriptor that somebody made non-blocking, too."""
+    """Write all data, also to a non-blocking descriptor."""
     view = memoryview(data)
     while view:
         try:

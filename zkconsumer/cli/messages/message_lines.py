@@ -1,4 +1,4 @@
-"""Messages as lines: the bytes as they are, with what else was asked for, or JSON.
+"""Formats messages as lines: the bytes as they are, with further fields, or JSON.
 
 Pure. Source of the plain form: kafka.consumer.DefaultMessageFormatter (0.8.2.2), `null` for null included.
 """
@@ -20,11 +20,11 @@ Formatter = Callable[[Message], bytes]
 
 @dataclass(frozen=True)
 class LineShape:
-    """What stands in a line; fields come in the order partition, offset, timestamp, key, value.
+    """The fields of a line, in the order partition, offset, timestamp, key, value.
 
     Attributes:
-        separator: between the fields.
-        terminator: behind the line.
+        separator: Between the fields.
+        terminator: Behind the line.
     """
 
     partition: bool = False
@@ -37,7 +37,7 @@ class LineShape:
 
 
 def line_formatter(shape: LineShape) -> Formatter:
-    """The function that makes a line of a message."""
+    """Return the function that formats a message as a line."""
     if shape.as_json:
         return json_line
     end = shape.terminator
@@ -59,10 +59,10 @@ def _readers(shape: LineShape) -> list[Callable[[Message], bytes]]:
 
 
 def json_line(message: Message) -> bytes:
-    """One object a line: topic, partition, offset, key, value, timestamp_ms.
+    """Return one JSON object: topic, partition, offset, key, value, timestamp_ms.
 
-    Key and value are text when they are UTF-8. Otherwise they stand in base64, and `key_encoding` or
-    `value_encoding` is there and says `base64`.
+    Key and value are text when they are UTF-8. Otherwise they are base64, and `key_encoding` or `value_encoding` is
+    `base64`.
     """
     entry: dict[str, Any] = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
     for name, data in (("key", message.key), ("value", message.value)):

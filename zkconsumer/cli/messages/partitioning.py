@@ -1,4 +1,4 @@
-"""Which partition a message goes to.
+"""Chooses the partition of a message from its key, as Kafka 0.8.2 does.
 
 Pure. Source: kafka.producer.ByteArrayPartitioner and kafka.utils.Utils.abs (0.8.2.2).
 """

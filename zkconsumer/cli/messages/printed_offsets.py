@@ -1,7 +1,7 @@
-"""Commits what was printed: no message whose line has not gone out, and at a handover every one that has.
+"""Commits printed messages: none whose line is not written yet, and at a handover every one whose line is.
 
-The connector counts a message as done when the next one is asked for; its line may still wait in a buffer then. So
-the connector's own auto-commit is off, and this commits instead, as often as `auto.commit.interval.ms` says.
+The connector counts a message as done when the next one is asked for; its line may still be in a buffer then. So the
+auto-commit of the connector is off, and this class commits instead, every `auto.commit.interval.ms`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class PrintedOffsets:
     """The rebalance listener of `zkconsumer consume`, and its commits.
 
     Args:
-        output: knows what was printed.
-        interval_s: time between two commits; `None`: never commit.
+        output: Knows what was printed.
+        interval_s: Time between two commits, in seconds; None: never commit.
 
-    Threads: any.
+    Threads: Any.
     """
 
     def __init__(self, output: LineOutput, interval_s: float | None) -> None:
@@ -41,13 +41,13 @@ class PrintedOffsets:
         self._stop = threading.Event()
 
     def attach(self, connector: ConsumerConnector) -> None:
-        """Commit through this connector; before it creates streams."""
+        """Commit through this connector; called before it creates streams."""
         self._connector = connector
         if self._interval_s is not None:
             threading.Thread(target=self._run, args=(self._interval_s,), name="commit-printed", daemon=True).start()
 
     def stop(self) -> None:
-        """Commit no more from time to time."""
+        """End the periodic commits."""
         self._stop.set()
 
     def _run(self, interval_s: float) -> None:
@@ -58,7 +58,7 @@ class PrintedOffsets:
     # -- the listener ------------------------------------------------------------------------------------------------
 
     def on_partitions_assigned(self, positions: dict[TopicPartition, int]) -> None:
-        """Note where the partitions begin, and store it: a successor must not choose a start of its own."""
+        """Store the positions at which the partitions start: the next owner must not choose a start of its own."""
         self._output.flush(_FLUSH_S)
         for partition in positions:
             self._output.forget(partition)
@@ -71,15 +71,15 @@ class PrintedOffsets:
                 log.warning("first positions: %s", error)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """Print and commit what was delivered of them, so that the next owner goes on behind it."""
-        # Once closed it was flushed already, or its reader is stuck: do not wait for that a second time.
+        """Print and commit what was delivered of the partitions, so that the next owner goes on behind it."""
+        # A closed output was flushed already, or its reader hangs: do not wait for it a second time.
         self._output.flush(0.0 if self._output.is_closed else _FLUSH_S)
         for partition, reason in self.commit(partitions).items():
-            log.warning("offset of %s-%s is not committed, messages may come again: %s", *partition, reason)
+            log.warning("offset of %s-%s is not committed, messages may be delivered again: %s", *partition, reason)
         self.on_partitions_lost(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """They are somebody else's now."""
+        """Forget partitions that another member owns now."""
         with self._lock:
             for partition in partitions:
                 self._stored.pop(partition, None)
@@ -87,12 +87,12 @@ class PrintedOffsets:
     # -- commits -----------------------------------------------------------------------------------------------------
 
     def commit(self, partitions: list[TopicPartition] | None = None) -> dict[TopicPartition, object]:
-        """Commit what was printed, of some partitions or of all; what could not be, with the reasons."""
+        """Commit the printed messages of some partitions, or of all; return those that failed, with reasons."""
         if self._connector is None or self._interval_s is None:
             return {}
         printed = self._output.printed()
         with self._lock:
-            # A partition may have been lost and taken again: what was printed before that is behind its new start.
+            # A partition may have been lost and claimed again: what was printed before that is behind its new start.
             wanted = {
                 partition: printed[partition]
                 for partition, stored in self._stored.items()

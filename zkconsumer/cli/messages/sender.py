@@ -1,7 +1,7 @@
-"""Sends batches of messages to the leaders of a topic's partitions, until they are there or a deadline passes.
+"""Sends batches of messages to the leaders of a topic's partitions, until they are acknowledged or a deadline passes.
 
-At least once: when a connection breaks nobody knows whether a batch was stored, so it is sent again, and `doubtful`
-counts it.
+At least once: when a connection breaks it is unknown whether a batch was stored, so it is sent again, and `doubtful`
+counts its messages.
 
 Source: kafka.producer.async.DefaultEventHandler (0.8.2.2).
 """
@@ -35,10 +35,10 @@ class SendSettings:
     """How batches are sent.
 
     Attributes:
-        codec: none, gzip, snappy or lz4.
-        acks: 1 the leader has it, -1 all in-sync replicas have it, 0 no answer.
-        request_timeout_s: deadline of one request.
-        give_up_s: how long one batch is tried.
+        codec: `none`, gzip, snappy or lz4.
+        acks: 1: the leader has it; -1: all in-sync replicas have it; 0: no answer.
+        request_timeout_s: Deadline of one request, in seconds.
+        give_up_s: How long one batch is tried, in seconds.
     """
 
     codec: str = "none"
@@ -51,15 +51,16 @@ class Sender:
     """Sends to one topic.
 
     Args:
-        port: a connected ZooKeeper port.
-        zookeeper: its address, for the sentences of errors.
-        topic: where to.
+        port: A connected ZooKeeper port.
+        zookeeper: Its address, for the messages of errors.
+        topic: The topic to which it sends.
 
     Attributes:
-        sent: messages that were acknowledged (with acks 0: written to the socket).
-        doubtful: messages sent again after a connection broke; they may be there twice.
+        sent: Messages that were acknowledged (with acks 0: written to the socket).
+        doubtful: Messages sent again after a connection broke; they may be stored twice.
+        partitions: Of the topic, once it is open.
 
-    Threads: one at a time.
+    Threads: One at a time.
     """
 
     def __init__(self, port: ZooKeeperPort, zookeeper: str, topic: str, settings: SendSettings) -> None:
@@ -74,10 +75,10 @@ class Sender:
         self.partitions: tuple[int, ...] = ()
 
     def open(self) -> None:
-        """Find the topic's partitions; a topic that is not there is made by the brokers, if they do that.
+        """Find the topic's partitions; the brokers create a missing topic if they are configured to.
 
         Raises:
-            CliError: no brokers, or no such topic.
+            CliError: No brokers, or no such topic.
         """
         brokers = self._cluster.brokers()
         if not brokers:
@@ -96,7 +97,7 @@ class Sender:
             time.sleep(_BACKOFF_S)
 
     def _ask_for_topic(self, brokers: Sequence[Broker]) -> None:
-        """Ask a broker about the topic, which makes it where `auto.create.topics.enable` is on."""
+        """Ask a broker about the topic, which creates it if `auto.create.topics.enable` is on."""
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         code = self._metadata_code(brokers)
         while not self._cluster.reader.topic_exists(self._topic):
@@ -119,7 +120,7 @@ class Sender:
         raise CliError(f"none of the {len(brokers)} registered brokers answers ({'; '.join(failures[:3])})")
 
     def leaderless(self) -> list[int]:
-        """The partitions that cannot be written to at the moment."""
+        """Return the partitions that cannot be written to at the moment."""
         self._find_leaders(self.partitions)
         return [partition for partition in self.partitions if partition not in self._leaders]
 
@@ -131,10 +132,10 @@ class Sender:
             self._leaders[int(name.partition)] = broker
 
     def send(self, partition: int, messages: Sequence[KeyValue]) -> None:
-        """Send a batch; back when it is acknowledged.
+        """Send a batch, and return when it is acknowledged.
 
         Raises:
-            CliError: refused for good, or not taken within `give_up_s`.
+            CliError: It was refused for good, or not accepted within `give_up_s`.
         """
         deadline = time.monotonic() + self._settings.give_up_s
         backoff_s = _BACKOFF_S
@@ -161,7 +162,7 @@ class Sender:
             backoff_s = min(backoff_s * 2, _LONGEST_BACKOFF_S)
 
     def _try(self, leader: Broker, partition: int, messages: Sequence[KeyValue]) -> tuple[str, int | None] | None:
-        """`None` when the batch was taken, else why not, and the broker that does not lead the partition."""
+        """Return None if the batch was accepted, else why not, and the broker that does not lead the partition."""
         connection = self._connections.get(leader)
         if connection is None:
             timeout_s = self._settings.request_timeout_s

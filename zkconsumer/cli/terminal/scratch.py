@@ -1,7 +1,7 @@
-"""One temporary folder for all that a command and its servers write, gone with the command by whatever means it ends.
+"""One temporary folder for everything that a command and its servers write; removed however the command ends.
 
-A killed process cannot clean up, so another one does, which stands in a session of its own: neither Ctrl-C nor a closed
-terminal reaches it.
+A killed process cannot clean up. So another process does, in a session of its own: neither Ctrl-C nor a closed terminal
+reaches it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PROBE_BYTES = 1024 * 1024
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A new folder, in which this process makes all its temporary files during the block.
+    """Yield a new folder, in which this process makes all its temporary files during the block.
 
     Raises:
-        CliError: it cannot be made.
+        CliError: It cannot be made.
 
-    Threads: the main one.
+    Threads: The main thread.
     """
     try:
         folder, sweeper = _make(prefix)
@@ -51,10 +51,10 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
 
 
 def refuse_if_full(folder: Path) -> None:
-    """Look, after something has failed, whether a scratch folder has no room: then whatever else is said misleads.
+    """Raise if a scratch folder has no room; called after a failure, as any other message would mislead then.
 
     Raises:
-        CliError: not one MiB more can be written.
+        CliError: Less than one MiB can be written.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
@@ -69,7 +69,7 @@ def refuse_if_full(folder: Path) -> None:
 
 
 def _make(prefix: str) -> tuple[Path, subprocess.Popen[bytes]]:
-    """The folder, and the process that removes it; a signal comes before both or after both."""
+    """Return the folder and the process that removes it; signals are blocked until both exist."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         folder = Path(tempfile.mkdtemp(prefix=prefix))

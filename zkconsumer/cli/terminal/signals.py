@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: leave in order; a second time: at once.
+"""Ends a command in order at Ctrl-C and SIGTERM, and at once at the second signal.
 
-Python runs signal handlers between two steps of the main thread, also while it holds a lock. So once there is
-something to leave in order, a handler only wakes the main thread up.
+Python runs signal handlers between two steps of the main thread, also while it holds a lock. So once a command has
+something to end in order, a handler only wakes the main thread up.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def unblock_signals() -> None:
-    """Hear the signals to leave also where whoever started us had them blocked.
+    """Receive the signals to leave, also if the parent process had blocked them.
 
-    To ignore one is a wish, which is kept: so `nohup`, and `&` in a script, have a command go on. To start a command
-    with one blocked is an oversight, and it could only be killed then.
+    A signal that the parent ignores stays ignored: `nohup`, and `&` in a script, have a command go on. A signal that
+    the parent has blocked is an oversight, and the command could only be killed then.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 class Interrupted(BaseException):
-    """A signal came while there was nothing yet to leave in order; like KeyboardInterrupt, but for SIGTERM, too."""
+    """A signal came before there was anything to end in order; like KeyboardInterrupt, but also for SIGTERM."""
 
 
 class LeaveSignals:
-    """While its block runs, signals to leave become a readable file descriptor.
+    """For its block, turns signals to leave into a readable file descriptor.
 
-    Until `wait_quietly()` was called a signal raises `Interrupted`; afterwards the first one is told by `fd`, and the
-    second one ends the process with status 130. Signals that the parent had ignored (`nohup`, `&`) stay ignored.
+    Until `wait_quietly()` is called a signal raises `Interrupted`. Afterwards the first signal makes `fd` readable, and
+    the second one ends the process with status 130. Signals that the parent had ignored (`nohup`, `&`) stay ignored.
 
     Attributes:
-        fd: readable after a signal, or after `wake()`.
-        came: a signal came.
+        fd: Readable after a signal, or after `wake()`.
+        came: A signal came.
 
-    Threads: the main thread; `wake` from any.
+    Threads: The main thread; `wake` from any.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class LeaveSignals:
         self._wakeup_before = -1
 
     def wait_quietly(self) -> None:
-        """From now on signals only make `fd` readable."""
+        """Let signals only make `fd` readable from now on."""
         self._quiet = True
 
     def wake(self) -> None:
@@ -62,7 +62,7 @@ class LeaveSignals:
             pass
 
     def drain(self) -> None:
-        """Take away what made `fd` readable."""
+        """Read what made `fd` readable."""
         try:
             while os.read(self.fd, 4096):
                 pass
@@ -78,8 +78,8 @@ class LeaveSignals:
             raise Interrupted
 
     def __enter__(self) -> LeaveSignals:
-        # A handler of Python's runs when the main thread goes on: one that strikes just before a wait, after it. The
-        # byte that is written here ends the wait.
+        # Python runs a handler when the main thread goes on: for a signal just before a wait, that is after the wait.
+        # The byte that is written here ends the wait.
         self._wakeup_before = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:

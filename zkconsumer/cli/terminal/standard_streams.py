@@ -1,4 +1,4 @@
-"""Standard streams that were closed by whoever started us, and those that cannot be written."""
+"""Handles standard streams that the parent process has closed, or that cannot be written."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _STDOUT, _STDERR, _STREAMS = 1, 2, 3
 
 
 def prepare_streams() -> None:
-    """Have no file of ours get the number of a closed stream.
+    """Make sure that no file of ours gets the number of a closed stream.
 
-    An error of standard output says from now on whose it is; standard error has none.
+    From now on an error of standard output names it, and standard error raises no errors.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) < _STREAMS:
         os.set_inheritable(fd, True)
@@ -36,7 +36,7 @@ def prepare_streams() -> None:
 
 
 def discard_output() -> None:
-    """From now on nothing comes of what is printed."""
+    """Discard everything that is printed from now on."""
     _discard(_STDOUT)
 
 
@@ -46,7 +46,7 @@ def _discard(stream: int) -> None:
 
 
 class _Output(io.FileIO):
-    """Standard output; when it cannot be written that is said once, not again by what flushes it at the end."""
+    """Standard output; an error is raised once, not a second time when Python flushes it at the end."""
 
     def write(self, data: ReadableBuffer) -> int:
         try:
@@ -58,9 +58,9 @@ class _Output(io.FileIO):
 
 
 class _Errors(io.FileIO):
-    """Standard error; what cannot be written is given up, and the exit status has to tell.
+    """Standard error; text that cannot be written is dropped, and the exit status has to suffice.
 
-    Python would try again at its end and make the status 120.
+    Python would try again at its end and set the status to 120.
     """
 
     def write(self, data: ReadableBuffer) -> int:

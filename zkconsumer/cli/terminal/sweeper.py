@@ -1,4 +1,4 @@
-"""Removes a folder when the process that started this one is gone, by whatever means: its pipe to our stdin then ends.
+"""Removes a folder when the process that started this one has ended: its pipe to our stdin closes then.
 
 Started by `zkconsumer.cli.terminal.scratch` as `python -I -S sweeper.py FOLDER`; imports nothing of the project.
 """

@@ -1,4 +1,4 @@
-"""Tables on stdout: drawn and coloured on a terminal, plain columns anywhere else."""
+"""Prints tables: drawn and coloured on a terminal, plain columns anywhere else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def print_table(
     right: Collection[int] = (),
     marked: Collection[int] = (),
 ) -> None:
-    """Print a table; `right` are the columns that hold numbers, `marked` the rows with something wrong."""
+    """Print a table; `right` are the columns with numbers, `marked` the rows with problems."""
     if not sys.stdout.isatty():
         click.echo(plain_table(headers, rows, right))
         return
@@ -33,12 +33,12 @@ def print_table(
 
 
 def print_problem(sentence: str) -> None:
-    """Print what is wrong as a line of its own that begins with `!`, in red on a terminal (unless NO_COLOR is set)."""
+    """Print a problem on a line that starts with `!`, in red on a terminal (unless NO_COLOR is set)."""
     click.secho(f"! {sentence}", fg=None if os.environ.get("NO_COLOR") else "red")
 
 
 def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
-    """The table as text: columns two blanks apart, nothing behind the last one.
+    """Return the table as text: columns two spaces apart, no trailing spaces.
 
     >>> print(plain_table(["TOPIC", "LAG"], [["clicks", "7"]], right=[1]))
     TOPIC   LAG
