@@ -16,37 +16,52 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rebalance.counters import Counters
-from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.dialect_types import FetchResult, Outcome
-from simpleconsumer.errors import BrokenFraming, BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError
+from simpleconsumer.errors import BrokenFraming, DamagedOffset, MessageTooLarge, SimpleConsumerError
 from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, check_range, poll_wait_ms
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, poll_wait_ms
 from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.log_end_requests import LogEndRequests
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["IDLE_S", "Fetcher"]
+__all__ = ["IDLE_S", "Fetcher", "FetcherCalls"]
 
 log = logging.getLogger(__name__)
 
 IDLE_S = 10.0
 """How long a fetcher without partitions keeps its thread and its connection."""
 _LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
-_PARTITIONS_A_QUESTION: Final = 500
-_SHORTEST_PAUSE_S: Final = 0.005
-_LONGEST_PAUSE_S: Final = 0.1
 _LONGEST_SLEEP_S: Final = 1.0
 _BUDGET_POLL_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 10.0
+
+
+class FetcherCalls(NamedTuple):
+    """What a fetcher calls, on its thread.
+
+    Attributes:
+        count_fetchers: Returns how many fetchers share the byte budget now.
+        lost: Called with a task whose leader must be found, and with the broker id if that broker does not lead it.
+        is_idle: Called after some time without work; True ends the thread.
+        out_of_range: Called with each partition whose position turns out to be outside its log.
+        died: Called with a name and an error when the thread ends by an error.
+    """
+
+    count_fetchers: Callable[[], int]
+    lost: Callable[[FetchTask, int | None], None]
+    is_idle: Callable[[Fetcher], bool]
+    out_of_range: Callable[[TopicPartition], None]
+    died: Callable[[str, BaseException], None]
 
 
 class _Asked(NamedTuple):
@@ -60,12 +75,8 @@ class Fetcher:
 
     Args:
         name: Name of the thread.
-        askers: Returns how many fetchers share the byte budget now.
-        lost: Called with a task whose leader must be found, and with the broker id if that broker does not lead it.
-        is_idle: Called after some time without work; True ends the thread.
-        out_of_range: Called with each partition whose position turns out to be outside its log.
+        calls: What to call for all that is not fetching.
         counters: Counts requests and errors.
-        died: Called, on that thread, with a name and an error when the thread ends by an error.
 
     Threads: `add`, `stop`, `join` and `tasks` from any thread.
     """
@@ -77,23 +88,15 @@ class Fetcher:
         budget: ByteBudget,
         clock: Callable[[], float],
         name: str,
-        askers: Callable[[], int],
-        lost: Callable[[FetchTask, int | None], None],
-        is_idle: Callable[[Fetcher], bool],
-        out_of_range: Callable[[TopicPartition], None],
+        calls: FetcherCalls,
         counters: Counters,
-        died: Callable[[str, BaseException], None] = lambda name, error: None,
     ) -> None:
         self.broker = broker
         self._dialect = dialect_of(broker)
-        self._died = died
         self._config = config
         self._budget = budget
         self._clock = clock
-        self._askers = askers
-        self._lost = lost
-        self._is_idle = is_idle
-        self._out_of_range = out_of_range
+        self._calls = calls
         self._counters = counters
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S)
         self._largest_bytes = min(max(config.queued_max_bytes, config.fetch_message_max_bytes), _LARGEST_ANSWER_BYTES)
@@ -105,12 +108,14 @@ class Fetcher:
             reuse_answers=True,  # chunks are copies
             dialect=self._dialect,
         )
+        self._log_ends = LogEndRequests(
+            broker, self._consumer, clock, counters, self._fail,
+            lambda task, reason: self._lose(task, reason, broker.id), calls.out_of_range,
+        )  # fmt: skip
         # Reentrant: a signal handler may shut down on a thread that is inside.
         self._lock = threading.RLock()
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._is_refused = False
-        self._gathered_at = float("-inf")
-        self._pause_s = 0.0
         self._fault: str | None = None
         self._wakeup = Wakeup()
         self._is_stopped = False
@@ -153,7 +158,7 @@ class Fetcher:
             self._fetch_on()
         except BaseException as error:  # noqa: BLE001 - without a thread its partitions would wait for ever
             if not self._is_stopped:
-                self._died(f"the fetcher of broker {self.broker.id}", error)
+                self._calls.died(f"the fetcher of broker {self.broker.id}", error)
 
     def _fetch_on(self) -> None:
         failures = 0
@@ -176,12 +181,12 @@ class Fetcher:
         tasks = self._wanted()
         if not tasks:
             self._budget.leave(self)
-            return not self._wakeup.wait(IDLE_S) and self._is_idle(self)
+            return not self._wakeup.wait(IDLE_S) and self._calls.is_idle(self)
         try:
             if all(task.queue is None for task in tasks):
-                self._gather()
+                self._log_ends.pause_for_more()
                 tasks = self._wanted()
-            self._ask_offsets(tasks)
+            self._log_ends.ask(tasks)
             asked, wait_ms = self._plan([task for task in tasks if task.is_placed])
             if asked:
                 self._fetch(asked, wait_ms)
@@ -227,7 +232,8 @@ class Fetcher:
         # The partition that has waited longest comes first, so that none is left out for ever.
         ready.sort(key=lambda task: task.state.asked_at)
         candidates = [task.state.candidate(task.queue.stream) for task in ready if task.queue is not None]
-        sizes = self._budget.ask(self, candidates, self._askers(), _LARGEST_ANSWER_BYTES, self._wakeup.wake)
+        fetchers = self._calls.count_fetchers()
+        sizes = self._budget.ask(self, candidates, fetchers, _LARGEST_ANSWER_BYTES, self._wakeup.wake)
         asked: list[_Asked] = []
         for task, size in zip(ready, sizes, strict=True):
             if size:
@@ -321,93 +327,6 @@ class Fetcher:
                 )
             )  # fmt: skip
 
-    # -- log ends ------------------------------------------------------------------------------------------------------
-
-    def _gather(self) -> None:
-        """Pause, if all partitions need their start offset, so that more of them are asked for in one request.
-
-        At the first start of a group thousands of partitions come one by one. The first is asked for at once; the pause
-        before each further request doubles until no more partitions come. There is no pause while messages are fetched,
-        as a fetch takes time in which partitions come, too.
-        """
-        passed_s = self._clock() - self._gathered_at
-        if passed_s > 2 * _LONGEST_PAUSE_S:
-            self._pause_s = 0.0
-        time.sleep(max(0.0, self._pause_s - passed_s))
-        self._pause_s = min(max(2 * self._pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
-        self._gathered_at = self._clock()
-
-    def _ask_offsets(self, tasks: list[FetchTask]) -> None:
-        """Ask for starts and ends of logs, of many partitions in one request."""
-        now = self._clock()
-        waiting = [task for task in tasks if task.state.need is not Need.FETCH and task.state.retry_at <= now]
-        due = [task for task in waiting if task.ends_needed]
-        for first in range(0, len(due), _PARTITIONS_A_QUESTION):
-            if self._is_stopped:
-                return
-            asked = [task for task in due[first : first + _PARTITIONS_A_QUESTION] if task.is_wanted]
-            ends: dict[FetchTask, list[int]] = {task: [] for task in asked}
-            for time_ms in (EARLIEST, LATEST):
-                self._ask_ends(ends, time_ms)
-            for task, found in ends.items():
-                self._take_ends(task, found)
-
-    def _ask_ends(self, ends: dict[FetchTask, list[int]], time_ms: int) -> None:
-        """Add one end of the log for each task that needs it; remove tasks without an answer."""
-        wanted = [task for task in ends if time_ms in task.ends_needed]
-        if not wanted:
-            return
-        self._counters.add("broker_requests", "offsets")
-        answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
-        for task, (code, offsets) in zip(wanted, answers, strict=True):
-            if code == 0 and offsets and offsets[0] >= 0:
-                ends[task].append(offsets[0])
-                continue
-            del ends[task]
-            named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
-            reason = str(BrokerError(code, *task.state.partition)) if code else f"the broker names {named}"
-            if code in self._dialect.not_leader_codes:
-                self._counters.add("errors", "leader_moved")
-                self._lose(task, reason, self.broker.id)
-            else:
-                self._fail(task, reason)
-
-    def _take_ends(self, task: FetchTask, ends: list[int]) -> None:
-        """Handle the answer about the ends of a log."""
-        state = task.state
-        if state.need in (Need.RESOLVE, Need.BOUNDS):
-            if task.resolved is not None and not task.is_cancelled:
-                task.is_cancelled = True
-                task.resolved(*ends)
-        elif state.need is Need.END_CHECK:
-            state.need = Need.FETCH
-            if ends[0] < state.offset:
-                log.warning(
-                    "%s/%s: its log ends at %d on broker %d, its leader now, below our position %d: messages were "
-                    "lost with the former leader, unless this one is still catching up",
-                    *state.partition, ends[0], self.broker.id, state.offset,
-                )
-        else:
-            self._decide_range(task, *ends)
-
-    def _decide_range(self, task: FetchTask, earliest: int, latest: int) -> None:
-        state, queue = task.state, task.queue
-        state.need = Need.FETCH
-        checked = check_range(state.offset, earliest, latest, task.policy)
-        if not checked.is_reset or queue is None:
-            reason = f"offset {state.offset} is called out of range, and the log reaches from {earliest} to {latest}"
-            self._fail(task, reason)
-            return
-        log.warning(
-            "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d (auto.offset.reset=%s)",
-            *state.partition, state.offset, earliest, latest, checked.offset, task.policy,
-        )
-        self._counters.add("errors", "out_of_range")
-        self._out_of_range(state.partition)
-        queue.push(Chunk(b"", checked.offset, None, reset_to=checked.offset))
-        state.moved_on(checked.offset)
-        state.answered(self._clock())
-
     # -- failures ------------------------------------------------------------------------------------------------------
 
     def _fail(self, task: FetchTask, reason: str) -> None:
@@ -424,7 +343,7 @@ class Fetcher:
         if task.state.failed(reason, self._clock(), self._backoff):
             log.info("%s/%s on broker %d: %s; looking for its leader", *task.state.partition, self.broker.id, reason)
         task.is_placed = False
-        self._lost(task, denied_by)
+        self._calls.lost(task, denied_by)
 
     def _lose_all(self, error: SimpleConsumerError) -> None:
         """Return all partitions after the connection failed, or an answer could not be decoded."""

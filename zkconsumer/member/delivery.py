@@ -27,7 +27,7 @@ from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_meter import FetchMeter
 from zkconsumer.fetching.fetch_state import FetchState, Need
 from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.fetcher import Fetcher, FetcherCalls
 from zkconsumer.fetching.leader_finder import LeaderFinder
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
 from zkconsumer.member.partition_status import PartitionStatus, status_of
@@ -344,10 +344,10 @@ class Delivery:
 
     def _new_fetcher(self, broker: Broker, number: int) -> Fetcher:
         name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"
-        return Fetcher(
-            broker, self._config, self._budget, self._clock, name,
-            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range, self._counters, self._died,
+        calls = FetcherCalls(
+            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range, self._died
         )
+        return Fetcher(broker, self._config, self._budget, self._clock, name, calls, self._counters)
 
     def _count_fetchers(self) -> int:
         return len(self._fetchers)

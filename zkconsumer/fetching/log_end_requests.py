@@ -1,0 +1,146 @@
+"""Asks the leader of partitions for the ends of their logs: start offsets, and checks after a change or an error.
+
+A fetcher asks between its fetches, on its thread and over its connection. Rules, and which failure each prevents:
+- Many partitions are asked for in one request: at the first start of a group thousands need their start offset.
+- A position moves only to an end that the leader itself states: "out of range" alone moves nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rebalance.counters import Counters
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.errors import BrokerError
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.fetching.fetch_state import Need, check_range
+from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.partition_queue import Chunk
+
+__all__ = ["LogEndRequests"]
+
+log = logging.getLogger(__name__)
+
+_MOST_PARTITIONS: Final = 500
+_SHORTEST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.1
+
+
+class LogEndRequests:
+    """The requests of one fetcher for the ends of logs.
+
+    Args:
+        consumer: The connection of the fetcher.
+        failed: Called with a task that must be asked for again later, and the reason.
+        not_led: Called with a task that this broker does not lead, and the reason.
+        out_of_range: Called with each partition whose position turns out to be outside its log.
+        counters: Counts requests and errors.
+
+    Threads: That of the fetcher.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        consumer: SimpleConsumer,
+        clock: Callable[[], float],
+        counters: Counters,
+        failed: Callable[[FetchTask, str], None],
+        not_led: Callable[[FetchTask, str], None],
+        out_of_range: Callable[[TopicPartition], None],
+    ) -> None:
+        self._broker = broker
+        self._consumer = consumer
+        self._clock = clock
+        self._counters = counters
+        self._failed = failed
+        self._not_led = not_led
+        self._out_of_range = out_of_range
+        self._paused_at = float("-inf")
+        self._pause_s = 0.0
+
+    def pause_for_more(self) -> None:
+        """Pause, if all partitions need their start offset, so that more of them are asked for in one request.
+
+        At the first start of a group thousands of partitions come one by one. The first is asked for at once; the pause
+        before each further request doubles until no more partitions come. There is no pause while messages are fetched,
+        as a fetch takes time in which partitions come, too.
+        """
+        passed_s = self._clock() - self._paused_at
+        if passed_s > 2 * _LONGEST_PAUSE_S:
+            self._pause_s = 0.0
+        time.sleep(max(0.0, self._pause_s - passed_s))
+        self._pause_s = min(max(2 * self._pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._paused_at = self._clock()
+
+    def ask(self, tasks: Sequence[FetchTask]) -> None:
+        """Ask for starts and ends of logs, of many partitions in one request."""
+        now = self._clock()
+        waiting = [task for task in tasks if task.state.need is not Need.FETCH and task.state.retry_at <= now]
+        due = [task for task in waiting if task.ends_needed]
+        for first in range(0, len(due), _MOST_PARTITIONS):
+            asked = [task for task in due[first : first + _MOST_PARTITIONS] if task.is_wanted]
+            ends: dict[FetchTask, list[int]] = {task: [] for task in asked}
+            for time_ms in (EARLIEST, LATEST):
+                self._ask_ends(ends, time_ms)
+            for task, found in ends.items():
+                self._take_ends(task, found)
+
+    def _ask_ends(self, ends: dict[FetchTask, list[int]], time_ms: int) -> None:
+        """Add one end of the log for each task that needs it; remove tasks without an answer."""
+        wanted = [task for task in ends if time_ms in task.ends_needed]
+        if not wanted:
+            return
+        self._counters.add("broker_requests", "offsets")
+        answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
+        for task, (code, offsets) in zip(wanted, answers, strict=True):
+            if code == 0 and offsets and offsets[0] >= 0:
+                ends[task].append(offsets[0])
+                continue
+            del ends[task]
+            named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
+            reason = str(BrokerError(code, *task.state.partition)) if code else f"the broker names {named}"
+            if code in self._consumer.dialect.not_leader_codes:
+                self._counters.add("errors", "leader_moved")
+                self._not_led(task, reason)
+            else:
+                self._failed(task, reason)
+
+    def _take_ends(self, task: FetchTask, ends: list[int]) -> None:
+        """Handle the answer about the ends of a log."""
+        state = task.state
+        if state.need in (Need.RESOLVE, Need.BOUNDS):
+            if task.resolved is not None and not task.is_cancelled:
+                task.is_cancelled = True
+                task.resolved(*ends)
+        elif state.need is Need.END_CHECK:
+            state.need = Need.FETCH
+            if ends[0] < state.offset:
+                log.warning(
+                    "%s/%s: its log ends at %d on broker %d, its leader now, below our position %d: messages were "
+                    "lost with the former leader, unless this one is still catching up",
+                    *state.partition, ends[0], self._broker.id, state.offset,
+                )
+        else:
+            self._decide_range(task, *ends)
+
+    def _decide_range(self, task: FetchTask, earliest: int, latest: int) -> None:
+        state, queue = task.state, task.queue
+        state.need = Need.FETCH
+        checked = check_range(state.offset, earliest, latest, task.policy)
+        if not checked.is_reset or queue is None:
+            reason = f"offset {state.offset} is called out of range, and the log reaches from {earliest} to {latest}"
+            self._failed(task, reason)
+            return
+        log.warning(
+            "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d (auto.offset.reset=%s)",
+            *state.partition, state.offset, earliest, latest, checked.offset, task.policy,
+        )
+        self._counters.add("errors", "out_of_range")
+        self._out_of_range(state.partition)
+        queue.push(Chunk(b"", checked.offset, None, reset_to=checked.offset))
+        state.moved_on(checked.offset)
+        state.answered(self._clock())
