@@ -54,7 +54,7 @@ def test_the_version_is_told() -> None:
         (["consume", "--zookeeper", "zk:2181"], "Give exactly one of --topic, --whitelist and --blacklist."),
         (["consume", "--zookeeper", "zk:2181", "--topic", "t", "--whitelist", "u"], "Give exactly one of"),
         (["consume", "--topic", "t"], "Missing option '--zookeeper'"),
-        (["consume", "--zookeeper", "a/x,b", "--topic", "t"], "the chroot stands once, behind the last host"),
+        (["consume", "--zookeeper", "a/x,b", "--topic", "t"], "the chroot is given once, after the last host"),
         (["consume", "--zookeeper", "zk:2181", "--topic", "t", "--property", "group.id"], "is not key=value"),
         (["produce", "--topic", "t"], "Missing option '--zookeeper'"),
         (["produce", "--zookeeper", "zk:2181", "--topic", "t", "--codec", "zip"], "'zip' is not one of"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 import typing
 from pathlib import Path
 
@@ -351,3 +352,18 @@ def test_settings_survive_a_round_trip(settings: dict[str, object]) -> None:
     properties = written.to_properties()
     assert all(isinstance(value, str) and key(name).name == name for name, value in properties.items())
     assert ConsumerConfig.from_properties(properties) == written
+
+
+WITHOUT_EFFECT = {
+    "offsets.channel.backoff.ms", "offsets.channel.socket.timeout.ms", "offsets.commit.max.retries",
+    "fetcher.backoff.ms", "shallowiterator.enable",
+}  # fmt: skip
+"""Those of offsets in Kafka, and of Kafka 0.7: docs/CONFIGURATION.md names them."""
+DEFAULTS_OF_OTHERS = {"zookeeper.sync.time.ms"}
+
+
+def test_every_setting_has_an_effect_but_those_that_the_documentation_names() -> None:
+    root = Path(__file__).resolve().parents[2] / "zkconsumer"
+    sources = [path for path in root.rglob("*.py") if path.name not in ("consumer_config.py", "keys.py")]
+    words = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in sources)))
+    assert {key.name for key in KEYS if key.attribute not in words} == WITHOUT_EFFECT | DEFAULTS_OF_OTHERS

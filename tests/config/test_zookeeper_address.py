@@ -40,12 +40,12 @@ def test_good_addresses(text: str, hosts: tuple[tuple[str, int], ...], chroot: s
         ("zk:2181kafka", "not host:port"),
         ("zk 1:2181", "not host:port"),
         ("::1:2181", "not host:port"),
-        ("zk1:2181/kafka,zk2:2181", "once, behind the last host"),
-        ("zk1:2181/kafka,zk2:2181/kafka", "once, behind the last host"),
-        ("zk:2181//kafka", "no path"),
-        ("zk:2181/kafka/", "no path"),
-        ("zk:2181/a/../b", "no path"),
-        ("zk:2181/a\x00b", "no path"),
+        ("zk1:2181/kafka,zk2:2181", "once, after the last host"),
+        ("zk1:2181/kafka,zk2:2181/kafka", "once, after the last host"),
+        ("zk:2181//kafka", "not a path"),
+        ("zk:2181/kafka/", "not a path"),
+        ("zk:2181/a/../b", "not a path"),
+        ("zk:2181/a\x00b", "not a path"),
     ],
 )
 def test_bad_addresses(text: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Settings that contradict each other, and settings that are legal but ask for trouble."""
+"""Checks settings against each other, and warns of combinations that are allowed but harmful."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _JAVA_REBALANCE_BUDGET_MS = 4000
 
 
 def check_settings(values: Mapping[str, Any]) -> None:
-    """Check every setting's value, by its 0.8 name, against the others.
+    """Check the values of all settings, by their 0.8 names, against each other.
 
     Raises:
         ConfigError: Two of them contradict each other.
@@ -23,7 +23,7 @@ def check_settings(values: Mapping[str, Any]) -> None:
 
 
 def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for every combination that is legal and will hurt."""
+    """Yield a sentence for every combination that is allowed and harmful."""
     patience_ms = values["rebalance.max.retries"] * values["rebalance.backoff.ms"]
     if patience_ms < values["zookeeper.session.timeout.ms"]:
         yield (
@@ -37,11 +37,11 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
             "more: Java members of the group may use up their rebalance tries before a partition is released"
         )
     if values["zookeeper.use.ssl"] and not values["zookeeper.ssl.verify.certs"]:
-        yield "zookeeper.ssl.verify.certs is false: any server is taken for ZooKeeper"
+        yield "zookeeper.ssl.verify.certs is false: any server can pretend to be ZooKeeper"
     if values["zookeeper.sasl.mechanism"] == "PLAIN":
         yield (
-            "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not know: they read the password and "
-            "take the session for anybody's"
+            "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not support: they read the password "
+            "and treat the session as unauthenticated"
         )
 
 
@@ -52,7 +52,7 @@ def _check_at_least(values: Mapping[str, Any], larger: str, smaller: str) -> Non
 
 def _check_tls(values: Mapping[str, Any]) -> None:
     for name in ("zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile"):
-        # Without this a forgotten switch would send credentials in the clear.
+        # Without this check a forgotten setting would send credentials unencrypted.
         if values[name] is not None and not values["zookeeper.use.ssl"]:
             raise ConfigError("zookeeper.use.ssl", False, f"true, since {name} is given")
     if values["zookeeper.ssl.check.hostname"] and not values["zookeeper.use.ssl"]:

@@ -1,6 +1,6 @@
 """ConsumerConfig: all settings of a consumer as one frozen value.
 
-Names are those of Kafka 0.8.2, with underscores in Python and dots in properties files; the names of 0.7 work
+Names are those of Kafka 0.8.2, with underscores in Python and dots in properties files; the names of 0.7 are accepted
 too. Values keep Kafka's units, as the names say. The table of all settings is `zkconsumer.config.keys`.
 """
 
@@ -27,8 +27,8 @@ logger = logging.getLogger("zkconsumer.config")
 class ConsumerConfig:
     """The settings of a consumer; see docs/CONFIGURATION.md for each of them.
 
-    Text is converted to the type of the setting (`"true"`, `"30000"`). A name that nobody knows is logged
-    with the nearest known one, and ignored, as Kafka does.
+    Text is converted to the type of the setting (`"true"`, `"30000"`). An unknown name is logged with the nearest
+    known one, and ignored, as in Kafka.
 
     Raises:
         ConfigError: A setting is missing, has a value that is not allowed, contradicts another, or is
@@ -163,7 +163,7 @@ def _typed(settings: Mapping[str, object]) -> dict[str, object]:
             converted = _convert(key, value, "0.7" if _says_07(settings) else "0.8")
             if typed.setdefault(key.name, converted) != converted:
                 shown = "***" if key.secret else value
-                raise ConfigError(key.name, shown, "given once; it stands under two names with different values")
+                raise ConfigError(key.name, shown, "given once; it is given under two names with different values")
     return typed
 
 
@@ -171,7 +171,7 @@ def _convert(key: Key, value: object, generation: str) -> object:
     try:
         return key.kind.convert(value)
     except ValueError as error:
-        # In 0.7 any other word than the two makes the fetcher raise instead of reset.
+        # In 0.7 any other word makes the fetcher raise instead of reset.
         if key.name == "auto.offset.reset" and generation == "0.7" and isinstance(value, str):
             return value
         reason = f"{key.kind.allowed} ({error})" if str(error) else key.kind.allowed

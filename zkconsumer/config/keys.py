@@ -68,7 +68,7 @@ def _as(name: str) -> dict[str, Any]:
 
 _CONNECTION = (
     Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
-        "ZooKeeper's servers and the chroot of the cluster, once, behind the last server.",
+        "ZooKeeper's servers and the chroot of the cluster, once, after the last server.",
         name_07="zk.connect", required=True),
     Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
         "Name of the consumer group.", name_07="groupid", required=True),

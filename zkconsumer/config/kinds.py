@@ -1,7 +1,7 @@
-"""The kinds of values that settings have: each converts text, or a Python value, to one type, and back.
+"""The types of settings: each converts text, or a Python value, to one type, and back.
 
-`convert` raises a bare ValueError; who knows the key makes a ConfigError of it. `allowed` says in words
-what is right, for that error and for the documentation.
+`convert` raises a bare ValueError, which the caller, who knows the key, turns into a ConfigError. `allowed` describes
+the allowed values, for that error and for the documentation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Kind(Protocol):
 
     @property
     def allowed(self) -> str:
-        """The values that are right, in words."""
+        """The allowed values, in words."""
 
     @property
     def python_type(self) -> object:
@@ -71,7 +71,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Boolean:
-    """true or false, in lower case as Kafka demands, or Python's own."""
+    """true or false, in lower case as Kafka requires, or a Python bool."""
 
     allowed: str = "true or false"
     python_type: object = bool
@@ -113,7 +113,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    """Text that a check accepts; the check raises ValueError with the reason, or returns."""
+    """Text that a check accepts; the check raises ValueError with the reason if it does not."""
 
     allowed: str = "text"
     check: Callable[[str], object] | None = None
@@ -131,7 +131,7 @@ class Text:
 
 
 class ZooKeeperAuth(NamedTuple):
-    """A credential to add to the session, as ZooKeeper's `addauth` takes it; not shown in a repr."""
+    """A credential to add to the session, in the form of ZooKeeper's `addauth`; not shown in a repr."""
 
     scheme: str
     credential: str

@@ -1,7 +1,7 @@
-r"""Java's properties files, as `java.util.Properties` reads them.
+r"""Reads Java's properties files as `java.util.Properties` does.
 
-`key=value` lines; `=`, `:` or white space separates; `#` and `!` begin comment lines; a line that ends with an
-odd number of backslashes goes on with the next one; `\t \n \r \f \uXXXX` are escapes, and a backslash before
+`key=value` lines; `=`, `:` or white space separates; `#` and `!` start comment lines; a line that ends with an
+odd number of backslashes continues in the next one; `\t \n \r \f \uXXXX` are escapes, and a backslash before
 anything else is dropped. The last of several equal keys counts.
 
 Source: java.util.Properties (Java 8), `load`.

@@ -1,4 +1,4 @@
-"""The connection string of ZooKeeper: `host:port,host:port/chroot`.
+"""Parses the connection string of ZooKeeper: `host:port,host:port/chroot`.
 
 Source: org.apache.zookeeper.client.ConnectStringParser (3.4.14).
 """
@@ -14,7 +14,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]+)?\]|[A-Za-z0-9._-]+)(?
 
 
 class ZooKeeperAddress(NamedTuple):
-    """Where the ensemble is: (host, port) of each server, and the chroot, empty or `/...`.
+    """The address of an ensemble: (host, port) of each server, and the chroot, empty or `/...`.
 
     An IPv6 host stands without brackets.
     """
@@ -30,19 +30,19 @@ class ZooKeeperAddress(NamedTuple):
 def parse_zookeeper_address(text: str) -> ZooKeeperAddress:
     """Return the parts of a connection string; a host without port has port 2181.
 
-    The chroot stands once, behind the last host, and holds for all of them. A lone `/` is no chroot.
+    The chroot is given once, after the last host, and applies to all of them. A lone `/` is no chroot.
 
     Raises:
         ValueError: No host, a port outside 1 to 65535, a chroot in the middle, or one that is no path.
     """
     servers, slash, rest = text.strip().partition("/")
     if "," in rest:
-        raise ValueError("the chroot stands once, behind the last host")
+        raise ValueError("the chroot is given once, after the last host")
     hosts = tuple(_parse_host(server.strip()) for server in servers.split(","))
     components = rest.split("/") if rest else []
     for component in components:
         if component in ("", ".", "..") or not component.isprintable():
-            raise ValueError(f"the chroot {slash + rest!r} is no path")
+            raise ValueError(f"the chroot {slash + rest!r} is not a path")
     return ZooKeeperAddress(hosts, slash + rest if rest else "")
 
 

@@ -1,4 +1,4 @@
-"""The `zookeeper.*` settings as the ZooKeeper client takes them."""
+"""Converts the `zookeeper.*` settings to arguments of the ZooKeeper client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def zookeeper_options(config: ConsumerConfig) -> dict[str, Any]:
         options["default_acl"] = access_list(config.zookeeper_acl)
     if config.zookeeper_use_ssl:
         tls = ZooKeeperTls.of(config)
-        tls()  # what is wrong with the files is said at once, not at the first connection
+        tls()  # report a problem with the files at once, not at the first connection
         options["tls"] = tls
     if config.zookeeper_sasl_mechanism:
         _check_sasl_library(config.zookeeper_sasl_mechanism)

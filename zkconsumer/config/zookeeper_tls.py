@@ -1,4 +1,4 @@
-"""TLS to ZooKeeper: the context of a connection, made of the `zookeeper.ssl.*` settings and the files they name.
+"""Makes the TLS context of a connection to ZooKeeper from the `zookeeper.ssl.*` settings and their files.
 
 A file that cannot be used is a `ConfigError` that names its setting. The context is made anew for each connection:
 certificates are replaced while a consumer runs.
