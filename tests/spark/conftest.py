@@ -1,6 +1,6 @@
 """One Spark session for all tests that need one.
 
-A session costs twenty seconds of a core and half a gigabyte. `pytest -n 2 --dist loadfile` deals whole files to two
+A session costs twenty seconds of a core and half a gigabyte. `pytest -n 2 --dist loadfile` assigns whole files to two
 processes; those whose tests ask for `spark` are named in `SPARK_FILES` of tests/conftest.py and go to one process
 together. What needs no session is tested in files of its own, which do not ask for the fixture; what needs another
 master than `local[2]` runs as a program of its own (`spark_jobs.run_job`), and is marked `slow`.
@@ -24,6 +24,8 @@ from zkconsumer.testing.errors import JavaMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytest.register_assert_rewrite("table_scenarios")
 
 ROOT = Path(__file__).resolve().parents[2]
 

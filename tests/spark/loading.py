@@ -32,11 +32,11 @@ def counts(report: LoadReport) -> dict[int, tuple[int, int, int]]:
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing behind it runs."""
+    """Simulates the end of the process: no code runs after it."""
 
 
 class DyingStorage(Storage):
-    """A folder whose user dies before or behind one of the changes it makes."""
+    """A folder whose user dies before or after one of the changes it makes."""
 
     left = 10**9
     after = False
@@ -64,7 +64,7 @@ def die_at_each_change(
     spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch, *, before_each: Callable[[], None],
     after_each: Callable[[], None],
 ) -> None:
-    """Have a load die before or behind each change it makes to the folder, and another one follow it.
+    """Let a load die before or after each change it makes to the folder, and run another one after it.
 
     Args:
         before_each: brings messages for the load that dies.

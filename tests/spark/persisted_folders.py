@@ -56,7 +56,7 @@ def produce_up_to(cluster: Cluster, ends: Iterable[int], starts: Iterable[int] =
 
 
 def identity(cluster: Cluster) -> dict[str, int]:
-    """What tells the cluster and its topic from others: transactions of ZooKeeper, and a time."""
+    """What identifies the cluster and the incarnation of its topic: transactions of ZooKeeper, and a time."""
     topics = cluster.client.exists("/brokers/topics")
     created = cluster.client.exists(f"/brokers/topics/{TOPIC}").czxid
     return {"created_zxid": created, "cluster_ms": topics.ctime, "topics_zxid": topics.pzxid}

@@ -1,4 +1,4 @@
-"""Directories by the time that values tell, where messages carry none."""
+"""Directories by the time in the values of messages that carry no time."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_a_filter_takes_topics_that_come_later_from_their_begin(
               "startingOffsets": "latest"}  # fmt: skip
     settings = LoadSettings(source, str(tmp_path))
     first = run_load(spark, settings)
-    assert (first.run, first.partitions) == (1, ())  # what comes behind that moment is what is wanted
+    assert (first.run, first.partitions) == (1, ())  # only later messages are wanted
     assert run_load(spark, settings).run is None
     produce(kafka_0822, topic, 0, numbered(100, 5))
     later = f"{topic}-later"

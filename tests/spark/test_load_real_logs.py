@@ -199,7 +199,7 @@ def test_an_end_that_readers_may_not_pass_yet_is_no_cut(lake: Lake, fresh_topic:
         report = lake.load(cluster, topic, skip=True)
         assert (report.run, report.lost, [*report.silent]) == (None, (), [TopicPartition(topic, 0)])
         assert "its log reaches 100, and readers get it up to 0 so far" in report.silent[TopicPartition(topic, 0)]
-        with pytest.raises(PartitionUnreadable, match=f"{topic}.*no message came for 4 s"):
+        with pytest.raises(PartitionUnreadable, match=f"{topic}.*no message arrived for 4 s"):
             [*read_range(planned, ("value",), options)]
         cluster.start(1)
         wait_until(lambda: end_of(cluster, topic) == 100, 60, "both brokers to have the messages again")

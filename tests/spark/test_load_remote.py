@@ -145,7 +145,7 @@ def test_a_load_that_is_killed_before_any_change_of_the_folder_costs_no_message_
         assert staged(loader, lake) == []
         topic.grow(3)
     print(f"killed {killed} times")
-    # Behind the writing; before the creation of the manifest; two moves, and at least one deletion behind it.
+    # After the writing; before the creation of the manifest; at each of two moves, and at a deletion after that.
     assert 5 <= killed < len(moments)
     assert rows(loader, lake) == sorted(topic.sent)
 

@@ -100,7 +100,7 @@ def test_a_stream_knows_the_topic_and_the_cluster_of_its_checkpoint(
 
 
 def loaded(spark: SparkSession, folder: Path) -> Places:
-    """Partition and offset of each row, and of what was put aside."""
+    """Partition and offset of each row, also of those that could not be decoded."""
     rows = spark.read.parquet(str(folder)).select("partition", "offset").collect()
     aside = spark.read.json(str(folder / "_bad")).select("partition", "offset").collect()
     assert {(row.partition, row.offset) for row in aside} == {NOT_TEXT}

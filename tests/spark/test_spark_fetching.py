@@ -1,4 +1,4 @@
-"""What a task reads where the query around it is slow, or a bad wrapper lies across its end."""
+"""What a task reads if its query is slow, or if a bad wrapper lies across its end."""
 
 from __future__ import annotations
 

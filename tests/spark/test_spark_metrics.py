@@ -1,4 +1,4 @@
-"""How far a stream is behind, under the names of Spark's own Kafka source."""
+"""The lag of a stream, under the names of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zkconsumer.spark import source_metrics
 
 
 def progress(*sources: tuple[object, object]) -> SimpleNamespace:
-    """What Spark tells of sources: where they are, and where their logs end."""
+    """What Spark reports of sources: their positions, and the ends of their logs."""
     texts = [[None if each is None else json.dumps(each) for each in source] for source in sources]
     return SimpleNamespace(sources=[SimpleNamespace(endOffset=end, latestOffset=latest) for end, latest in texts])
 

@@ -270,7 +270,7 @@ def test_a_broker_that_stays_away_is_an_error_with_the_place_after_a_while(
     reading = read_range(whole, ALL_COLUMNS, wanted)
     next(reading)
     embedded_cluster.kill(0, expire=True)
-    with pytest.raises(PartitionUnreadable, match=rf"{topic}/0 at \d+ .*no message came for 1\.5 s"):
+    with pytest.raises(PartitionUnreadable, match=rf"{topic}/0 at \d+ .*no message arrived for 1\.5 s"):
         for _ in reading:
             pass
 
@@ -400,7 +400,7 @@ def test_retention_that_overtakes_a_task_is_lost_data(
     with caplog.at_level(logging.WARNING, "zkconsumer.spark.record_batches"):
         found = range_rows(whole, options(embedded_cluster, topic, failOnDataLoss="false"))
     assert offsets(found) == list(range(earliest, 1000))
-    assert f"{earliest} offsets that are not in the log were left out" in caplog.text
+    assert f"{earliest} offsets that are not in the log were omitted" in caplog.text
 
 
 def fetched_range(

@@ -45,7 +45,7 @@ def no_connections_left() -> Iterator[None]:
 
 
 def planned(cluster: Cluster, topic: str, **given: Any) -> dict[int, tuple[int, int]]:
-    """What a batch reads: partition -> first offset, and the one behind the last."""
+    """What a batch reads: partition -> first offset, and the one after the last."""
     place = {"zookeeper.connect": cluster.zookeeper_connect, "subscribe": topic, "maxBytesPerPartition": "off",
              "kafkaConsumer.pollTimeoutMs": "20000"}  # fmt: skip
     options = batch_options({**place, **{name: str(value) for name, value in given.items()}})

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from zkconsumer.spark.options import parse_bytes
+from zkconsumer.spark.option_values import parse_bytes
 
 __all__ = ["SIZE", "interrupted_with", "job_progress", "setting_pairs"]
 

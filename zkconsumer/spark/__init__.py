@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ColumnsRefused,
         DataLoss,
         GroupHasNoOffsets,
+        MessagesLost,
         NoMessageAtTime,
         OptionRefused,
         PartitionUnreadable,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from zkconsumer.spark.metrics import source_metrics
     from zkconsumer.spark.query_commits import commit_offsets, follow
     from zkconsumer.spark.source import ZkConsumerSource
-    from zkconsumer.spark.stream_driver import MessagesLost
 
 __all__ = [
     "ColumnsRefused",
@@ -52,7 +52,6 @@ __all__ = [
 
 _MODULES = dict.fromkeys(__all__, "zkconsumer.spark.errors") | {
     "GroupHasMembers": "zkconsumer.spark.group_offsets",
-    "MessagesLost": "zkconsumer.spark.stream_driver",
     "OffsetsNotStored": "zkconsumer.spark.group_offsets",
     "ZkConsumerSource": "zkconsumer.spark.source",
     "commit_offsets": "zkconsumer.spark.query_commits",

@@ -41,8 +41,8 @@ def _shares(lags: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartit
     if budget <= len(by_lag):
         return dict.fromkeys(by_lag[:budget], 1)
     rest = budget - len(by_lag)
-    behind = sum(lags.values()) - len(by_lag)
-    shares = {name: 1 + rest * (lags[name] - 1) // behind for name in by_lag}
+    rest_of_lags = sum(lags.values()) - len(by_lag)
+    shares = {name: 1 + rest * (lags[name] - 1) // rest_of_lags for name in by_lag}
     # Rounding down leaves less than one offset for each partition; the partitions with the largest lags take it.
     for name in by_lag[: budget - sum(shares.values())]:
         shares[name] += 1

@@ -52,7 +52,7 @@ def newest_finished(checkpoint: str) -> FinishedBatch | None:
     with system.open_input_stream(path) as stream:
         lines = stream.read().decode("utf-8", "replace").splitlines()
     if len(lines) < 3 or lines[0] != _HEADER:
-        raise ValueError(f"{path} is not written as Spark 4 writes it: it begins with {lines[:1]}")
+        raise ValueError(f"{path} is not written as Spark 4 writes it: it starts with {lines[:1]}")
     return FinishedBatch(number, [None if line == _NOTHING else line for line in lines[2:]])
 
 

@@ -9,8 +9,8 @@
     ├── NoMessageAtTime      a query starts at a time, and no message is that recent
     ├── PlanningFailed       the driver could not find leaders or offsets in time
     ├── DataLoss             offsets that were asked for are not in the log (any more)
-    ├── MessagesLost         a stream lost messages (`stream_driver`)
-    ├── AnotherCluster       the checkpoint of a stream belongs to another cluster (`stream_driver`)
+    ├── MessagesLost         a stream lost messages
+    ├── AnotherCluster       the checkpoint of a stream belongs to another cluster
     ├── GroupHasMembers      the offsets of a group with members are not written (`group_offsets`)
     ├── OffsetsNotStored     ZooKeeper did not accept offsets of a group (`group_offsets`)
     └── PartitionUnreadable  an executor cannot continue, or found a message that cannot be delivered
@@ -22,8 +22,18 @@ Spark passes on the text of an error and drops its type, so each text names topi
 # ruff: noqa: N818
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from rebalance import znodes
 from simpleconsumer.types import Broker
 from zkconsumer.errors import ZkConsumerError
+
+if TYPE_CHECKING:
+    from zkconsumer.spark.log_changes import Loss
+
+_SHOWN: Final = 5
 
 
 class RemediedError(ZkConsumerError):
@@ -108,6 +118,43 @@ class DataLoss(SparkSourceError):
             f"{self.topic}/{self.partition}: {count} offsets from {self.first} to {self.behind - 1} are not there: "
             f"{self.reason}"
         )
+
+
+class MessagesLost(SparkSourceError):
+    """Messages that the stream should have read are gone, and `failOnDataLoss` is true.
+
+    Attributes:
+        losses: what and why.
+    """
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        super().__init__(losses)
+        self.losses = list(losses)
+
+    remedy = "with failOnDataLoss=false the stream continues after them"
+
+    def _sentence(self) -> str:
+        shown = "; ".join(map(str, self.losses[:_SHOWN]))
+        more = f"; and {len(self.losses) - _SHOWN} more" if len(self.losses) > _SHOWN else ""
+        return f"messages are lost: {shown}{more}"
+
+
+class AnotherCluster(SparkSourceError):
+    """The checkpoint is of a cluster that is not the one the options name."""
+
+    def __init__(self, connect: str, then_ms: int | None, now_ms: int | None) -> None:
+        super().__init__(connect, then_ms, now_ms)
+        self.connect = connect
+        self.then_ms = then_ms
+        self.now_ms = now_ms
+
+    remedy = "a query on this one needs a checkpoint of its own, and startingOffsets"
+
+    def _sentence(self) -> str:
+        then, now = [f"{datetime.fromtimestamp((at or 0) / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+                     for at in (self.then_ms, self.now_ms)]  # fmt: skip
+        return (f"the checkpoint is of another cluster: its {znodes.TOPICS} in ZooKeeper was created at {then}, that "
+                f"of {self.connect} at {now}")
 
 
 class PartitionUnreadable(SparkSourceError):

@@ -1,12 +1,12 @@
-"""What a task fetches: one range of one partition, from whoever leads it, until its end or until there is no hope.
+"""Fetches the range of a task from the leader of its partition, until the end of the range or until a deadline.
 
 Rules, and which failure each prevents:
-- The position moves by message sets, by a range that the leader confirmed, and by nothing else: a leader that moves or
-  comes back costs time and no message.
-- Every wait belongs to one patience, which begins anew with each message set: a task never hangs.
-- "Out of range", and an end that is not reached, are believed only when they last: a broker that has just become leader
-  says so of good positions. What lies before the begin of the log is gone, and believed at once.
-- A message that does not fit is asked for with its own size.
+- Only message sets, and a range that the leader has confirmed, move the position: a leader that moves or comes back
+  costs time and no message.
+- Every wait counts against one deadline, which starts again with each message set: a task never hangs.
+- "Out of range", and an end that is not reached, count only if they last: a broker that has just become leader replies
+  so for valid positions. Messages before the start of the log are gone, which counts at once.
+- A message that does not fit is fetched with its own size.
 
 What an answer means is decided by the dialect (`simpleconsumer.dialect`).
 
@@ -41,7 +41,7 @@ __all__ = ["DOUBT_S", "FetchedSet", "Interrupted", "LostOffsets", "RangeFetcher"
 log = logging.getLogger(__name__)
 
 DOUBT_S: Final = 10.0
-"""How long a log that seems to end too early may still grow again, before that is believed."""
+"""How long a log must seem to end too early before that counts."""
 _LONGEST_BACKOFF_S: Final = 2.0
 _EMPTY_TRIES: Final = 3
 _OUT_OF_RANGE: Final = 1
@@ -49,11 +49,11 @@ _OUT_OF_RANGE: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class FetchedSet:
-    """Messages: a set of whole entries, or all that came when its framing is broken.
+    """Messages: a set of whole entries, or the whole answer if its framing is broken.
 
     Attributes:
-        start: First offset that was asked for; a wrapper may begin before it.
-        high_watermark: Where the log ended then; negative when the broker did not say.
+        start: First offset that was asked for; a wrapper may start before it.
+        high_watermark: The end of the log at that time; negative if the broker did not report it.
     """
 
     message_set: Buffer
@@ -64,7 +64,7 @@ class FetchedSet:
 
 @dataclass(frozen=True, slots=True)
 class UnfetchableMessage:
-    """A message that is larger than any fetch may be, or not to be found at its offset."""
+    """A message that is larger than the largest fetch, or cannot be found at its offset."""
 
     error: DamagedOffset | MessageTooLarge
     broker: Broker
@@ -72,7 +72,7 @@ class UnfetchableMessage:
 
 @dataclass(frozen=True, slots=True)
 class LostOffsets:
-    """Offsets that are left out, as the log does not have them."""
+    """Offsets that are omitted, because the log does not have them."""
 
     loss: DataLoss
 
@@ -80,18 +80,18 @@ class LostOffsets:
 Fetched = FetchedSet | UnfetchableMessage | LostOffsets
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: nobody wants the rest
+class Interrupted(Exception):  # noqa: N818 - not an error: the rest is not needed
     """`interrupt` was called."""
 
 
 class RangeFetcher:
-    """Fetches one range; `fetch()` gives what comes, once.
+    """Fetches one range; `fetch()` may be called once.
 
     Args:
-        search: Finds the leader when the one of the plan does not serve.
-        patience_s: How long nothing may come.
+        search: Finds the leader if the one of the plan does not answer.
+        patience_s: How long the range may make no progress.
         max_bytes: Largest fetch.
-        fail_on_data_loss: Raise `DataLoss`, rather than leave out and tell.
+        fail_on_data_loss: Raise `DataLoss`; otherwise yield `LostOffsets`.
         doubt_s: See `DOUBT_S`.
     """
 
@@ -125,11 +125,11 @@ class RangeFetcher:
         self._failures = self._empty = self._broken = 0
 
     def fetch(self) -> Generator[Fetched, None, None]:
-        """Yield what the range holds, in order; its end may come with messages behind the range.
+        """Yield the messages of the range, in order; the last set may contain messages after the range.
 
         Raises:
-            DataLoss: Offsets are not in the log, and that must not be.
-            PartitionUnreadable: Nothing came for as long as patience lasts, or the broker refused for good.
+            DataLoss: Offsets are not in the log, with `fail_on_data_loss`.
+            PartitionUnreadable: No message arrived before the deadline, or the broker refused permanently.
             Interrupted: `interrupt` was called.
         """
         self._progress_at = time.monotonic()
@@ -139,7 +139,7 @@ class RangeFetcher:
                     raise Interrupted
                 for fetched in self._step():
                     yield fetched
-                    self._progress_at = time.monotonic()  # how long the query took over it is nobody's silence
+                    self._progress_at = time.monotonic()  # the time that the query needed for it does not count
             self._keep_connection()
         finally:
             self._drop_connection()
@@ -177,7 +177,7 @@ class RangeFetcher:
             case Outcome.CHUNK:
                 message_set = answer.message_set[result.first_byte : result.valid_bytes]
                 fetched = FetchedSet(message_set, self._position, answer.high_watermark, broker)
-                # Where messages are large the next one is likely to be so, too.
+                # The message after a large one is likely to be large, too.
                 self._moved_on(result.next_offset, result.valid_bytes)
                 yield fetched
             case Outcome.NOTHING:
@@ -188,7 +188,7 @@ class RangeFetcher:
                 self._broken += 1
                 self._pause(result.reason)
             case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
-                yield self._given_up(broker, result)
+                yield self._unfetchable(broker, result)
             case Outcome.BROKEN:
                 yield from self._broken_set(answer, broker, result.reason)
             case Outcome.CHECK_RANGE:
@@ -207,7 +207,7 @@ class RangeFetcher:
         self._doubted_at = None
         self._failures = self._empty = self._broken = 0
 
-    def _given_up(self, broker: Broker, result: FetchResult) -> UnfetchableMessage:
+    def _unfetchable(self, broker: Broker, result: FetchResult) -> UnfetchableMessage:
         kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
         error = kind(
             self._wanted.topic, self._wanted.partition, result.offset, result.next_offset, result.reason
@@ -216,7 +216,7 @@ class RangeFetcher:
         return UnfetchableMessage(error, broker)
 
     def _nothing(self, answer: FetchedPartition) -> Iterator[Fetched]:
-        """An empty answer: compaction took the rest, or the leader does not have it yet, or any more."""
+        """Handle an empty answer: the rest was compacted, or the leader does not have it yet, or not any more."""
         if answer.high_watermark >= self._wanted.end:
             self._empty += 1
             if self._empty >= _EMPTY_TRIES:
@@ -228,23 +228,23 @@ class RangeFetcher:
                 )  # fmt: skip
                 self._moved_on(self._wanted.end)
                 return
-            self._pause(f"no messages came, and the log ends at {answer.high_watermark}")
+            self._pause(f"no message arrived, and the log ends at {answer.high_watermark}")
             return
-        yield from self._check_range(f"no messages came, and the log ends at {answer.high_watermark}")
+        yield from self._check_range(f"no message arrived, and the log ends at {answer.high_watermark}")
 
     def _broken_set(self, answer: FetchedPartition, broker: Broker, reason: str) -> Iterator[Fetched]:
-        """Fetch again, as it may have been passing; at last hand on what can be read of it."""
+        """Fetch again, in case the error was temporary; at last yield what can be read of the set."""
         self._broken += 1
         if self._broken <= BROKEN_TRIES:
             self._pause(f"broken message set: {reason}")
             return
         yield FetchedSet(answer.message_set, self._position, answer.high_watermark, broker)
-        raise self._unreadable(f"broken message set: {reason}; nothing behind it can be found")
+        raise self._unreadable(f"broken message set: {reason}; nothing after it can be found")
 
     # -- ranges --------------------------------------------------------------------------------------------------------
 
     def _check_range(self, reason: str) -> Iterator[Fetched]:
-        """Ask the leader for the range of its log, and leave out what it does not have."""
+        """Ask the leader for the range of its log, and report the offsets that it does not have as lost."""
         if self._broker is None:
             return
         try:
@@ -272,16 +272,16 @@ class RangeFetcher:
         return offsets[0]
 
     def _ends_before(self) -> bool:
-        """Return whether the log itself does not reach the end of the range, whatever readers get of it."""
+        """Return True if the log itself ends before the end of the range, not only its part for consumers."""
         assert self._broker is not None
         name = self._wanted.name
         try:
             return name in ends_before(self._connection(self._broker), {name: self._wanted.end})
         except SimpleConsumerError:
-            return False  # the next request will say what is wrong with the broker
+            return False  # the next request will show what is wrong with the broker
 
     def _lasts(self) -> bool:
-        """Return whether the log has seemed too short for so long that it is."""
+        """Return True if the log has seemed too short for `doubt_s`."""
         now = time.monotonic()
         if self._doubted_at is None:
             self._doubted_at = now
@@ -306,7 +306,7 @@ class RangeFetcher:
             self._broker = found.broker
 
     def _lose_broker(self, reason: str, denied_by: int | None) -> None:
-        """Look for the leader after a pause."""
+        """Search the leader after a pause."""
         if denied_by is None:
             self._drop_connection()
         else:
@@ -331,19 +331,19 @@ class RangeFetcher:
         if consumer is not None:
             consumer.close()
 
-    # -- patience ------------------------------------------------------------------------------------------------------
+    # -- waits ---------------------------------------------------------------------------------------------------------
 
     def _pause(self, reason: str) -> None:
-        """Wait before the next try, the longer the more went wrong in a row.
+        """Wait before the next try, longer after each failure in a row.
 
         Raises:
-            PartitionUnreadable: Patience is over.
-            Interrupted: Nobody wants the rest.
+            PartitionUnreadable: The deadline is reached.
+            Interrupted: `interrupt` was called.
         """
         pause_s = self._backoff.wait_s(self._failures)
         self._failures += 1
         if time.monotonic() + pause_s > self._progress_at + self._patience_s:
-            raise self._unreadable(f"no message came for {self._patience_s:g} s: {reason}")
+            raise self._unreadable(f"no message arrived for {self._patience_s:g} s: {reason}")
         if self._interrupted.wait(pause_s):
             raise Interrupted
 

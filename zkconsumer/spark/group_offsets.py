@@ -1,11 +1,11 @@
-"""Offsets of a stream in `/consumers/[group]/offsets`, for the monitors and members that look there.
+"""Stores the offsets of a stream in `/consumers/[group]/offsets`, for monitoring tools and members of the group.
 
 Rules, and what each prevents:
-- Each node is written at the version at which it was read, and never set to less: a commit of somebody else is not put
-  back. What was stored before the topic was created anew, or is no number, is of no use and is written over.
-- An offset of a topic that was created anew since is not written: it would pass for one of the new topic.
-- Nothing is written while the group has members, unless that was asked for: they would read on from their own
-  positions, and two that commit one offset make it mean nothing.
+- Each node is written at the version at which it was read, and its offset never decreases: a commit of another process
+  is not undone. An offset from before the topic was created anew, and text that is no number, is overwritten.
+- An offset of a topic that was created anew since is not written: it would be taken for one of the new topic.
+- Nothing is written while the group has members, unless that is allowed: the members would continue from their own
+  positions, and an offset that two processes commit means nothing.
 
 Threads: any but the port's callback thread; each call blocks its caller, with a deadline.
 
@@ -93,10 +93,10 @@ class GroupOffsets:
         self._parents: set[str] = set()
 
     def refuse_members(self) -> None:
-        """Raise when somebody is in the group and that was not allowed.
+        """Raise if the group has members and that is not allowed.
 
         Raises:
-            GroupHasMembers: names them.
+            GroupHasMembers: the text names them.
             ZooKeeperSilent: ZooKeeper does not answer.
         """
         self._check_members(read_all(self._port, [GetChildren(znodes.ids_path(self._group))], self._timeout_s)[0])
@@ -107,7 +107,7 @@ class GroupOffsets:
             raise GroupHasMembers(self._group, members)
 
     def commit(self, offsets: Mapping[TopicPartition, int], created_zxids: Mapping[str, int]) -> int:
-        """Store offsets that are higher than those that are stored; return how many were written.
+        """Store offsets that are higher than the stored ones; return how many were written.
 
         Args:
             created_zxids: topic -> the transaction that created it. An offset that was stored before that transaction
@@ -120,7 +120,7 @@ class GroupOffsets:
             ZooKeeperSilent: ZooKeeper does not answer.
         """
         ends_at = time.monotonic() + self._timeout_s
-        written, reason = 0, "others write them all the time"
+        written, reason = 0, "other processes write them all the time"
         left = dict(offsets)
         for _ in range(_ROUNDS):
             writes = self._needed(left, created_zxids, ends_at)
@@ -139,12 +139,12 @@ class GroupOffsets:
                 self._refuse_rights(batch, reply.value)
                 if not any(isinstance(result, Fault) for result in reply.value):
                     written += len(batch)
-            self._parents.clear()  # it may be they that are gone
+            self._parents.clear()  # a parent node may have been deleted
             left = {name: left[name] for name in names}
         raise OffsetsNotStored(self._group, list(left), reason)
 
     def _refuse_rights(self, names: Sequence[TopicPartition], results: Sequence[Any]) -> None:
-        """Raise for what another round would not better."""
+        """Raise for errors that another round would not repair."""
         passing = (Fault.BAD_VERSION, Fault.NO_NODE, Fault.NODE_EXISTS, Fault.ROLLED_BACK)
         for name, result in zip(names, results, strict=True):
             if isinstance(result, Fault) and result not in passing:
@@ -154,7 +154,7 @@ class GroupOffsets:
     def _needed(
         self, offsets: Mapping[TopicPartition, int], created_zxids: Mapping[str, int], ends_at: float
     ) -> dict[TopicPartition, _Write]:
-        """The writes that bring the nodes up to the offsets."""
+        """The writes that raise the nodes to the offsets."""
         paths = {name: znodes.offset_path(self._group, *name) for name in offsets}
         topics = sorted({name.topic for name in offsets} & created_zxids.keys())
         reads: list[GetChildren | Exists | GetData] = [GetChildren(znodes.ids_path(self._group))]
@@ -188,7 +188,7 @@ class GroupOffsets:
             reply = call(self._port, Create(folder), _until(ends_at))
             if reply.fault in (None, Fault.NODE_EXISTS):
                 continue
-            # The rights on its parent are looked at first, also of a node that is there already.
+            # ZooKeeper checks the access list of the parent first, even if the node exists already.
             if reply.fault is not Fault.NO_AUTH or read_all(self._port, [Exists(folder)], _until(ends_at)) == [None]:
                 refusal = refusal_of("create", folder, reply.fault, reply.reason)
                 raise OffsetsNotStored(self._group, list(writes), refusal)

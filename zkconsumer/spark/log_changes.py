@@ -1,13 +1,13 @@
-"""What became of the logs since the last micro-batch or the last load, and where the next one may go. Pure.
+"""Compares logs with the positions of a stream or a load: what was lost, and what can be read next. Pure.
 
 Rules, and what each prevents:
-- A partition that is new takes one step that only writes down its beginning: what is read afterwards has both of its
-  ends in the checkpoint, so that a batch that is done again reads the same, whatever was deleted meanwhile.
-- A log that ends before the position goes on at its end, one that begins behind it at its begin, and the topic that was
-  created anew at its beginning; each of them is a loss, which the caller refuses or counts.
-- A log that is found to be another one below the position, though it ends behind it, was cut and has grown since: what
-  lies behind the position is new, and is read; of what lies before it nobody knows.
-- A partition that is gone keeps its position: a topic that comes back is noticed by its birth.
+- A new partition takes one step that only stores its start. So what is read afterwards has both of its ends in the
+  checkpoint, and a batch that is repeated reads the same, whatever was deleted meanwhile.
+- A log that ends before the position is continued at its end, one that starts after the position at its start, and a
+  topic that was created anew at its start. Each of these is a loss, which the caller refuses or counts.
+- A log that has other messages than before below the position, although it ends after it, was truncated and has grown
+  since. Messages after the position are new, and are read; which ones before it were replaced is unknown.
+- A partition that is gone keeps its position: a topic that is created anew is recognized by its `created_zxid`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Logs:
-    """What is known of the logs at one moment.
+    """The state of the logs at one moment.
 
     Attributes:
         partitions: those that the query reads and that exist.
         ends: the ends of those whose leaders answered.
         created_zxids: topic -> the transaction that created it.
-        cluster_ms: when the cluster was set up; `None` where that is not known.
+        cluster_ms: when the cluster was set up; `None` if that is not known.
     """
 
     partitions: frozenset[TopicPartition]
@@ -40,22 +40,22 @@ class Logs:
     cluster_ms: int | None = None
 
     def is_of_another_cluster(self, start: StreamOffsets) -> bool:
-        """Whether these are not the logs in which the stream stands."""
+        """Whether the position of the stream is of another cluster."""
         return None not in (self.cluster_ms, start.cluster_ms) and self.cluster_ms != start.cluster_ms
 
     def is_recreated(self, topic: str, start: StreamOffsets) -> bool:
-        """Whether the topic is another one of the same name."""
+        """Whether the topic was deleted and created anew since."""
         zxid = self.created_zxids.get(topic)
         return zxid is not None and zxid != start.created_zxids.get(topic, zxid)
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Messages that the query should have read and cannot.
+    """Messages that should have been read and are gone.
 
     Attributes:
         begin: offset of the first one.
-        end: offset behind the last one; `None` when nobody knows.
+        end: offset after the last one; `None` if that is unknown.
         reason: what happened, a clause.
     """
 
@@ -66,7 +66,7 @@ class Loss:
 
     @property
     def messages(self) -> int:
-        """How many they are at most; 0 when nobody knows."""
+        """How many messages at most; 0 if that is unknown."""
         return 0 if self.end is None else self.end - self.begin
 
     def __str__(self) -> str:
@@ -76,11 +76,11 @@ class Loss:
 
 @dataclass
 class Step:
-    """Where the next micro-batch may go.
+    """What the next micro-batch may read.
 
     Attributes:
-        positions: where reading goes on.
-        ends: the furthest it may go.
+        positions: where reading continues.
+        ends: where the logs end.
         losses: what was lost.
         new_partitions: partitions that are new.
     """
@@ -95,13 +95,13 @@ class Step:
 
 
 def shrunk(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
-    """The partitions whose logs seem to end before the position; a leader that was just chosen may not know better."""
+    """The partitions whose logs seem to end before the position; a leader that was just elected may be wrong."""
     return [name for name, end in logs.ends.items()
             if end < start.offsets.get(name, _UNKNOWN) and not logs.is_recreated(name.topic, start)]
 
 
 def needing_log_start(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
-    """The partitions whose begin `next_step` needs: new ones, those of topics created anew, those with news."""
+    """The partitions whose log start `next_step` needs: new ones, recreated ones, and those with new messages."""
     return sorted(name for name in logs.partitions
                   if name not in start.offsets or logs.is_recreated(name.topic, start)
                   or logs.ends.get(name, _UNKNOWN) > start.offsets[name])
@@ -118,26 +118,26 @@ def next_step(
     """What may be read next.
 
     Args:
-        start: where the stream stands.
-        log_starts: begins of the logs of `needing_log_start`, without those whose leader did not answer.
-        target: the ends that must not be passed; other partitions are left alone.
-        selects: whether the query would read a partition if it existed: a topic that was taken from the subscription is
-            no loss.
-        kept_ends: of logs that were cut, the ends of what is known to have stayed. Those that do not end before the
-            position now have grown since.
+        start: the position of the stream.
+        log_starts: the log starts of `needing_log_start`, without those whose leader did not answer.
+        target: the ends up to which the run reads; other partitions are not read.
+        selects: whether the query would read a partition if it existed: a topic that was removed from the subscription
+            is no loss.
+        kept_ends: of logs that were truncated, the offset up to which they are unchanged. Those that do not end before
+            the position now have grown since.
     """
     step = Step()
     kept_ends = kept_ends or {}
     for name in sorted(start.offsets.keys() | logs.partitions):
         at = start.offsets.get(name)
         if at is None:
-            _begin(step, name, start, log_starts, target)
+            _add_new(step, name, start, log_starts, target)
         elif logs.is_recreated(name.topic, start):
             step.losses.append(Loss(name, at, None, "its topic was deleted and created anew"))
             if name in logs.partitions:
                 step._stay(name, log_starts.get(name, 0))
         elif name in logs.partitions:
-            _go_on(step, name, at, logs.ends.get(name), log_starts.get(name), target, kept_ends.get(name))
+            _continue(step, name, at, logs.ends.get(name), log_starts.get(name), target, kept_ends.get(name))
         else:
             if selects(name):
                 step.losses.append(Loss(name, at, None, "it does not exist any more"))
@@ -145,40 +145,41 @@ def next_step(
     return step
 
 
-def _begin(
+def _add_new(
     step: Step, name: TopicPartition, start: StreamOffsets, log_starts: Mapping[TopicPartition, int],
     target: Mapping[TopicPartition, int] | None,
 ) -> None:
-    """Write down where a new partition begins, once that is known."""
+    """Store the start of a new partition, once it is known."""
     if name not in log_starts or (target is not None and name not in target):
         return
-    begin = log_starts[name]
-    if begin > 0 and any(known.topic == name.topic for known in start.offsets):
-        step.losses.append(Loss(name, 0, begin, "deleted before this query knew of the partition"))
-    step._stay(name, begin)
+    log_start = log_starts[name]
+    if log_start > 0 and any(known.topic == name.topic for known in start.offsets):
+        step.losses.append(Loss(name, 0, log_start, "deleted before this query knew of the partition"))
+    step._stay(name, log_start)
     step.new_partitions.append(name)
 
 
-def _go_on(
-    step: Step, name: TopicPartition, at: int, end: int | None, begin: int | None,
-    target: Mapping[TopicPartition, int] | None, kept_ends: int | None,
+def _continue(
+    step: Step, name: TopicPartition, at: int, end: int | None, log_start: int | None,
+    target: Mapping[TopicPartition, int] | None, kept_end: int | None,
 ) -> None:
+    """Continue a known partition at its position, or where its log continues."""
     if end is not None and end < at:
-        where = "there" if kept_ends is None or kept_ends >= end else f"at {end}"
-        new_partitions = end if kept_ends is None else min(kept_ends, end)
-        step.losses.append(Loss(name, new_partitions, at, f"its log was cut and ends {where} now"))
+        where = "there" if kept_end is None or kept_end >= end else f"at {end}"
+        first_lost = end if kept_end is None else min(kept_end, end)
+        step.losses.append(Loss(name, first_lost, at, f"its log was cut and ends {where} now"))
         step._stay(name, end)
         return
-    if kept_ends is not None:
+    if kept_end is not None:
         how_far = "up to the end" if end == at else "past the end"
-        step.losses.append(Loss(name, kept_ends, at, f"its log was cut, and has grown {how_far} since"))
+        step.losses.append(Loss(name, kept_end, at, f"its log was cut, and has grown {how_far} since"))
     if target is not None:
-        # A leader that does not answer now may do so when it is read: what is fixed is read, or it is an error.
+        # A leader that does not answer now may answer the task: the run reads up to its target, or fails.
         goal = target.get(name, at)
         end = goal if end is None else min(goal, end)
-    if begin is not None and begin > at:
-        step.losses.append(Loss(name, at, begin, "deleted before it was read"))
-        at = begin
+    if log_start is not None and log_start > at:
+        step.losses.append(Loss(name, at, log_start, "deleted before it was read"))
+        at = log_start
     step.positions[name] = at
     step.ends[name] = at if end is None else max(at, end)
 
@@ -193,9 +194,9 @@ def remaining_ranges(
     """The ranges of a batch that was planned, perhaps long ago, as far as they still exist, and what is lost of them.
 
     Args:
-        log_starts: begins of their logs, without those whose leader did not answer.
-        selects: whether the query would read a partition now. What it does not is still part of the batch, which must
-            come out the same; nothing is known of those logs, the tasks will see.
+        log_starts: the starts of their logs, without those whose leader did not answer.
+        selects: whether the query would read a partition now. Other partitions stay in the batch, which must be the
+            same as before. The state of their logs is unknown; the tasks will report what is missing.
     """
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     losses: list[Loss] = []

@@ -2,22 +2,45 @@
 
 Spark has no place for metrics of Python sources: `metrics` of `lastProgress.sources[]` stays empty. The offsets from
 which they are computed are there.
+
+Source: Spark 4.3, org.apache.spark.sql.kafka010.KafkaMicroBatchStream (metrics).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 
-from zkconsumer.spark.lag import lag_of
+from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.stream_offsets import parse_stream_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["source_metrics"]
+__all__ = ["Lag", "lag_of", "source_metrics"]
 
 _Progress: TypeAlias = Union["StreamingQuery", "StreamingQueryProgress", None]
+
+
+class Lag(NamedTuple):
+    """Offsets behind the ends of the logs, over partitions."""
+
+    least: int
+    most: int
+    average: float
+    partitions: int
+
+    def figures(self) -> dict[str, str]:
+        """Return them under their names."""
+        values = {"min": self.least, "max": self.most, "avg": self.average}
+        return {f"{name}OffsetsBehindLatest": str(value) for name, value in values.items()}
+
+
+def lag_of(reached: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Lag | None:
+    """Return the lag of the partitions whose ends are known; None where there are none."""
+    lags = [max(0, ends[name] - at) for name, at in reached.items() if name in ends]
+    return Lag(min(lags), max(lags), sum(lags) / len(lags), len(lags)) if lags else None
 
 
 def source_metrics(of: _Progress) -> list[dict[str, str]]:

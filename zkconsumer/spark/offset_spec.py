@@ -1,7 +1,7 @@
-"""Where a query begins and ends, as its options say it: words, offsets as JSON, or times. Pure.
+"""Where a query starts and ends according to its options: words, offsets as JSON, or times. Pure.
 
 Of several options the first one counts, in the order of Spark's own Kafka source: a time for all partitions, times as
-JSON, offsets. The others are checked, too: a typing error is one wherever it stands.
+JSON, offsets. The others are checked, too, because a typing error in any of them should be reported.
 
 Source: Spark 4.3, org.apache.spark.sql.kafka010.KafkaSourceProvider (getKafkaOffsetRangeLimit).
 """
@@ -22,21 +22,21 @@ __all__ = ["TIME_OPTIONS", "OffsetSpec", "converted", "ending_spec", "starting_s
 ERROR, LATEST = "error", "latest"
 _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 TIME_OPTIONS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp", "endingOffsetsByTimestamp")
-"""Those that name a time, as Spark's own Kafka source has them."""
+"""The options with times, as in Spark's own Kafka source."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class OffsetSpec:
-    """Where to begin, or to end.
+    """Where to start, or to end.
 
     Attributes:
-        kind: `earliest`, `latest`, `group`, `each`, or `time`; `found` is what became of a `time`.
+        kind: `earliest`, `latest`, `group`, `each`, or `time`; `found` is a `time` that was resolved to offsets.
         each: For `each` and `found`: offset of every partition; -2 earliest, -1 latest. For `time`: milliseconds since
             1970 of every partition, where `time_ms` is None.
         option: Name of the option, for errors.
         time_ms: For `time`: the same for all partitions.
-        on_no_match: Where no message is that young: `latest`, to begin or end at the end of the log, or `error`.
+        on_no_match: If no message is that recent: `latest`, to start or end at the end of the log, or `error`.
     """
 
     kind: str
@@ -51,21 +51,21 @@ class OffsetSpec:
 
 
 def starting_spec(given: Mapping[str, str], default: str) -> OffsetSpec:
-    """Return where to begin.
+    """Return where to start.
 
     Args:
         given: Options by their lower-case names.
         default: For `startingOffsets`.
 
     Raises:
-        OptionRefused: One of the options has a value that it cannot have.
+        OptionRefused: One of the options has a value that is not allowed.
     """
     strategy = converted(_STRATEGY, _strategy, given.get(_STRATEGY.lower(), ERROR))
     return _spec(given, "starting", strategy, default)
 
 
 def ending_spec(given: Mapping[str, str], default: str) -> OffsetSpec:
-    """Return where to end; as `starting_spec`, but a time that no message reaches is the end of the log."""
+    """Return where to end; as `starting_spec`, but a time after the last message means the end of the log."""
     return _spec(given, "ending", LATEST, default)
 
 

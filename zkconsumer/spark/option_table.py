@@ -1,7 +1,7 @@
-"""Every option of `format("zkconsumer")`: its name, where it holds, what it means.
+"""Every option of `format("zkconsumer")`: its name, where it applies, what it means.
 
-Pure. Spark hands option names over in lower case, so they are found without regard to case. Names are those of Spark's
-own Kafka source where it has such an option, and those of the consumer's settings for the rest.
+Pure. Spark passes option names in lower case, so they are found in any case. Options that Spark's own Kafka source has,
+too, have its names; the others have the names of the consumer's settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Option:
         where: `batch and stream`, `batch` or `stream`.
         default: In words, for the documentation.
         meaning: One sentence.
-        is_setting: It is a setting of the consumer, and checked as such.
+        is_setting: It is a setting of the consumer, and is checked as one.
     """
 
     name: str
@@ -36,50 +36,55 @@ class Option:
 
 
 _OWN = (
-    Option("subscribe", BOTH, "", "Topics, with commas between."),
-    Option("subscribePattern", BOTH, "", "A white list as the consumer's: commas mean 'or', the whole name counts."),
-    Option("blacklist", BOTH, "", "All topics but those that match; beside subscribePattern, what to leave out of it."),
+    Option("subscribe", BOTH, "", "Topics, separated by commas."),
+    Option("subscribePattern", BOTH, "",
+           "A white list as the consumer's: a comma means 'or', and the whole name has to match."),
+    Option("blacklist", BOTH, "",
+           "All topics except those that match; together with subscribePattern, the topics to exclude from it."),
     Option("assign", BOTH, "", 'Partitions, as `{"clicks": [0, 1]}`.'),
     Option("startingOffsets", BOTH, "earliest in a batch, latest in a stream",
-           'Where to begin: `earliest`, `latest`, `group` (the offsets of group.id in ZooKeeper), or JSON as '
+           'Where to start: `earliest`, `latest`, `group` (the offsets of group.id in ZooKeeper), or JSON as '
            '`{"clicks": {"0": 42, "1": -2}}`, where -2 is earliest and -1 latest.'),
-    Option("endingOffsets", BATCH, "latest", "Where to end, the offset itself not read: `latest`, `group`, or JSON."),
+    Option("endingOffsets", BATCH, "latest",
+           "Where to end, without the offset itself: `latest`, `group`, or JSON."),
     Option("startingTimestamp", BOTH, "",
-           "A time to begin at in all partitions, in milliseconds since 1970; comes before the next one, and that "
-           "before startingOffsets."),
+           "The time at which all partitions start, in milliseconds since 1970. Takes precedence over "
+           "startingOffsetsByTimestamp, which takes precedence over startingOffsets."),
     Option("startingOffsetsByTimestamp", BOTH, "",
            'A time for each partition, as `{"clicks": {"0": 1393632000000, "1": 1393635600000}}`.'),
     Option("startingOffsetsByTimestampStrategy", BOTH, "error",
-           "Where no message is that young: `error`, or `latest`, to begin at the end of the log."),
+           "If no message is that recent: `error`, or `latest`, to start at the end of the log."),
     Option("endingTimestamp", BATCH, "",
-           "A time to end at in all partitions: the first message that is as young, and what follows it, is not read; "
-           "comes before the next one, and that before endingOffsets."),
+           "The time at which all partitions end: the first message at or after it, and the following ones, are not "
+           "read. Takes precedence over endingOffsetsByTimestamp, which takes precedence over endingOffsets."),
     Option("endingOffsetsByTimestamp", BATCH, "",
-           "A time for each partition; where no message is that young, all is read."),
+           "A time for each partition; if no message is that recent, the log is read to its end."),
     Option("minPartitions", BOTH, "one task for each partition", "Least number of tasks; large partitions are split."),
     Option("maxRecordsPerPartition", BOTH, "no limit", "Most offsets of one task; larger partitions are split."),
     Option("maxBytesPerPartition", BOTH, "512m in a batch, no limit in a stream",
-           "About how many bytes one task may read, by a sample of the log; larger partitions are split; or `off`."),
+           "About how many bytes one task may read, estimated from a sample of the log; larger partitions are split; "
+           "or `off`."),
     Option("failOnDataLoss", BOTH, "true",
-           "Fail when wanted offsets are not in the log; `false` leaves them out and logs how many."),
+           "Fail if offsets that were asked for are not in the log; `false` omits them and logs how many."),
     Option("onMessageError", BOTH, "raise",
-           "A message that cannot be read: `raise`, `skip` (logged), or `row`: a row with place and column `error`."),
+           "If a message cannot be read: `raise`; `skip` and log it; or `row`: return a row with its place and the "
+           "column `error`."),
     Option("filterPushdown", BATCH, "false",
-           "Read only what the filters on topic, partition and offset let through; for one query of each `load()`, and "
+           "Read only what the filters on topic, partition and offset accept; for one query of each `load()`, and "
            "with `spark.sql.python.filterPushdown.enabled`."),
-    Option("includeHeaders", BOTH, "false", "Only `false`, for what is written for Spark's own source."),
-    Option("maxMessageBytes", BOTH, "128m", "Largest fetch; a larger message is an error of that message."),
+    Option("includeHeaders", BOTH, "false", "Only `false`, for programs that were written for Spark's own source."),
+    Option("maxMessageBytes", BOTH, "128m", "Largest fetch; a larger message counts as one that cannot be read."),
     Option("kafkaConsumer.pollTimeoutMs", BOTH, "120000",
-           "How long leaders and brokers may be away before the query fails."),
+           "How long leaders and brokers may be down before the query fails."),
     Option("maxOffsetsPerTrigger", STREAM, "no limit", "Most offsets of one micro-batch."),
     Option("minOffsetsPerTrigger", STREAM, "1",
            "Least offsets of one micro-batch: fewer wait for more; not with `Trigger.AvailableNow` or `Once`."),
     Option("maxTriggerDelay", STREAM, "15m", "How long they wait at most, as 90s, 15m, 1h or milliseconds."),
-    Option("commitOffsets", STREAM, "true where group.id is given",
+    Option("commitOffsets", STREAM, "true if group.id is set",
            "Store the end of each finished batch in ZooKeeper, as the offsets of group.id."),
     Option("commitToLiveGroup", STREAM, "false", "Store them although the group has members, who commit there, too."),
     Option("logLevel", STREAM, "warning",
-           "What the stream logs on the driver, on stderr: `info` has the lag of each micro-batch; or `debug`."),
+           "What the stream logs on the driver, to stderr: with `info` the lag of each micro-batch; or `debug`."),
 )
 _SETTINGS: Final = (
     ("zookeeper.connect", "group.id", "client.id", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
@@ -98,17 +103,17 @@ OPTIONS: Final = (
 
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 _OF_TABLES: Final = "option."
-"""What Spark puts before the names of options when a table is created, and only then."""
+"""The prefix of option names when a table is created, and only then."""
 _INSTEAD: Final = {
-    "kafka.bootstrap.servers": "brokers are found in ZooKeeper: give zookeeper.connect",
+    "kafka.bootstrap.servers": "brokers are found in ZooKeeper: set zookeeper.connect",
     "zk.connect": "it is called zookeeper.connect here",
     "kafka.group.id": "it is called group.id here",
-    "groupidprefix": "give group.id",
-    "path": "give the topic with option subscribe, and load() without an argument",
+    "groupidprefix": "set group.id",
+    "path": "set the topic with option subscribe, and call load() without an argument",
     "whitelist": "it is called subscribePattern here",
     "topic": "it is called subscribe here",
     "topics": "it is called subscribe here",
-    "auto.offset.reset": "give startingOffsets, and failOnDataLoss",
+    "auto.offset.reset": "set startingOffsets, and failOnDataLoss",
 }
 
 
@@ -118,13 +123,13 @@ def find_option(name: str) -> Option | None:
 
 
 def unknown_option(name: str) -> str:
-    """Return what to say about a name that nobody knows: the one that was meant, or where to look.
+    """Return the reason for refusing an unknown name, with the most similar option or where to look.
 
     >>> unknown_option("statingoffsets")
     'there is no such option; did you mean startingOffsets?'
     """
     if name.lower().startswith(_OF_TABLES):
-        return "Spark hands the options of `create table` to no Python source; use `create temporary view`"
+        return "Spark does not pass the options of `create table` to Python sources; use `create temporary view`"
     setting = find_key(name.lower())
     instead = _INSTEAD.get(name.lower()) or (setting and _INSTEAD.get(setting.name))
     if instead:

@@ -1,9 +1,9 @@
-"""From where a query begins and ends in each partition, to the ranges that its tasks read.
+"""Splits the offsets between the start and the end of each partition into the ranges that tasks read.
 
-Pure. Rules, and which surprise each prevents:
-- Ranges of one partition follow each other without gap or overlap: nothing is lost or read twice by splitting.
+Pure. Rules, and what each prevents:
+- Ranges of one partition follow each other without gap or overlap: splitting loses nothing and reads nothing twice.
 - An empty range makes no task.
-- Equal input gives equal output, in order: a stream that restarts plans the same again.
+- Equal input gives equal output, in order: a stream that restarts makes the same plan again.
 
 Source: org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator (behaviour of minPartitions), zkconsumer's own splits.
 """
@@ -22,7 +22,7 @@ from zkconsumer.spark.spans import ALL_OFFSETS, Spans, common
 __all__ = ["MAX_TASKS", "UNLIMITED", "PlannedRange", "SplitLimits", "plan_ranges"]
 
 MAX_TASKS: Final = 100_000
-"""Most tasks of one query that splitting may come to; more would only keep the driver busy."""
+"""Most tasks of one query after splitting; more would only keep the driver busy."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class PlannedRange:
 
     Attributes:
         start: First offset.
-        end: Offset behind the last one.
-        leader: Who led the partition when it was planned; None where nobody asked.
-        is_last: Nobody reads on from its end: what is wrong with a wrapper that lies across it is told here.
-        table_end: Where the table ends in the partition: a wrapper that goes on behind it has a row within it. None for
-            the end of this range.
+        end: Offset after the last one.
+        leader: The leader of the partition when it was planned; None if it was not asked for.
+        is_last: No other range starts at its end: this task reports an error in a wrapper that lies across the end.
+        table_end: Where the table ends in the partition: the error row of a wrapper that lies across it is before it.
+            None for the end of this range.
     """
 
     topic: str

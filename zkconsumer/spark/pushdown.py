@@ -1,11 +1,13 @@
-"""From the filters of a query to the partitions and offsets that pass, and to the filters that Spark still evaluates.
+"""Translates the filters of a query into partitions and offsets, and into the filters that Spark still has to evaluate.
 
-Pure; filters are known by the names of their classes, as Spark 4.0 has none. Rules, and which failure each prevents:
-- A filter is kept from Spark only if what is read is just what passes it: no row is there that the query left out.
-- What is read is never less than what passes all filters: a filter that is not understood narrows nothing.
+Pure. Filters are recognized by the names of their classes, because Spark 4.0 has no such classes. Rules, and which
+failure each prevents:
+- Spark does not evaluate a filter only if exactly what passes it is read: otherwise rows would remain that the query
+  excludes.
+- Everything that passes all filters is read: a filter that is not understood excludes nothing.
 - Topic, partition and offset of a row are never null, so that each filter on them is either true or false.
 
-Source: pyspark.sql.datasource (4.3), and what its optimizer makes of conditions: docs of `Filter` there.
+Source: pyspark.sql.datasource (4.3), and the conditions after its optimizer: docs of `Filter` there.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from zkconsumer.spark.spans import ALL_OFFSETS, BEHIND_ALL, NO_OFFSETS, Spans, a
 __all__ = ["MAX_SPANS", "NO_FILTERS", "PushedFilters", "push_filters"]
 
 MAX_SPANS: Final = 32
-"""Most ranges of one partition that filters make; each costs a task."""
+"""Most ranges of one partition after filters; each costs a task."""
 _TYPES: Final = {"topic": str, "partition": int, "offset": int}
 _COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "EqualTo": eq, "EqualNullSafe": eq, "GreaterThan": gt, "GreaterThanOrEqual": ge, "LessThan": lt,
@@ -42,7 +44,7 @@ F = TypeVar("F")
 
 
 class _Condition(NamedTuple):
-    """A filter that is understood: what a column has to be, or, if negated, must not be."""
+    """A filter that is understood: a comparison of a column, perhaps negated."""
 
     column: str
     kind: str
@@ -76,10 +78,10 @@ class _Condition(NamedTuple):
 
 @dataclass(frozen=True)
 class PushedFilters:
-    """What the filters of a query let through.
+    """The partitions and offsets that the filters of a query accept.
 
     Attributes:
-        offsets: Of every partition; all that pass, and perhaps some more, which Spark leaves out.
+        offsets: The offsets of every partition that pass, and perhaps some more, whose rows Spark removes.
     """
 
     conditions: tuple[_Condition, ...] = ()
@@ -96,12 +98,12 @@ NO_FILTERS: Final = PushedFilters()
 
 
 def push_filters(filters: Iterable[F], *, offsets_are_exact: bool = True) -> tuple[PushedFilters, list[F]]:
-    """Return what passes the filters, and those of them that Spark still has to evaluate.
+    """Return what passes the filters, and the filters that Spark still has to evaluate.
 
     Args:
         filters: Of `pyspark.sql.datasource`; all of them have to be true.
-        offsets_are_exact: A range gives no rows but those of its offsets. Otherwise there is one range of a partition,
-            and Spark evaluates what is about offsets.
+        offsets_are_exact: All rows of a range have offsets within it. Otherwise a partition gets one range, and Spark
+            evaluates the filters on offsets.
     """
     conditions: list[_Condition] = []
     of_offsets: list[F] = []
@@ -123,7 +125,7 @@ def push_filters(filters: Iterable[F], *, offsets_are_exact: bool = True) -> tup
 
 
 def _understood(condition: Any, *, is_negated: bool) -> _Condition | None:
-    """Return a filter as a condition; None for one on another column, of another kind, or with an odd value."""
+    """Return a filter as a condition; None for another column, another kind, or a value of another type."""
     kind = type(condition).__name__
     if kind == "Not":
         return _understood(condition.child, is_negated=not is_negated)
@@ -142,6 +144,6 @@ def _understood(condition: Any, *, is_negated: bool) -> _Condition | None:
 
 
 def _column(condition: Any) -> str | None:
-    """Return the column that a filter is about, if it is one of those; fields within columns have longer paths."""
+    """Return the column of a filter, if it is one of `_TYPES`; fields within columns have longer paths."""
     path = tuple(getattr(condition, "attribute", ()))
     return path[0] if len(path) == 1 and path[0] in _TYPES else None

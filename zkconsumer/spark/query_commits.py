@@ -1,8 +1,8 @@
-"""The last offsets of a run, for the group: `commit_offsets(query)` by hand, `follow(spark)` by itself.
+"""Stores the last offsets of a query for its group: `commit_offsets(query)`, or `follow(spark)` for all queries.
 
-A running stream stores the end of a batch in ZooKeeper when Spark asks it where the next one may end, and that comes
-before `awaitTermination()` returns. Spark does not ask again after `query.stop()`, with `trigger(once=True)`, or when
-the process is killed: these two store what such a run had finished.
+A running stream stores the end of a batch in ZooKeeper when Spark asks where the next batch ends, which happens before
+`awaitTermination()` returns. Spark does not ask again after `query.stop()`, with `trigger(once=True)`, or after the
+process was killed. These two functions store what such a run had finished.
 
 Source: Spark 4.3, org.apache.spark.sql.execution.streaming.runtime.StreamExecution (analyzedPlan,
 resolvedCheckpointRoot).
@@ -39,15 +39,15 @@ Options = Mapping[str, str]
 def commit_offsets(query: StreamingQuery, options: Options | None = None) -> dict[TopicPartition, int]:
     """Store the ends of the last finished batch of a query for its group; return them.
 
-    Offsets that are stored already, or lower than what is stored, are left. Sources without `group.id` are passed over.
+    Stored offsets never decrease. Sources without `group.id` are ignored.
 
     Args:
         query: running, stopped or failed.
-        options: those of the source. They are found by themselves but in Spark Connect, where a query with one source
-            can be committed with them.
+        options: those of the source. They are needed only in Spark Connect, where a query with one source can be
+            committed with them.
 
     Raises:
-        SparkSourceError: the group has members, ZooKeeper does not take the offsets, or the query has no such source.
+        SparkSourceError: the group has members, ZooKeeper refuses the offsets, or the query has no such source.
         ZkConsumerError, RebalanceError: ZooKeeper cannot be reached.
     """
     sources: list[Options | None] = [options] if options is not None else _sources(query)
@@ -57,10 +57,10 @@ def commit_offsets(query: StreamingQuery, options: Options | None = None) -> dic
 
 
 def follow(spark: SparkSession) -> StreamingQueryListener:
-    """Store the offsets of every query of this session when it ends; return the listener, already added.
+    """Store the offsets of every query of this session when it ends; return the listener, which is added already.
 
-    It works a moment after the end of the query, beside it: a program that ends then should call `commit_offsets`.
-    What goes wrong is logged. `spark.streams.removeListener(listener)` ends it.
+    It works in the background, a moment after the end of the query: a program that exits then should call
+    `commit_offsets`. Errors are logged. `spark.streams.removeListener(listener)` ends it.
     """
     listener = _Follower(spark)
     spark.streams.addListener(listener)
@@ -68,9 +68,9 @@ def follow(spark: SparkSession) -> StreamingQueryListener:
 
 
 class _Follower(StreamingQueryListener):
-    """Remembers the newest progress of each run, and stores it when the run ends.
+    """Keeps the newest progress of each run, and stores its offsets when the run ends.
 
-    Threads: Spark's listener bus, one event after the other; what starts a query waits for `onQueryStarted`.
+    Threads: Spark's listener bus, one event after the other; the start of a query waits for `onQueryStarted`.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -105,8 +105,8 @@ class _Follower(StreamingQueryListener):
         try:
             query = self._spark.streams.get(query_id)
             self._sources[run] = [] if query is None else _sources(query)
-        except Exception as error:  # noqa: BLE001 - a query must not fail to start by its listener
-            log.warning("the sources of query %s cannot be seen, its last offsets are not stored: %s", query_id, error)
+        except Exception as error:  # noqa: BLE001 - a listener must not make the start of a query fail
+            log.warning("the sources of query %s are unknown, its last offsets are not stored: %s", query_id, error)
             self._sources[run] = []
 
 
@@ -137,17 +137,17 @@ def _ends(query: StreamingQuery, count: int) -> list[str | None]:
         finished = newest_finished(_execution(query).resolvedCheckpointRoot())
         ends = [None] * count if finished is None else finished.ends
     if len(ends) != count:
-        raise SparkSourceError(f"query {query.id} tells of {len(ends)} sources and has {count}; which is which is not "
+        raise SparkSourceError(f"query {query.id} reports {len(ends)} sources and has {count}; which is which is not "
                                "known")
     return ends
 
 
 def _execution(query: StreamingQuery) -> Any:
-    """The query on the side of the JVM."""
+    """The query in the JVM."""
     wrapper = getattr(query, "_jsq", None)
     if wrapper is None:
-        raise SparkSourceError("the options of this query's source cannot be seen through Spark Connect: give them, as "
-                               "commit_offsets(query, options)")
+        raise SparkSourceError("the options of this query's source cannot be read through Spark Connect",
+                               remedy="pass them: commit_offsets(query, options)")  # fmt: skip
     return wrapper.streamingQuery()
 
 

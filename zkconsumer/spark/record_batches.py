@@ -1,9 +1,9 @@
-"""What a task reads: one range as Arrow record batches in the columns of the query.
+"""Reads the range of a task as Arrow record batches with the columns of the query.
 
-Runs in Spark's Python workers. Memory is bounded by three fetches: the one that is decoded, the one that waits, the one
-on its way. What goes wrong is told with topic, partition, offset and broker, as Spark hands on nothing but the text.
+It runs in Spark's Python workers. Memory is limited to three fetches: one that is decoded, one that waits, and one on
+its way. Errors name topic, partition, offset and broker, because Spark passes on nothing but their text.
 
-Threads: one reads; a thread of its own fetches one step ahead.
+Threads: one reads; another one fetches one step ahead.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def read_range(wanted: PlannedRange, columns: tuple[str, ...], options: SourceOp
     """Yield the rows of a range, in order.
 
     Raises:
-        DataLoss, PartitionUnreadable: See `RangeFetcher`; and of a message that cannot be delivered, unless
-            `onMessageError` says otherwise.
+        DataLoss: See `RangeFetcher`.
+        PartitionUnreadable: See `RangeFetcher`; also for a message that cannot be delivered, with
+            `onMessageError=raise`.
     """
     fetcher = RangeFetcher(
         wanted, options.config, search_in_zookeeper(options.config),
@@ -69,11 +70,11 @@ def read_range(wanted: PlannedRange, columns: tuple[str, ...], options: SourceOp
     )
     try:
         for fetched in prefetcher:
-            yield from rows.of(fetched)
+            yield from rows.batches_of(fetched)
             del fetched
     finally:
         prefetcher.close()
-        rows.tell()
+        rows.log_totals()
 
 
 @dataclass
@@ -90,29 +91,30 @@ class Rows:
         self._columns = columns
         self._options = options
         self._schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
-        # One column at least, for the number of rows.
+        # At least one column, for the number of rows.
         self._decoded = tuple(_DECODED[name] for name in columns if name in _DECODED) or ("offset",)
-        # Of a wrapper across the end the range behind tells, as its row would come twice; but an error may.
-        self._tells_at_end = wanted.is_last or options.on_message_error == "raise"
+        # An error in a wrapper across the end is reported by the next range, because its row must not be there twice.
+        # It may be raised twice.
+        self._reports_at_end = wanted.is_last or options.on_message_error == "raise"
         self._constants: dict[str, Any] = {}
         self._counts = _Counts()
 
-    def of(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one thing that was fetched."""
+    def batches_of(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one fetched item."""
         if isinstance(fetched, LostOffsets):
             self._counts.lost += fetched.loss.behind - fetched.loss.first
             log.warning("%s", fetched.loss)
         elif isinstance(fetched, UnfetchableMessage):
-            if fetched.error.offset < self._wanted.end or self._tells_at_end:
+            if fetched.error.offset < self._wanted.end or self._reports_at_end:
                 yield from self._bad_message(fetched.error, fetched.broker)
         else:
             yield from self._decode(fetched)
 
-    def tell(self) -> None:
-        """Log how much was left out."""
+    def log_totals(self) -> None:
+        """Log how much was omitted."""
         if self._counts.lost or self._counts.skipped:
             log.warning(
-                "%s/%d, offsets %d to %d: %d offsets that are not in the log were left out, %d messages that cannot "
+                "%s/%d, offsets %d to %d: %d offsets that are not in the log were omitted, %d messages that cannot "
                 "be read were skipped", self._wanted.topic, self._wanted.partition, self._wanted.start,
                 self._wanted.end - 1, self._counts.lost, self._counts.skipped,
             )  # fmt: skip
@@ -143,8 +145,8 @@ class Rows:
             yield from self._bad_message(bad, fetched.broker)
 
     def _begins_before_end(self, error: MessageError, fetched: FetchedSet) -> bool:
-        """Return whether an error behind the end is about a wrapper that begins before it, and this range tells it."""
-        if not self._tells_at_end or isinstance(error, DamagedOffset):  # which names the place where its entry begins
+        """Return True for an error after the end, in a wrapper that starts before it, if this range reports it."""
+        if not self._reports_at_end or isinstance(error, DamagedOffset):  # which names the start of its entry
             return False
         first = dialect_of(fetched.broker).first_offset_in(fetched.message_set, error.offset, fetched.start)
         return first < self._wanted.end
@@ -162,7 +164,7 @@ class Rows:
         return self._constant(name, batch.num_rows)
 
     def _constant(self, name: str, count: int) -> Any:
-        """Return a column that has one value, cut from a longer one that is made once."""
+        """Return a column with one value, a slice of a longer one that is made once."""
         found = self._constants.get(name)
         if found is None or len(found) < count:
             value = {"topic": self._wanted.topic, "partition": self._wanted.partition, "error": None}[name]
@@ -170,20 +172,21 @@ class Rows:
         return found.slice(0, count)
 
     def _bad_message(self, error: MessageError, broker: Broker) -> Iterator[pa.RecordBatch]:
-        """Do what `onMessageError` says about one message that cannot be read."""
-        told = PartitionUnreadable(
+        """Raise, skip or yield a row for one message that cannot be read, as `onMessageError` says."""
+        unreadable = PartitionUnreadable(
             self._wanted.topic, self._wanted.partition, error.offset, broker, f"{type(error).__name__}: {error.reason}"
         )
         match self._options.on_message_error:
             case "raise":
-                raise told from error
+                raise unreadable from error
             case "skip":
                 self._counts.skipped += 1
-                log.warning("skipped: %s", told)
+                log.warning("skipped: %s", unreadable)
             case _:
-                # An entry that goes on behind the end is told of by who reads that, too: each within its own offsets.
+                # An entry that lies across the end of the table is reported by the next query, too: each reports it
+                # within its own offsets.
                 end = self._wanted.end if self._wanted.table_end is None else self._wanted.table_end
-                yield self._error_row(min(error.offset, end - 1), str(told))
+                yield self._error_row(min(error.offset, end - 1), str(unreadable))
 
     def _error_row(self, offset: int, text: str) -> pa.RecordBatch:
         values: dict[str, object] = {
@@ -197,7 +200,7 @@ class Rows:
 def _timestamps(milliseconds: Any) -> Any:
     """Return milliseconds as Spark's timestamps, in microseconds; null where the message has none.
 
-    A made-up time that does not fit is null, too: it must not cost the partition.
+    A time that does not fit is null, too, because it must not make the partition unreadable.
     """
     if milliseconds.null_count == len(milliseconds):
         return pa.nulls(len(milliseconds), ARROW_TYPES["timestamp"])

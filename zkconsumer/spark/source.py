@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from zkconsumer.spark.filtered_reader import choose_reader
+from zkconsumer.spark.batch_reader import choose_reader
 from zkconsumer.spark.options import batch_options, check_names, stream_options
 from zkconsumer.spark.requirements import check_packages
 from zkconsumer.spark.schema import chosen_columns, schema_text

@@ -73,7 +73,7 @@ def at_most(spans: Spans, count: int) -> Spans:
     >>> at_most(((0, 5), (6, 7), (90, 95)), 2)
     ((0, 7), (90, 95))
     """
-    gaps = sorted(range(1, len(spans)), key=lambda behind: spans[behind][0] - spans[behind - 1][1])
+    gaps = sorted(range(1, len(spans)), key=lambda after: spans[after][0] - spans[after - 1][1])
     kept = sorted(gaps[len(gaps) - count + 1 :]) if len(spans) > count else range(1, len(spans))
     cuts = [0, *kept, len(spans)]
-    return tuple((spans[first][0], spans[behind - 1][1]) for first, behind in pairwise(cuts) if behind > first)
+    return tuple((spans[first][0], spans[after - 1][1]) for first, after in pairwise(cuts) if after > first)

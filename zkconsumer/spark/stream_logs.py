@@ -1,11 +1,11 @@
-"""What a running stream sees of its topics: which partitions there are, who leads them, where their logs end.
+"""Keeps track of the logs that a running stream reads: its partitions, and where their logs end.
 
-An idle query asks some sixty times a second. Ends are asked of the brokers five times a second at most, on connections
-that stay open, and topics of ZooKeeper every few seconds; leaders only when one refuses or falls silent. Before news
-are read the topics are looked at once more, so that nothing is read of a topic that was created anew in between.
+Spark asks an idle query some sixty times a second. Brokers are asked for ends five times a second at most, and
+ZooKeeper for topics every few seconds. Before new messages are read the topics are read once more, so that nothing is
+read of a topic that was created anew in between.
 
-A broker or a ZooKeeper that is away stops nothing but its own part: partitions without a leader have no end, and
-without ZooKeeper the topics are taken to be what they were.
+A broker or a ZooKeeper that is down affects its own part only: partitions without a leader have no end, and without
+ZooKeeper the topics are assumed to be unchanged.
 
 Threads: one at a time.
 """
@@ -14,23 +14,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from rebalance import znodes
-from rebalance.errors import AccessRefused, RebalanceError, UnreadableNode
+from rebalance.errors import AccessRefused, UnreadableNode
 from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
-from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.log_ends import ask_at, in_requests
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ZooKeeperSilent, read_all
-from zkconsumer.spark.errors import shown_broker
+from zkconsumer.spark.leader_queries import LeaderQueries
 from zkconsumer.spark.log_changes import Logs, shrunk
-from zkconsumer.spark.log_reach import ends_before
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
@@ -39,27 +35,22 @@ __all__ = ["StreamLogs"]
 log = logging.getLogger(__name__)
 
 ENDS_S: Final = 0.2
-"""How long the ends of the logs are taken to be what they were."""
+"""How long the ends of the logs are assumed to be unchanged."""
 SHRUNK_S: Final = 5.0
-"""How long a log must seem to end before the position until that is believed."""
+"""How long a log must seem to end before the position until that counts."""
 _PAUSE_S: Final = 0.2
 TOPICS_S: Final = 5.0
-"""How long the topics are taken to be what they were, while there is nothing to read."""
-_BROKER_S: Final = 5.0
-"""Longest wait for one broker: the others wait with it."""
-_LEADERS_S: Final = 1.0
-"""Shortest time between two searches for missing leaders."""
+"""How long the topics are assumed to be unchanged, while there is nothing to read."""
 _LOG_EVERY_S: Final = 60.0
-"""Shortest time between two lines in the log about a ZooKeeper that is away."""
+"""Shortest time between two log lines about a ZooKeeper that is down."""
 _LONG_AGO: Final = float("-inf")
 
 
 class StreamLogs:
-    """Topics, leaders and ends of logs, asked as seldom as they can be.
+    """The partitions of a query and the ends of their logs, read as rarely as possible.
 
     Attributes:
-        leaders: leader of each partition as far as they are known.
-        is_connected: whether ZooKeeper can be asked.
+        is_connected: whether ZooKeeper is connected.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -71,27 +62,36 @@ class StreamLogs:
         self._cluster_ms: int | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._answered: frozenset[TopicPartition] = frozenset()
-        self._topics_at = self._ends_at = self._leaders_at = self._logged_at = _LONG_AGO
-        self._failures: dict[TopicPartition, _Failure] = {}
+        self._topics_at = self._ends_at = self._logged_at = _LONG_AGO
         self._lagging: dict[TopicPartition, str] = {}
-        self._consumers: dict[Broker, SimpleConsumer] = {}
-        self.leaders: dict[TopicPartition, Broker] = {}
+        self._queries: LeaderQueries | None = None
         self.is_connected = True
 
     def use(self, port: ZooKeeperPort) -> None:
-        """Ask through this port from now on."""
+        """Read from ZooKeeper through this port; to be called before anything is read."""
         self._port = port
-        self._cluster = Cluster(port, self._config.client_id, self._config.socket_timeout_ms / 1000)
+        cluster = Cluster(port, self._config.client_id, self._config.socket_timeout_ms / 1000)
+        self._queries = LeaderQueries(cluster, self._config, lambda: self.is_connected)
+
+    @property
+    def _brokers(self) -> LeaderQueries:
+        assert self._queries is not None
+        return self._queries
+
+    @property
+    def leaders(self) -> Mapping[TopicPartition, Broker]:
+        """The leaders that are known."""
+        return self._brokers.leaders
 
     def session_changed(self, change: SessionChange) -> None:
-        """Take note of what became of the session; on the port's callback thread."""
+        """Store whether ZooKeeper is connected; on the port's callback thread."""
         self.is_connected = change.what == "connected"
 
     def read(self, *, new_ends: bool = False, new_topics: bool = False) -> Logs:
-        """What is there.
+        """The present state of the logs.
 
         Args:
-            new_ends, new_topics: not what is remembered.
+            new_ends, new_topics: read them again, however recent the last ones are.
 
         Raises:
             ZooKeeperSilent: ZooKeeper did not answer, and never has.
@@ -101,7 +101,7 @@ class StreamLogs:
             self._refresh_topics()
         if new_ends or now - self._ends_at > ENDS_S:
             known = {name: self._ends[name] for name in self._partitions & self._ends.keys()}
-            answers = self._ask(self._partitions, LATEST)
+            answers = self._brokers.log_offsets(self._partitions, LATEST)
             self._ends = known | answers
             self._answered = frozenset(answers)
             self._ends_at = time.monotonic()
@@ -109,9 +109,9 @@ class StreamLogs:
         return Logs(self._partitions, ends, dict(self._created_zxids), self._cluster_ms)
 
     def read_settled(self, offsets: StreamOffsets) -> Logs:
-        """What is there, when topics were looked at anew and no log seems to be cut, or it has seemed so for long.
+        """The state of the logs with topics read again, once no log seems truncated, or one has for some seconds.
 
-        A log that goes on behind the end that its leader names has no end, as if the leader had not answered.
+        A log that is longer than the end that its leader reports has no end, as if the leader had not answered.
         """
         deadline = time.monotonic() + SHRUNK_S
         logs = self._without_lagging(offsets, self.read(new_topics=True))
@@ -121,10 +121,10 @@ class StreamLogs:
         return logs
 
     def _without_lagging(self, offsets: StreamOffsets, logs: Logs) -> Logs:
-        """The same without the ends that are lower than those of the logs themselves."""
-        cut = set() if logs.is_of_another_cluster(offsets) else set(shrunk(offsets, logs))
-        behind = cut - self._cut({name: offsets.offsets[name] for name in cut})
-        lagging = behind & self.leaders.keys()  # of the others the leader did not answer
+        """The same without ends that are lower than those of the logs themselves."""
+        short = set() if logs.is_of_another_cluster(offsets) else set(shrunk(offsets, logs))
+        behind = short - self._brokers.ending_before({name: offsets.offsets[name] for name in short})
+        lagging = behind & self.leaders.keys()  # the leaders of the others did not answer
         for name in self._lagging.keys() - lagging:
             del self._lagging[name]
         for name in lagging:
@@ -134,30 +134,17 @@ class StreamLogs:
             self._lagging[name] = reason
         return replace(logs, ends={name: end for name, end in logs.ends.items() if name not in behind})
 
-    def _cut(self, offsets: dict[TopicPartition, int]) -> set[TopicPartition]:
-        """The partitions whose leaders say that their logs end before these offsets."""
-        found: set[TopicPartition] = set()
-        for broker, names in self._by_leader(offsets).items():
-            try:
-                found |= ends_before(self._consumer(broker), {name: offsets[name] for name in names})
-            except SimpleConsumerError as error:
-                self._drop_broker(broker, names, error)
-        return found
-
     def failure_of(self, name: TopicPartition) -> str:
         """Why a partition does not answer, a clause."""
-        if name in self._lagging:
-            return self._lagging[name]
-        failure = self._failures.get(name)
-        return "no broker leads it" if failure is None else failure.reason
+        return self._lagging.get(name) or self._brokers.failure_of(name)
 
     def last_ends(self) -> dict[TopicPartition, int]:
-        """The ends as last seen, also of partitions that have no leader now."""
+        """The last known ends, also of partitions that have no leader now."""
         return dict(self._ends)
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where logs begin, without those whose leader did not answer."""
-        return self._ask(partitions, EARLIEST)
+        """The starts of logs, without those whose leader did not answer."""
+        return self._brokers.log_offsets(partitions, EARLIEST)
 
     def selects(self, name: TopicPartition) -> bool:
         """Whether the query would read a partition if it existed."""
@@ -168,9 +155,8 @@ class StreamLogs:
 
     def close(self) -> None:
         """Close the connections to brokers."""
-        for consumer in self._consumers.values():
-            consumer.close()
-        self._consumers.clear()
+        if self._queries is not None:
+            self._queries.close()
 
     # -- ZooKeeper -----------------------------------------------------------------------------------------------------
 
@@ -187,7 +173,7 @@ class StreamLogs:
                 raise
             if now - self._logged_at > _LOG_EVERY_S:  # Spark asks sixty times a second
                 self._logged_at = now
-                log.warning("topics are taken to be what they were %.0f s ago: %s", now - self._topics_at, error)
+                log.warning("topics are assumed to be unchanged for %.0f s: %s", now - self._topics_at, error)
 
     def _read_topics(self) -> None:
         assert self._port is not None
@@ -207,103 +193,14 @@ class StreamLogs:
             try:
                 numbers = znodes.parse_topic(topic, value[0])
             except UnreadableNode as error:
-                # What was read before is not to be taken for gone.
+                # Its partitions must not be taken for deleted.
                 raise ZooKeeperSilent(str(error)) from error
             created_zxids[topic] = value[1].czxid
             partitions += [TopicPartition(topic, number) for number in numbers]
         recreated = {topic for topic, zxid in created_zxids.items() if self._created_zxids.get(topic, zxid) != zxid}
-        for name in [name for name in self.leaders if name.topic in recreated]:
-            del self.leaders[name]
         if recreated:
+            self._brokers.forget(recreated)
             self._ends_at = _LONG_AGO
         self._partitions = frozenset(name for name in partitions if self.selects(name))
         self._created_zxids = created_zxids
         self._cluster_ms = None if parent is None else parent.created_ms
-
-    # -- brokers -------------------------------------------------------------------------------------------------------
-
-    def _ask(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """One end of the logs of those partitions whose leaders answer."""
-        found = self._ask_known(partitions, time_ms)
-        missing = [name for name in partitions if name not in found]
-        if missing and time.monotonic() - self._leaders_at > _LEADERS_S:
-            self._leaders_at = time.monotonic()
-            self._find_leaders(missing)
-            found.update(self._ask_known(missing, time_ms))
-        for name in partitions:
-            if name in found:
-                self._failures.pop(name, None)
-            else:
-                self._log_failure(name)
-        return found
-
-    def _find_leaders(self, missing: Iterable[TopicPartition]) -> None:
-        if not self.is_connected:
-            return
-        try:
-            self.leaders.update(self._cluster.leaders(dict.fromkeys(missing)))
-        except RebalanceError as error:
-            log.warning("leaders cannot be looked for: %s", error)
-
-    def _ask_known(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
-        for broker, names in self._by_leader(partitions).items():
-            for some in in_requests(names):
-                found.update(self._ask_broker(broker, some, time_ms))
-        return found
-
-    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Broker, list[TopicPartition]]:
-        found: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
-        for name in sorted(partitions):
-            leader = self.leaders.get(name)
-            if leader is not None:
-                found[leader].append(name)
-        return found
-
-    def _consumer(self, broker: Broker) -> SimpleConsumer:
-        if broker not in self._consumers:
-            timeout_s = min(self._config.socket_timeout_ms / 1000, _BROKER_S)
-            self._consumers[broker] = SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id)
-        return self._consumers[broker]
-
-    def _ask_broker(self, broker: Broker, names: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        try:
-            answer = ask_at(self._consumer(broker), names, time_ms)
-        except SimpleConsumerError as error:
-            self._drop_broker(broker, names, error)
-            return {}
-        found: dict[TopicPartition, int] = {}
-        for name, code in answer.refused.items():
-            self._drop_leader(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
-        for name, offset in answer.offsets.items():
-            if offset is not None and offset >= 0:
-                found[name] = offset
-            else:
-                named = "no offset" if offset is None else f"offset {offset}, which is negative"
-                self._drop_leader(name, f"{shown_broker(broker)} names {named}")
-        return found
-
-    def _drop_broker(self, broker: Broker, names: Iterable[TopicPartition], error: SimpleConsumerError) -> None:
-        self._consumers.pop(broker).close()
-        for name in names:
-            self._drop_leader(name, f"{shown_broker(broker)}: {error}")
-
-    def _drop_leader(self, name: TopicPartition, reason: str) -> None:
-        del self.leaders[name]
-        if name not in self._failures:
-            self._failures[name] = _Failure(reason)
-
-    def _log_failure(self, name: TopicPartition) -> None:
-        """Say once what is wrong with a partition, until it was well again."""
-        failure = self._failures.setdefault(name, _Failure("no broker leads it"))
-        if not failure.is_logged:
-            failure.is_logged = True
-            log.warning("%s-%s cannot be asked about its log: %s", *name, failure.reason)
-
-
-@dataclass
-class _Failure:
-    """Why a partition does not answer, and whether that was said."""
-
-    reason: str
-    is_logged: bool = False

@@ -1,4 +1,4 @@
-"""The reader behind `spark.readStream.format("zkconsumer")`: it plans with `StreamDriver`, and reads with `read_range`.
+"""The reader of `spark.readStream.format("zkconsumer")`: it plans with `StreamDriver`, and reads with `read_range`.
 
 Spark creates this object several times: once for all calls of a run except `read`, in a process that lives as long as
 the query, and once more to pickle it for the tasks. So nothing is opened before the first call.
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from simpleconsumer.types import MAX_INT64
-from zkconsumer.spark.driver_log import show_log
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.stream_driver import StreamDriver
@@ -37,6 +36,8 @@ __all__ = ["ZkStreamReader"]
 
 log = logging.getLogger(__name__)
 
+_LOGGER: Final = "zkconsumer"
+_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -50,7 +51,7 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> StreamDriver:
         if self._opened is None:
-            show_log(self._options.log_level)
+            _log_from(self._options.log_level)
             self._opened = StreamDriver(self._options)
         return self._opened
 
@@ -102,3 +103,18 @@ class ZkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Disconnect. Spark calls this rarely."""
         if self._opened is not None:
             self._opened.close()
+
+
+def _log_from(level: str) -> None:
+    """Log from this level on, to stderr unless logging is configured; for `warning` Python's defaults are enough.
+
+    Spark runs the driver's side of a Python source in a process of its own, where the program cannot configure logging.
+    """
+    logger = logging.getLogger(_LOGGER)
+    if level == "warning":
+        return
+    logger.setLevel(level.upper())
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(_FORMAT))
+        logger.addHandler(handler)

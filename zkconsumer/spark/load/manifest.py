@@ -70,18 +70,17 @@ class LoadedPartition:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one run has done, and where the next one begins.
+    """What one run has done, and where the next one starts.
 
     Attributes:
         run: number, from 1.
-        run_id: tells this run from another that tried for the same number.
-        began_at: UTC, ISO 8601.
-        state: where the next run begins. `created_zxids` in it tells a topic from a later one of its name, by the
-            transaction in which ZooKeeper saw it created.
-        partitions: what this run brought.
-        files: what it brought it in.
-        lost: what it passed over.
-        history_id: tells the runs of this folder from those of all others; of a table alone.
+        run_id: distinguishes this run from another one that tried to publish the same number.
+        began_at: when it started; UTC, ISO 8601.
+        state: where the next run starts.
+        partitions: what this run loaded.
+        files: the files that it wrote.
+        lost: the offsets that it skipped.
+        history_id: distinguishes the runs of this folder from those of all others; only for a table.
     """
 
     run: int

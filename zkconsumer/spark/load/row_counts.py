@@ -91,12 +91,12 @@ def _counted(rows: Any) -> dict[TopicPartition, list[Any]]:
 
 
 def count_from(
-    spark: Any, url: str, shape: Shape, begins: Mapping[TopicPartition, int]
+    spark: Any, url: str, shape: Shape, starts: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """How many different offsets, from `begins` on, the files below `url` contain of each partition."""
+    """How many different offsets, from `starts` on, the files below `url` contain of each partition."""
     from pyspark.sql import functions as f
 
-    if not begins:
+    if not starts:
         return {}
     with settings_of_writing(spark):
         rows = read_back(spark, url, shape)
@@ -104,7 +104,7 @@ def count_from(
             return {}
         places = [f.lit(False)]
         places += [(f.col("topic") == name.topic) & (f.col("partition") == int(name.partition))
-                   & (f.col("offset") >= begin) for name, begin in begins.items()]  # fmt: skip
+                   & (f.col("offset") >= start) for name, start in starts.items()]  # fmt: skip
         counted = rows.where(reduce(or_, places)).groupBy("topic", "partition")
         found = counted.agg(f.count_distinct("offset").alias("distinct")).collect()
     return {TopicPartition(row["topic"], row["partition"]): row["distinct"] for row in found}

@@ -160,8 +160,8 @@ class LakeTable(ABC):
                     raise AppendFailed(f"run {manifest.run} is published, and {len(missing)} of its files are gone "
                                        f"before their rows were in the table: {self._storage.url(missing[0])}")
                 with settings_of_writing(self._spark, self._settings(manifest)):
-                    began = datetime.fromisoformat(manifest.began_at)
-                    self._write(manifest, self._staged_rows(self._storage.url(f"{folder}/{DATA_FOLDER}"), began))
+                    started = datetime.fromisoformat(manifest.began_at)
+                    self._write(manifest, self._staged_rows(self._storage.url(f"{folder}/{DATA_FOLDER}"), started))
                 return
             except Exception as error:
                 # Two loads that start at the same moment both finish the run before them.
@@ -175,14 +175,14 @@ class LakeTable(ABC):
                                        f"{self.kind} table in {self._storage.folder}: {reason}; the next load tries "
                                        "again first") from error  # fmt: skip
 
-    def _staged_rows(self, url: str, began: datetime) -> Any:
+    def _staged_rows(self, url: str, started: datetime) -> Any:
         """The rows of a run as the table has them: days are dates there, and hours numbers."""
         from pyspark.sql import functions as f
 
         kinds = {"date": "string", "hour": "string"}
         schema = ", ".join(f"{name} {kinds.get(name, kind)}" for name, kind in table_columns(self._shape))
         rows = self._spark.read.format("parquet").schema(schema).load(url)
-        moment = f.coalesce(f.col("timestamp"), f.lit(began.isoformat()).cast("timestamp"))
+        moment = f.coalesce(f.col("timestamp"), f.lit(started.isoformat()).cast("timestamp"))
         known = {"date": ("date", f.to_date(moment)), "hour": ("int", f.hour(moment))}
 
         def part(name: str) -> Any:

@@ -98,23 +98,23 @@ def rows_of_files(shape: Shape) -> str:
     return f"key {kind}, value {kind}, partition int, offset bigint, timestamp timestamp, timestampType int"
 
 
-def write_rows(spark: Any, frame: Any, url: str, shape: Shape, began: datetime) -> None:
+def write_rows(spark: Any, frame: Any, url: str, shape: Shape, started: datetime) -> None:
     """Write a frame below `url`: `kind=data/topic=.../` the messages, `kind=bad/` what could not be decoded.
 
     Args:
         frame: with the columns of the source, and `error`, which is null for messages.
-        began: the time of messages that carry none, UTC.
+        started: the time of messages that carry none, UTC.
     """
     with settings_of_writing(spark):
         by = ["kind", "topic", *(["date"] if shape.partition_by != "none" else []),
               *(["hour"] if shape.partition_by == "hour" else [])]  # fmt: skip
-        writer = _shaped(frame, shape, began).write.partitionBy(*by).format(shape.file_format)
+        writer = _shaped(frame, shape, started).write.partitionBy(*by).format(shape.file_format)
         if shape.compression is not None:
             writer = writer.option("compression", shape.compression)
         writer.save(url)
 
 
-def _shaped(frame: Any, shape: Shape, began: datetime) -> Any:
+def _shaped(frame: Any, shape: Shape, started: datetime) -> Any:
     """The rows as they are written. The value of a bad row is JSON with reason, key and value."""
     from pyspark.sql import functions as f
 
@@ -124,7 +124,7 @@ def _shaped(frame: Any, shape: Shape, began: datetime) -> Any:
             wrong = f.col(name).isNotNull() & ~f.is_valid_utf8(f.col(name))
             error = f.coalesce(error, f.when(wrong, f.lit(f"the {name} is not text in UTF-8")))
     own = [] if shape.event_time is None else [event_time(frame, shape.event_time)]
-    moment = f.coalesce(f.col("timestamp"), *own, f.lit(began.isoformat()).cast("timestamp"))
+    moment = f.coalesce(f.col("timestamp"), *own, f.lit(started.isoformat()).cast("timestamp"))
     whole = f.to_json(f.struct(f.col("reason"), f.base64("key").alias("key"), f.base64("value").alias("value")))
     kind = "string" if shape.text else "binary"
     rows = frame.withColumn("reason", error)

@@ -1,0 +1,172 @@
+"""Asks the leaders of partitions about their logs, on connections that stay open.
+
+A leader is searched only if a partition has none, or if its leader refused or did not answer. A broker that is down
+affects its own partitions only.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rebalance.errors import RebalanceError
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.log_ends import ask_at, in_requests
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.spark.errors import shown_broker
+from zkconsumer.spark.log_reach import ends_before
+
+__all__ = ["LeaderQueries"]
+
+log = logging.getLogger(__name__)
+
+_BROKER_S: Final = 5.0
+"""Longest wait for one broker, because all others wait meanwhile."""
+_LEADERS_S: Final = 1.0
+"""Shortest time between two searches for missing leaders."""
+
+
+@dataclass
+class _Failure:
+    """Why a partition does not answer, and whether that was logged."""
+
+    reason: str
+    is_logged: bool = False
+
+
+class LeaderQueries:
+    """Requests to the leaders of partitions.
+
+    Args:
+        cluster: Where to search leaders.
+        may_search: Returns True while ZooKeeper is connected.
+
+    Attributes:
+        leaders: The leaders that are known.
+    """
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, may_search: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._may_search = may_search
+        self._searched_at = float("-inf")
+        self._failures: dict[TopicPartition, _Failure] = {}
+        self._consumers: dict[Broker, SimpleConsumer] = {}
+        self.leaders: dict[TopicPartition, Broker] = {}
+
+    def log_offsets(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """The start or the end of the logs, without the partitions whose leaders do not answer.
+
+        Args:
+            time_ms: `EARLIEST` or `LATEST`.
+        """
+        found = self._ask_known(partitions, time_ms)
+        missing = [name for name in partitions if name not in found]
+        if missing and time.monotonic() - self._searched_at > _LEADERS_S:
+            self._searched_at = time.monotonic()
+            self._search(missing)
+            found.update(self._ask_known(missing, time_ms))
+        for name in partitions:
+            if name in found:
+                self._failures.pop(name, None)
+            else:
+                self._log_failure(name)
+        return found
+
+    def ending_before(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """The partitions whose leaders report that their logs end before these offsets."""
+        found: set[TopicPartition] = set()
+        for broker, names in self._by_leader(offsets).items():
+            try:
+                found |= ends_before(self._consumer(broker), {name: offsets[name] for name in names})
+            except SimpleConsumerError as error:
+                self._drop_broker(broker, names, error)
+        return found
+
+    def failure_of(self, name: TopicPartition) -> str:
+        """Why a partition does not answer, a clause."""
+        failure = self._failures.get(name)
+        return "no broker leads it" if failure is None else failure.reason
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Forget the leaders of topics that were created anew."""
+        for name in [name for name in self.leaders if name.topic in topics]:
+            del self.leaders[name]
+
+    def close(self) -> None:
+        """Close the connections to brokers."""
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers.clear()
+
+    def _search(self, missing: Iterable[TopicPartition]) -> None:
+        if not self._may_search():
+            return
+        try:
+            self.leaders.update(self._cluster.leaders(dict.fromkeys(missing)))
+        except RebalanceError as error:
+            log.warning("leaders cannot be looked for: %s", error)
+
+    def _ask_known(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for broker, names in self._by_leader(partitions).items():
+            for some in in_requests(names):
+                found.update(self._ask_broker(broker, some, time_ms))
+        return found
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Broker, list[TopicPartition]]:
+        found: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
+        for name in sorted(partitions):
+            leader = self.leaders.get(name)
+            if leader is not None:
+                found[leader].append(name)
+        return found
+
+    def _consumer(self, broker: Broker) -> SimpleConsumer:
+        if broker not in self._consumers:
+            timeout_s = min(self._config.socket_timeout_ms / 1000, _BROKER_S)
+            self._consumers[broker] = SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id)
+        return self._consumers[broker]
+
+    def _ask_broker(self, broker: Broker, names: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        try:
+            answer = ask_at(self._consumer(broker), names, time_ms)
+        except SimpleConsumerError as error:
+            self._drop_broker(broker, names, error)
+            return {}
+        found: dict[TopicPartition, int] = {}
+        for name, code in answer.refused.items():
+            self._drop_leader(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
+        for name, offset in answer.offsets.items():
+            if offset is not None and offset >= 0:
+                found[name] = offset
+            else:
+                reported = "no offset" if offset is None else f"offset {offset}, which is negative"
+                self._drop_leader(name, f"{shown_broker(broker)} reports {reported}")
+        return found
+
+    def _drop_broker(self, broker: Broker, names: Iterable[TopicPartition], error: SimpleConsumerError) -> None:
+        self._consumers.pop(broker).close()
+        for name in names:
+            self._drop_leader(name, f"{shown_broker(broker)}: {error}")
+
+    def _drop_leader(self, name: TopicPartition, reason: str) -> None:
+        del self.leaders[name]
+        if name not in self._failures:
+            self._failures[name] = _Failure(reason)
+
+    def _log_failure(self, name: TopicPartition) -> None:
+        """Log what is wrong with a partition, once until it answers again."""
+        failure = self._failures.setdefault(name, _Failure("no broker leads it"))
+        if not failure.is_logged:
+            failure.is_logged = True
+            log.warning("%s-%s cannot be asked about its log: %s", *name, failure.reason)
