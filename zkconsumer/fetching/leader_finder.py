@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from rebalance.errors import RebalanceError
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.wakeup import Wakeup
 
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 REMEMBERED_S: Final = 1.0
 """How long an answer is reused for new partitions, in seconds; never for a partition that has lost its leader."""
-_SHORTEST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 1.0
 
 
@@ -71,7 +71,7 @@ class LeaderFinder:
         self._died = died
         self._directory = directory
         self._found = found
-        self._backoff_s = max(backoff_ms / 1000, _SHORTEST_BACKOFF_S)
+        self._backoff = Backoff.of_ms(backoff_ms, max(_LONGEST_BACKOFF_S, backoff_ms / 1000), 1.5)
         self._clock = clock
         self._rng = random.Random()
         # Reentrant: a signal handler may shut down on a thread that is inside.
@@ -86,7 +86,7 @@ class LeaderFinder:
 
     def look_for(self, partition: TopicPartition, denied_by: int | None = None, *, is_new: bool = False) -> None:
         """Find the leader of a partition; `denied_by` is the id of a broker that denied leading it."""
-        due = self._clock() + (0.0 if is_new else self._jittered(self._backoff_s))
+        due = self._clock() + (0.0 if is_new else self._wait_s(0))
         with self._lock:
             if self._is_stopped:
                 return
@@ -178,8 +178,7 @@ class LeaderFinder:
         return found
 
     def _note(self, due: Mapping[TopicPartition, _Search], found: Mapping[TopicPartition, Broker]) -> None:
-        backoff_s = min(self._backoff_s * 1.5 ** min(self._fruitless, 20), max(_LONGEST_BACKOFF_S, self._backoff_s))
-        again_at = self._clock() + self._jittered(backoff_s)
+        again_at = self._clock() + self._wait_s(self._fruitless)
         with self._lock:
             for partition, search in due.items():
                 if partition not in self._missing:
@@ -189,5 +188,5 @@ class LeaderFinder:
                 else:
                     self._missing[partition] = _Search(again_at, search.denied_by)
 
-    def _jittered(self, backoff_s: float) -> float:
-        return backoff_s * self._rng.uniform(0.75, 1.25)
+    def _wait_s(self, failures: int) -> float:
+        return self._backoff.wait_s(failures) * self._rng.uniform(0.75, 1.25)

@@ -21,6 +21,7 @@ from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.types import Broker, FetchRequest, TopicPartition
+from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, ask_at, in_requests
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
@@ -38,7 +39,6 @@ _SAMPLE_BYTES: Final = 32 * 1024
 _SAMPLE_GROWTH: Final = 32
 _LARGEST_SAMPLE_BYTES: Final = 32 * 1024 * 1024
 _SHOWN: Final = 5
-_SHORTEST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 2.0
 _Ask = Callable[[SimpleConsumer, Broker, Sequence[TopicPartition]], dict[TopicPartition, int]]
 """Asks one broker about partitions, keeps the answers, and returns the error codes of partitions without an answer."""
@@ -57,7 +57,7 @@ class ClusterOffsets:
         self._config = config
         self._patience_s = patience_s
         self._cluster = Cluster(port, config.client_id, config.socket_timeout_ms / 1000)
-        self._backoff_s = max(config.refresh_leader_backoff_ms / 1000, _SHORTEST_BACKOFF_S)
+        self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S, 1.5)
 
     def refuse_other_generations(self) -> None:
         """Raise if the brokers are not supported.
@@ -221,7 +221,7 @@ class ClusterOffsets:
         missing: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
         reasons: dict[TopicPartition, str] = {}
         deadline = time.monotonic() + self._patience_s
-        backoff_s = self._backoff_s
+        failures = 0
         while missing:
             leaders = self._leaders(missing)
             reasons = {name: reasons.get(name, "no broker leads it") for name in missing}
@@ -231,11 +231,12 @@ class ClusterOffsets:
             for broker, names in by_leader.items():
                 for some in in_requests(names):
                     self._ask_broker(broker, some, ask, missing, reasons)
+            backoff_s = self._backoff.wait_s(failures)
             if missing and time.monotonic() + backoff_s > deadline:
                 raise PlanningFailed(f"nothing is known after {self._patience_s:g} s of {_shown(missing, reasons)}")
             if missing:
                 time.sleep(backoff_s)
-                backoff_s = min(backoff_s * 1.5, _LONGEST_BACKOFF_S)
+                failures += 1
 
     def _leaders(self, missing: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         topics = sorted({name.topic for name in missing})

@@ -16,6 +16,7 @@ from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.backoff import Backoff
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster.cluster import Cluster
 
@@ -24,8 +25,7 @@ __all__ = ["Sender", "SendSettings"]
 KeyValue = tuple[bytes | None, bytes | None]
 
 _CLIENT_ID = "zkconsumer-produce"
-_BACKOFF_S = 0.1
-_LONGEST_BACKOFF_S = 1.0
+_BACKOFF = Backoff(0.1, 1.0)
 _TOPIC_APPEARS_S = 10.0
 _LEADER_NOT_AVAILABLE = 5
 
@@ -94,7 +94,7 @@ class Sender:
             raise CliError(f"topic {self._topic!r} has no partitions")
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         while is_new and self.leaderless() and time.monotonic() < deadline:
-            time.sleep(_BACKOFF_S)
+            time.sleep(_BACKOFF.first_s)
 
     def _ask_for_topic(self, brokers: Sequence[Broker]) -> None:
         """Ask a broker about the topic, which creates it if `auto.create.topics.enable` is on."""
@@ -107,7 +107,7 @@ class Sender:
                     "(auto.create.topics.enable is off)",
                     "create it with kafka-topics.sh --create",
                 )
-            time.sleep(_BACKOFF_S)
+            time.sleep(_BACKOFF.first_s)
 
     def _metadata_code(self, brokers: Sequence[Broker]) -> int:
         failures = []
@@ -138,7 +138,7 @@ class Sender:
             CliError: It was refused for good, or not accepted within `give_up_s`.
         """
         deadline = time.monotonic() + self._settings.give_up_s
-        backoff_s = _BACKOFF_S
+        failures = 0
         reason = "no broker leads it"
         denied_by: int | None = None
         while True:
@@ -153,13 +153,14 @@ class Sender:
                     return
                 reason, denied_by = failure
                 del self._leaders[partition]
+            backoff_s = _BACKOFF.wait_s(failures)
             if time.monotonic() + backoff_s > deadline:
                 raise CliError(
                     f"{len(messages)} messages for {self._topic}-{partition} were not taken within "
                     f"{self._settings.give_up_s:g} s: {reason}"
                 )
             time.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, _LONGEST_BACKOFF_S)
+            failures += 1
 
     def _try(self, leader: Broker, partition: int, messages: Sequence[KeyValue]) -> tuple[str, int | None] | None:
         """Return None if the batch was accepted, else why not, and the broker that does not lead the partition."""
