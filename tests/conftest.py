@@ -48,6 +48,24 @@ SPARK_FILES = {
 }
 """Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""
 
+LONG_S = {
+    "tests/spark": 400,
+    "tests/processes/test_faults.py": 100,
+    "tests/testing/test_pytest_plugin.py": 80,
+    "tests/cli/test_cluster_up.py": 75,
+    "tests/cli/test_demo.py": 65,
+    "tests/processes/test_mixed_group.py": 60,
+    "tests/rebalance/test_coordinator.py": 50,
+    "tests/simulation/test_seeded_bugs.py": 50,
+    "tests/interop/test_bad_start.py": 35,
+    "tests/refusals/test_commands.py": 30,
+    "tests/simulation/test_seeds.py": 30,
+    "tests/cluster/test_zookeeper_obstacles.py": 25,
+    "tests/embedded/test_embedded_cluster.py": 25,
+    "tests/simulation/test_faults_in_handlers.py": 20,
+}
+"""About how long some files take, in seconds: they come first, or one process would end with a long file alone."""
+
 LEFT_IGNORED = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU}
 """Python ignores the first two itself, and not for children; a write to a terminal would never end with the others."""
 
@@ -69,17 +87,23 @@ start_children_as_a_terminal_does()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile`, give the files that share a Spark session to one process, as if they were one file."""
+    """With `--dist loadfile`, start with the longest files, and treat those that share a Spark session as one file."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class OneSparkSession(LoadFileScheduling):
+    class LongestFirst(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope: str = super()._split_scope(nodeid)
             return "tests/spark" if scope in SPARK_FILES else scope
 
-    return OneSparkSession(config, log)
+        def _assign_work_unit(self, node: Any) -> None:
+            # What is left is in the order of its numbers of tests; `max` takes the first of equals.
+            longest = max(self.workqueue, key=lambda scope: LONG_S.get(scope, 0))
+            self.workqueue.move_to_end(longest, last=False)
+            super()._assign_work_unit(node)
+
+    return LongestFirst(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

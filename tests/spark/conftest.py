@@ -1,6 +1,6 @@
 """One Spark session for all tests that need one.
 
-A session costs twenty seconds of a core and half a gigabyte. `pytest -n 2 --dist loadfile` assigns whole files to two
+A session costs twenty seconds of a core and half a gigabyte. `pytest --dist loadfile` gives whole files to its
 processes; those whose tests ask for `spark` are named in `SPARK_FILES` of tests/conftest.py and go to one process
 together. What needs no session is tested in files of its own, which do not ask for the fixture; what needs another
 master than `local[2]` runs as a program of its own (`spark_jobs.run_job`), and is marked `slow`.
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("table_scenarios")
 
 ROOT = Path(__file__).resolve().parents[2]
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that compiles less takes half the CPU seconds for what these tests ask of Spark."""
+
+
+@pytest.fixture(autouse=True)
+def quick_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Java start so in the processes that a test starts."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +47,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         check_java()
     except RequirementMissing as error:
         raise JavaMissing(str(error)) from error  # skipped, unless real servers are required
-    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYTHONPATH")}
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYTHONPATH", "JDK_JAVA_OPTIONS")}
+    os.environ["JDK_JAVA_OPTIONS"] = QUICK_JAVA  # Java reads it once, at its start
     # Workers must find the packages, and `pyspark_zkconsumer` among the top-level modules, which an editable
     # installation does not show to them.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -59,12 +68,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    _restore("JDK_JAVA_OPTIONS", before.pop("JDK_JAVA_OPTIONS"))
     try:
         yield session
     finally:
         session.stop()
         for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+            _restore(name, value)
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
