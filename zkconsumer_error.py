@@ -12,7 +12,7 @@
 `from zkconsumer import ZkConsumerError` is its public name.
 """
 
-__all__ = ["ZkConsumerError"]
+__all__ = ["RemediedError", "ZkConsumerError"]
 
 
 class ZkConsumerError(Exception):
@@ -23,3 +23,20 @@ class ZkConsumerError(Exception):
     """
 
     remedy: str = ""
+
+
+class RemediedError(ZkConsumerError):
+    """An error whose message is a sentence and its remedy.
+
+    Attributes:
+        sentence: What is wrong, with the value and the place.
+        remedy: What to do about it, a clause; empty when the sentence says it all.
+    """
+
+    def __init__(self, sentence: str, remedy: str = "") -> None:
+        super().__init__(sentence, remedy)
+        self.sentence = sentence
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence

@@ -108,7 +108,7 @@ def test_an_offset_beyond_the_log_is_named() -> None:
     assert found.partitions[1].lag == 0
 
 
-def test_a_log_end_that_nobody_tells_is_named() -> None:
+def test_a_log_end_that_is_not_known_is_reported() -> None:
     found = told(log_ends={**SOUND.log_ends, ("clicks", "0"): "no broker leads it"})
     assert found.problems == ("clicks-0: log end unknown: no broker leads it",)
 

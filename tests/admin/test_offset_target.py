@@ -66,7 +66,7 @@ def test_an_offset_must_be_in_the_log_or_at_its_end(offset: int, allowed: bool) 
     assert target.resolve((5, 9), force=True) == offset
 
 
-def test_a_time_before_the_oldest_segment_is_the_begin_of_the_log() -> None:
+def test_a_time_before_the_oldest_segment_is_the_start_of_the_log() -> None:
     target = parse_target("2001-01-01")
     assert target.resolve((5, 9, None), force=False) == 5
     assert target.resolve((5, 9, 7), force=False) == 7

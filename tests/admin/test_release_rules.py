@@ -51,7 +51,7 @@ def test_asked_for_a_second_time_with_the_number_of_the_claim_it_is_broken() -> 
 
 
 @pytest.mark.parametrize("claim", [HELD, PERSISTENT])
-def test_another_claim_than_the_one_that_was_vouched_for_is_not_broken(claim: Claim) -> None:
+def test_another_claim_than_the_one_that_was_vouched_for_is_not_released(claim: Claim) -> None:
     assert "it is another node by now, claim 0x64" in refusal(claim, Evidence([], vouched_czxid=0x63))
 
 
@@ -60,7 +60,7 @@ def test_another_claim_than_the_one_that_was_vouched_for_is_not_broken(claim: Cl
     [("g_ann-0", ("g_ann", "g_ann-0")), ("g_h-1400-ab-12", ("g_h-1400-ab", "g_h-1400-ab-12")), ("ann", ("ann",)),
      ("", ("",))],
 )  # fmt: skip
-def test_whoever_may_stand_behind_an_owner_node_counts(thread: str, consumers: tuple[str, ...]) -> None:
+def test_every_consumer_for_which_an_owner_node_may_stand_counts(thread: str, consumers: tuple[str, ...]) -> None:
     assert consumers_of(thread) == consumers
 
 

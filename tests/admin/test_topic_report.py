@@ -42,7 +42,7 @@ def test_what_is_wrong_with_a_partition_is_named(state: bytes | None, leader: in
     assert found.problems[0].startswith(f"clicks-0: {problem}")
 
 
-def test_offsets_that_no_leader_tells_are_a_problem_only_when_there_is_a_leader() -> None:
+def test_unknown_offsets_are_a_problem_only_when_there_is_a_leader() -> None:
     nodes = dataclasses.replace(SOUND, log_offsets={PARTITION: "broker 1: refused"})
     assert topic_report(nodes).problems == ("clicks-0: offsets unknown: broker 1: refused",)
     nodes = dataclasses.replace(nodes, states={PARTITION: None})

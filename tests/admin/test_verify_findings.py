@@ -110,7 +110,7 @@ def test_internal_topics_may_be_consumed_by_filter_or_left_out() -> None:
     assert verified(owners=clicks | owned("g_ann-0", topic="__consumer_offsets"), **changes).findings == ()
 
 
-def test_a_group_between_rebalances_may_be_told_apart_from_one_that_is_wrong() -> None:
+def test_a_group_in_a_rebalance_is_distinguished_from_a_broken_one() -> None:
     assert verified(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")).is_passing
     assert not verified().is_passing
 
@@ -121,7 +121,7 @@ def test_members_whose_owner_nodes_carry_no_thread_number_are_fine() -> None:
     assert verified(owners=owners, **BESIDE_NODE) == Verification("g", 2, 4, "range", ())
 
 
-def test_what_is_wrong_with_an_owner_without_thread_number_is_told_as_of_any_other() -> None:
+def test_an_owner_without_thread_number_has_the_same_findings_as_any_other() -> None:
     gone = only(verified(owners=owned(NODE, "", "g_bob-0", "g_bob-0"), **BESIDE_NODE))
     assert gone.sentence == f"clicks-1 is owned by nobody, and range assigns it to {NODE}-0"
     wrong = only(verified(owners=owned(NODE, NODE, NODE, "g_bob-0"), **BESIDE_NODE))
@@ -152,7 +152,7 @@ def test_an_unreadable_registration_is_the_culprit_and_its_owner_nodes_are_not_b
     assert not found.findings[0].passing
 
 
-def test_beside_an_unreadable_registration_nobody_is_to_be_woken() -> None:
+def test_beside_an_unreadable_registration_no_rebalance_would_help() -> None:
     found = verified(registrations={"g_ann": b"", "g_bob": filtered("cl.*")}, owners={})
     assert {finding.kind for finding in found.findings} == {"unreadable-registration", "unowned"}
     assert {finding.remedy for finding in found.findings[1:]} == {"see to the registration of g_ann"}
@@ -225,7 +225,7 @@ def test_what_is_in_the_way_comes_first(session: int) -> None:
     assert found.wakeable == ()
 
 
-def test_an_offset_that_is_none_keeps_a_java_member_from_everything() -> None:
+def test_an_invalid_offset_keeps_a_java_member_from_all_partitions() -> None:
     found = verified(owners=owned("g_ann-0", "g_ann-0"), offsets={("clicks", "3"): b"abc"})
     assert found.findings[0].remedy.startswith("see to what is in the way, /consumers/g/offsets/clicks/3; then ")
     assert found.wakeable == ()
@@ -274,7 +274,7 @@ def test_members_of_different_strategies_are_named() -> None:
     assert found.wakeable == ()
 
 
-def test_members_that_may_agree_are_not_said_to_differ() -> None:
+def test_members_that_may_agree_are_not_reported_to_differ() -> None:
     found = verified(owners=owned("g_bob-0", "g_ann-0"))  # a rebalance under way
     assert {finding.kind for finding in found.findings} == {"wrong-owner", "unowned"}
 
@@ -294,7 +294,7 @@ def test_a_persistent_owner_node_under_a_registered_name_asks_for_the_member_to_
     assert finding.remedy == "stop g_ann, then zkconsumer release g clicks 0"
 
 
-def test_owner_nodes_of_what_is_not_there() -> None:
+def test_owner_nodes_of_missing_partitions() -> None:
     extra = {("clicks", "9"): (b"g_ann-0", ANN), ("old", "0"): (b"g_dead-0", 0), ("clicks", "0-3"): (b"x", BOB)}
     found = verified(owners=SOUND.owners | extra)
     assert [(finding.kind, finding.path.rpartition("owners/")[2]) for finding in found.findings] == [
@@ -345,7 +345,7 @@ AS_CONFIGURED = f"{SET_IT}, or whoever claims it next starts where auto.offset.r
         ),
     ],
 )
-def test_offsets_that_nobody_can_go_on_from(data: bytes | None, kind: str, what: str, passing: bool) -> None:
+def test_offsets_from_which_no_member_can_go_on(data: bytes | None, kind: str, what: str, passing: bool) -> None:
     [finding] = offsets(clicks_0=data)
     java = "; Java members fail their rebalance at it" if kind == "unreadable-offset" else ""
     path = "/consumers/g/offsets/clicks/0"
@@ -363,7 +363,7 @@ def test_a_log_that_is_not_known_is_named_and_one_that_was_not_asked_about_is_no
     assert offsets({}, clicks_0=b"5") == []
 
 
-def test_offsets_of_what_is_not_there_are_no_fault() -> None:
+def test_offsets_of_missing_partitions_are_no_fault() -> None:
     remedy = "nothing; if the partition is created again, it is read from that offset"
     assert offsets(clicks_9=b"5", old_0=b"5") == [
         Finding("stale-offset", f"/consumers/g/offsets/{topic}/{number}",
@@ -389,7 +389,7 @@ def test_a_registration_that_may_not_be_read_is_named_and_nobody_is_blamed_for_a
     assert (found.members, found.wakeable) == (3, ())
 
 
-def test_what_is_owned_by_nobody_because_of_it_is_told_beside_it() -> None:
+def test_partitions_unowned_because_of_it_are_reported_beside_it() -> None:
     path = "/consumers/g/ids/g_shut"
     found = verified(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path),
                     owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0"))  # fmt: skip

@@ -198,7 +198,7 @@ def test_more_partitions_than_files_may_be_open_at_first() -> None:
         (["--port", "2181", "--zookeeper-port", "2181"], "port 2181 is wanted for ZooKeeper and for broker 0"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(arguments: list[str], said: str) -> None:
+def test_an_impossible_cluster_is_refused_in_one_sentence(arguments: list[str], said: str) -> None:
     got = invoke("up", *arguments)
     assert got.exit_code == 1
     assert re.fullmatch(f"zkconsumer: {said}\n", got.stderr)
@@ -220,7 +220,7 @@ def test_only_embedded_brokers_keep_their_data(tmp_path: Path) -> None:
     assert "the data of real brokers cannot be kept; leave --kafka out" in got.stderr
 
 
-def test_the_versions_tell_embedded_from_real_ones() -> None:
+def test_the_versions_distinguish_embedded_and_real_brokers() -> None:
     entries = json.loads(invoke("versions", "--json").stdout)["versions"]
     assert [(entry["version"], entry["brokers"]) for entry in entries] == [
         ("0.8.2.2", "embedded"), *((version, "real") for version in kafka_versions())

@@ -118,7 +118,7 @@ def test_whatever_ends_it_early_leaves_no_process_and_no_file(number: int, tmp_p
 
 
 @pytest.mark.parametrize("room_kib", [4, 64, 256])
-def test_a_disk_without_room_is_all_that_is_said(room_kib: int, tmp_path: Path) -> None:
+def test_a_full_disk_is_the_only_message(room_kib: int, tmp_path: Path) -> None:
     """Too little to start with, for the brokers, for what the members write down."""
     demo = command(["demo", "--plain"])
     in_a_namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c",

@@ -52,7 +52,7 @@ def test_what_a_death_explains_is_repeated_and_no_fault() -> None:
     assert not outcome.findings
 
 
-def test_what_was_delivered_long_before_a_death_must_not_come_again() -> None:
+def test_a_death_does_not_explain_repeats_of_messages_delivered_long_before() -> None:
     history = [
         *acked(0, 1), event(0, "assigned", 0, "cleo"), *delivered(2, "cleo", 0, 1), killed(8, "cleo"),
         event(12, "assigned", 0, "ann"), *delivered(12, "ann", 0, 1),
@@ -72,7 +72,7 @@ def test_a_repeat_after_an_orderly_end_is_a_fault() -> None:
     assert [finding.check for finding in outcome.findings] == ["repeated"]
 
 
-def test_the_tally_tells_counts_lag_and_rates() -> None:
+def test_the_counters_give_counts_lag_and_rates() -> None:
     counters = Counters(0)
     counters.take([*acked(0, 1, 2), *delivered(2, "ann", 0, 1), event(3.2, "deliver", 1, "bob")])
     assert (counters.produced, counters.delivered, counters.repeated) == (3, 2, 1)
@@ -90,7 +90,7 @@ def test_a_delivery_may_be_known_before_its_acknowledgement() -> None:
     assert (counters.produced, counters.delivered, counters.lag(0)) == (1, 1, 0)
 
 
-def test_the_verdict_says_each_finding_once_and_when_it_was() -> None:
+def test_the_outcome_names_each_finding_once_with_its_time() -> None:
     outcome = outcome_of([*acked(0, 1, 2), event(0, "assigned", 0, "ann"), *delivered(2, "ann", 0, 2)], 1.0)
     doubled = replace(outcome, findings=(*outcome.findings, *outcome.findings))
     sentences = doubled.sentences(S // 2)

@@ -53,7 +53,7 @@ def test_the_height_stays_the_same_so_that_nothing_jumps() -> None:
     assert len(shown(EMPTY)) == len(shown(FULL))
 
 
-def test_it_says_who_owns_what_and_what_happened_last() -> None:
+def test_the_picture_shows_owners_and_the_latest_events() -> None:
     text = "\n".join(shown(FULL))
     assert "owner ann ann ann — bob bob cleo cleo" in " ".join(text.split())
     assert "12345" in text

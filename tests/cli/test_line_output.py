@@ -111,7 +111,7 @@ def test_a_stuck_reader_holds_up_a_flush_no_longer_than_asked(pipe: Pipe) -> Non
     assert not pipe.put(1)
 
 
-def test_a_full_disk_is_told() -> None:
+def test_a_full_disk_is_reported() -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
     fd = os.open("/dev/full", os.O_WRONLY)

@@ -61,7 +61,7 @@ def test_json_gives_back_every_byte(key: bytes | None, value: bytes | None) -> N
     assert (entry["topic"], entry["partition"], entry["offset"]) == ("clicks", 3, 17)
 
 
-def test_json_says_text_as_text_and_marks_the_rest() -> None:
+def test_json_has_text_as_text_and_marks_other_bytes() -> None:
     entry = json.loads(line(LineShape(as_json=True), key=b"\xff", value="zürich".encode(), timestamp_ms=5))
     assert entry == {
         "topic": "clicks", "partition": 3, "offset": 17, "key": "/w==", "key_encoding": "base64", "value": "zürich",

@@ -216,7 +216,7 @@ def test_an_offset_outside_the_log_is_refused_unless_forced(
         (["--topic", "{topic}", "--partition", "5"], "topic '{topic}' has no partition 5; it has 0, 1"),
     ],
 )
-def test_what_is_not_there_is_one_sentence(
+def test_a_missing_group_or_topic_is_reported_in_one_sentence(
     topic: str, fresh_group: str, offsets: Offsets, options: list[str], said: str
 ) -> None:
     refused = offsets("set", fresh_group, "--to", "0", *(option.format(topic=topic) for option in options))
@@ -369,12 +369,12 @@ def test_import_from_a_closed_stdin_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])
-def test_import_of_nothing_is_one_sentence(offsets: Offsets, content: str) -> None:
+def test_import_of_an_empty_file_is_refused_in_one_sentence(offsets: Offsets, content: str) -> None:
     done = offsets("import", "--input-file", "-", stdin=content)
     assert (done.exit_code, done.stderr) == (1, "zkconsumer: standard input holds no offsets\n")
 
 
-def test_import_of_a_file_that_is_not_there_is_one_sentence(offsets: Offsets) -> None:
+def test_import_of_a_missing_file_is_refused_in_one_sentence(offsets: Offsets) -> None:
     done = offsets("import", "--input-file", "/no/file")
     assert (done.exit_code, done.stderr) == (1, "zkconsumer: /no/file: No such file or directory\n")
 

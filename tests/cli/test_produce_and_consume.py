@@ -143,7 +143,7 @@ def test_from_beginning_is_refused_for_a_group_with_offsets_until_they_are_delet
     assert stored(kafka_0822, fresh_group, other) == {0: 7}
 
 
-def test_a_group_that_was_made_up_is_gone_afterwards(
+def test_a_generated_group_is_removed_afterwards(
     kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]
 ) -> None:
     name = topic()
@@ -169,7 +169,7 @@ def test_a_signal_commits_what_was_printed_and_leaves_at_once(
         assert consumer.errors() == "Consumed 50 messages\n"
 
 
-def test_under_nohup_and_in_the_background_of_a_script_it_goes_on_until_it_is_told_to_end(
+def test_under_nohup_and_in_the_background_of_a_script_it_goes_on_until_sigterm(
     kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]
 ) -> None:
     name = topic()
@@ -266,7 +266,7 @@ def test_no_message_within_the_time_out_ends_it(topic: Topic, zk: tuple[str, str
     assert (got.returncode, got.stdout, got.stderr) == (0, b"", b"Consumed 0 messages\n")
 
 
-def test_a_topic_that_is_not_there_is_said_and_waited_for(
+def test_a_missing_topic_is_reported_and_waited_for(
     kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]
 ) -> None:
     there = topic()
@@ -296,7 +296,7 @@ def test_a_partition_that_is_not_there_is_refused(topic: Topic, zk: tuple[str, s
     )  # fmt: skip
 
 
-def test_a_message_that_the_broker_refuses_is_said_with_the_reason(topic: Topic, zk: tuple[str, str]) -> None:
+def test_a_message_that_the_broker_refuses_is_reported_with_the_reason(topic: Topic, zk: tuple[str, str]) -> None:
     got = run("produce", *zk, "--topic", topic(), "--batch-size", "1", stdin=b"small\n" + b"x" * 2_000_000 + b"\n")
     assert got.returncode == 1
     assert got.stderr.startswith(b"Produced 1 message\nzkconsumer: broker ")
@@ -332,7 +332,7 @@ def test_a_leader_that_moves_is_found_again(kafka_0822: KafkaCluster, zk: tuple[
 
 
 @pytest.mark.catalogue("I9")
-def test_without_zookeeper_ctrl_c_ends_it_in_time_and_says_what_is_not_committed(
+def test_without_zookeeper_ctrl_c_ends_it_in_time_and_names_what_is_not_committed(
     kafka_0822: KafkaCluster, topic: Topic, fresh_group: str
 ) -> None:
     """The session lasts longer than the test waits."""

@@ -44,7 +44,7 @@ def test_help_ends_with_an_example_whose_options_exist(path: tuple[str, ...]) ->
         assert option in options
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert re.fullmatch(r"zkconsumer, version \d+\.\d+\.\d+\n", invoke("--version").output)
 
 
@@ -93,7 +93,7 @@ def test_a_wrong_value_is_one_sentence_and_status_1(arguments: list[str], said: 
     assert result.stdout == ""
 
 
-def test_no_zookeeper_is_said_with_what_was_found_there() -> None:
+def test_no_zookeeper_is_reported_with_what_was_found_there() -> None:
     port = free_port()
     result = invoke("consume", "--zookeeper", f"127.0.0.1:{port}", "--topic", "t", *QUICK)
     assert result.exit_code == 1
@@ -135,7 +135,7 @@ def test_the_versions_are_listed() -> None:
     assert re.search(r"^0\.8\.2\.2 +real ", invoke("cluster", "versions").output, re.MULTILINE)
 
 
-def test_a_fault_of_the_program_says_so_and_shows_its_place_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_program_is_reported_and_its_place_only_with_debug(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("broken inside")
 
@@ -177,7 +177,7 @@ def test_a_standard_output_that_is_closed_is_one_sentence(arguments: list[str]) 
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full", "2>&- >&- <&-"])
-def test_without_a_standard_error_the_status_still_tells(closed: str) -> None:
+def test_without_a_standard_error_the_status_is_right(closed: str) -> None:
     arguments = command(["cluster", "up", "--kafka", "0.8.9"])
     ended = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *arguments], timeout=TIMEOUT_S, check=False)
     assert ended.returncode == 1

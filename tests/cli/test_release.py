@@ -101,7 +101,7 @@ def test_the_claim_of_a_registered_consumer_is_never_released(
     assert client.exists(path) is not None
 
 
-def test_a_session_that_lives_is_named_and_only_who_asks_again_with_its_number_breaks_its_claim(
+def test_a_living_session_is_named_and_its_claim_released_only_with_its_number(
     client: KazooClient, release: Release, fresh_group: str
 ) -> None:
     path = f"/consumers/{fresh_group}/owners/clicks/0"
@@ -118,7 +118,7 @@ def test_a_session_that_lives_is_named_and_only_who_asks_again_with_its_number_b
     assert client.exists(path) is None
 
 
-def test_what_changed_since_it_was_judged_is_left_alone(
+def test_a_claim_that_changed_since_it_was_examined_is_kept(
     zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str
 ) -> None:
     path, ids = f"/consumers/{fresh_group}/owners/clicks/0", f"/consumers/{fresh_group}/ids"
@@ -143,7 +143,7 @@ def test_what_changed_since_it_was_judged_is_left_alone(
     assert client.get_children(ids) == []
 
 
-def test_whether_a_session_lives_is_told_by_the_leader_and_doubted_without_a_witness(
+def test_the_leader_reports_whether_a_session_lives_and_is_doubted_without_a_witness(
     zookeeper: ZooKeeperServer, client: KazooClient
 ) -> None:
     servers = parse_zookeeper_address(zookeeper.connect).hosts

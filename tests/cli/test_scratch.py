@@ -66,7 +66,7 @@ def test_a_signal_to_the_whole_group_of_processes_does_not_reach_who_removes_it(
     wait_until(lambda: not list(temporary.iterdir()), 20, "the folder to be removed")
 
 
-def test_where_no_folder_can_be_made_the_remedy_is_said(
+def test_a_folder_that_cannot_be_made_is_reported_with_a_remedy(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (temporary / "file").write_text("no folder")

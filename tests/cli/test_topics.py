@@ -54,7 +54,7 @@ def test_without_names_all_topics_are_shown(kafka_0822: KafkaCluster, fresh_topi
     assert names <= {row["topic"] for row in found["partitions"]}
 
 
-def test_a_topic_that_is_not_there_is_one_sentence_and_is_not_created(
+def test_a_missing_topic_is_reported_in_one_sentence_and_not_created(
     kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]
 ) -> None:
     topic = fresh_topic()

@@ -58,7 +58,7 @@ def not_verified(code: int, message: str) -> ssl.SSLCertVerificationError:
         (ConnectionRefusedError(111, "Connection refused"), WITH, "^zk1:2281: connection refused; $"),
     ],
 )  # fmt: skip
-def test_an_attempt_that_tells(error: Exception, tls: ZooKeeperTls, said: str) -> None:
+def test_an_attempt_that_explains_itself(error: Exception, tls: ZooKeeperTls, said: str) -> None:
     obstacle = explain(FailedAttempt(SERVER, "connect", error), tls)
     assert obstacle is not None
     assert obstacle.server == "zk1:2281"
@@ -69,12 +69,12 @@ def test_an_attempt_that_tells(error: Exception, tls: ZooKeeperTls, said: str) -
 @pytest.mark.parametrize(
     "error", [ssl.SSLEOFError(8, "EOF"), ConnectionResetError(104, "reset"), TimeoutError("timed out"), EOFError()]
 )
-def test_an_attempt_that_does_not_tell(error: Exception) -> None:
+def test_an_attempt_that_explains_nothing(error: Exception) -> None:
     assert explain(FailedAttempt(SERVER, "connect", error), WITH) is None
     assert explain(FailedAttempt(SERVER, "session", error), None) is None
 
 
-def test_one_that_tells_is_kept_before_one_that_does_not() -> None:
+def test_an_attempt_with_an_obstacle_is_kept_before_one_without() -> None:
     attempts = [FailedAttempt(SERVER, "connect", error) for error in (
         ConnectionRefusedError(111, "Connection refused"), tls_error("SSLV3_ALERT_BAD_CERTIFICATE"),
         ConnectionResetError(104, "reset"), ConnectionRefusedError(111, "Connection refused"),
@@ -144,7 +144,7 @@ def test_a_port_that_is_silent() -> None:
 
 
 @pytest.mark.parametrize("word", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
-def test_a_port_of_somebody_else(word: bytes) -> None:
+def test_a_port_of_another_server(word: bytes) -> None:
     with listener(word) as port:
         hosts = f"127.0.0.1:{port}"
         assert f"({hosts} takes connections, but does not speak as ZooKeeper)" in sentence(hosts)
@@ -152,7 +152,7 @@ def test_a_port_of_somebody_else(word: bytes) -> None:
         assert f"{hosts} does not speak TLS at this port" in said or f"{hosts} takes connections, but does not" in said
 
 
-def test_names_that_are_none_and_ports_where_nobody_is() -> None:
+def test_unknown_host_names_and_closed_ports() -> None:
     gone = f"127.0.0.1:{free_port()}"
     said = sentence(f"no-such-host.invalid:2181,{gone}")
     assert "no-such-host.invalid is no known host name" in said
@@ -180,7 +180,7 @@ def _takes_connections(port: int) -> bool:
 # -- the sentence ------------------------------------------------------------------------------------------------------
 
 
-def test_remedies_that_are_the_same_are_said_once() -> None:
+def test_equal_remedies_are_named_once() -> None:
     both = [Obstacle(f"zk{number}:2181", " speaks TLS at this port", "set zookeeper.use.ssl=true") for number in (1, 2)]
     error = ZooKeeperUnavailable("zk1:2181,zk2:2181", 6.0, [*both, Obstacle("zk3:2181", ": connection refused")])
     assert str(error) == (

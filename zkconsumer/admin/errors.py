@@ -13,7 +13,7 @@
 # ruff: noqa: N818
 from __future__ import annotations
 
-from zkconsumer_error import ZkConsumerError
+from zkconsumer_error import RemediedError
 
 __all__ = [
     "AdminError",
@@ -25,21 +25,8 @@ __all__ = [
 ]
 
 
-class AdminError(ZkConsumerError):
-    """Something that cannot be found out or done.
-
-    Attributes:
-        sentence: What is wrong, with the value and the place.
-        remedy: What to do about it, a clause; empty when the sentence says it all.
-    """
-
-    def __init__(self, sentence: str, remedy: str = "") -> None:
-        super().__init__(sentence, remedy)
-        self.sentence = sentence
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence
+class AdminError(RemediedError):
+    """Something that cannot be found out or done."""
 
 
 class NotFound(AdminError):

@@ -6,26 +6,13 @@ program, and the message says so.
 
 from __future__ import annotations
 
-from zkconsumer_error import ZkConsumerError
+from zkconsumer_error import RemediedError, ZkConsumerError
 
 __all__ = ["CliError", "sentence_of"]
 
 
-class CliError(ZkConsumerError):
-    """A problem that the user can solve.
-
-    Attributes:
-        sentence: What is wrong, with the value and the place.
-        remedy: What to do about it, a clause; empty when the sentence says it all.
-    """
-
-    def __init__(self, sentence: str, remedy: str = "") -> None:
-        super().__init__(sentence, remedy)
-        self.sentence = sentence
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence
+class CliError(RemediedError):
+    """A problem that the user can solve."""
 
 
 def sentence_of(error: Exception) -> str | None:
