@@ -5,9 +5,9 @@
     curl -i http://127.0.0.1:8080/
 
 The answer is the member's status: 200 while its partitions are safely its own, else 503. At SIGTERM or Ctrl-C the
-message in hand may finish within `STOP_S`; then it is committed and the partitions go to the others, which go on with
-the next message. Status 1 says that messages come again: one failed or took too long, or ZooKeeper did not answer in
-time and their positions are not stored. The end takes no longer for that.
+message in hand may finish within `STOP_S`. Then it is committed, and other members continue with the next message.
+Status 1 means that messages are delivered again: one failed or took too long, or ZooKeeper did not answer in time and
+their positions are not stored. The end does not take longer in these cases.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Values decoded from JSON, and how to handle messages that are no JSON, or not what was expected.
+"""Values decoded from JSON, and how to handle messages that are not JSON, or not what was expected.
 
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/json_decoder.py --zookeeper 127.0.0.1:2181 --group report --topic clicks
     printf '{"user": "ann"}\nno JSON\n{"user": "bob"}\n' | zkconsumer produce --zookeeper 127.0.0.1:2181 --topic clicks
 
-A decoder is any function of bytes. When it raises, `on_message_error` decides: `raise` gives DecoderFailed to the
-loop, which goes on behind the message; `skip` logs it and goes on; `stop` delivers no more of that partition and
-keeps its offset in front of the message until the program is started anew.
+A decoder is any function of bytes. When it raises, `on_message_error` decides: `raise` raises DecoderFailed in the
+loop, which continues after the message; `skip` logs it and continues; `stop` delivers no more of that partition and
+keeps its offset before the message until the program is started again.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/sqlite_transaction.py --zookeeper 127.0.0.1:2181 --group store --topic clicks --database clicks.db
 
-All members of the group write to one database, which alone decides what comes next: of assigned partitions reading
-starts at the offsets that are stored in it. ZooKeeper's offsets follow the transactions, for tools that show the lag.
+All members of the group write to one database. It alone decides where reading starts: at the offsets that are stored
+in it. ZooKeeper's offsets follow the transactions, for tools that show the lag.
 """
 
 from __future__ import annotations

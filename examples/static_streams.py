@@ -1,11 +1,11 @@
-"""Two streams of one topic, each read by a thread of its own, and an end in order.
+"""Two streams of one topic, each read by its own thread, and an orderly end.
 
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/static_streams.py --zookeeper 127.0.0.1:2181 --group billing --topic clicks
 
 The partitions are assigned to the threads of all processes of the group. At Ctrl-C or SIGTERM each thread finishes the
-message it works on, the offsets are committed, and the partitions go to the others: nothing is lost or repeated. A
-thread that fails ends the program with status 1; its message is not committed and comes again.
+message it works on, the offsets are committed, and other members take over: nothing is lost or repeated. A
+thread that fails ends the program with status 1; its message is not committed, and is delivered again.
 """
 
 from __future__ import annotations

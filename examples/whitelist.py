@@ -1,12 +1,12 @@
-"""All topics that a filter lets through, also those that are created later.
+"""All topics that match a filter, also those that are created later.
 
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/whitelist.py --zookeeper 127.0.0.1:2181 --group audit --topic 'clicks,logs-.*'
     seq 10 | zkconsumer produce --zookeeper 127.0.0.1:2181 --topic logs-new
 
 A comma means "or"; the rest is a regular expression that must match the whole name of a topic. A topic that is
-created while the program runs is read from its start. Ctrl-C and SIGTERM leave the loop where it is: what is
-done is committed, and a message that was being worked on comes again.
+created while the program runs is read from its start. Ctrl-C and SIGTERM interrupt the loop: done
+messages are committed, and the message in hand is delivered again.
 """
 
 from __future__ import annotations
