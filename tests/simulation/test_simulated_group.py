@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from rebalance.loop import Loop
 from tests.simulator.actor import MemberSpec
 from tests.simulator.plan import Plan
+from tests.simulator.stepping import SteppedListener, SteppedLoop
 from tests.simulator.world import World
+from zkconsumer.member.listening import ListenerThread
 from zkconsumer.testing.history.checks import check_history
 from zkconsumer.testing.history.events import format_event
 
@@ -75,3 +78,10 @@ def test_what_a_reset_to_the_end_passes_over_is_waited_for_by_nobody() -> None:
 def history_text(seed: int) -> str:
     """The history of two members, a line for each event."""
     return "\n".join(map(format_event, two_members(seed).history))
+
+
+def test_the_simulated_listener_and_loop_replace_methods_of_the_production_code() -> None:
+    """Else, after a rename there, the production code would use its threads, and the simulation would prove nothing."""
+    assert "_notify" in vars(SteppedListener).keys() & vars(ListenerThread).keys()
+    replaced = {"post", "call_later", "after_step", "stop"}
+    assert replaced <= vars(SteppedLoop).keys() & vars(Loop).keys()

@@ -159,7 +159,7 @@ class SteppedListener(ListenerThread):
         self._line: deque[tuple[ListenerMethod, Any, Callable[[object], None]]] = deque()
         self._is_busy = False
 
-    def _tell(self, name: str, argument: Any, done: Callable[[object], None] = lambda answer: None) -> None:
+    def _notify(self, name: str, argument: Any, done: Callable[[object], None] = lambda answer: None) -> None:
         method = self._methods.get(name)
         if method is None:
             done(None)
