@@ -82,7 +82,7 @@ def test_a_persistent_owner_node_is_named() -> None:
     )
 
 
-def test_a_member_whose_registration_is_unreadable_is_named_and_its_partitions_are_not_blamed() -> None:
+def test_a_member_whose_registration_is_unreadable_is_reported_and_its_partitions_are_not() -> None:
     found = told(registrations={"g_ann": b"garbage", "g_bob": WILDCARD})
     assert len(found.problems) == 1
     assert found.problems[0].startswith("g_ann: registration cannot be read: /consumers/g/ids/g_ann: ")

@@ -145,7 +145,7 @@ def test_nobody_and_too_few() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b"{}", b'{"clicks":1}', static(clicks=0)])
-def test_an_unreadable_registration_is_the_culprit_and_its_owner_nodes_are_not_blamed(data: bytes) -> None:
+def test_an_unreadable_registration_is_reported_and_its_owner_nodes_are_not(data: bytes) -> None:
     found = verified(registrations={"g_ann": data, "g_bob": filtered("cl.*")})
     assert [finding.kind for finding in found.findings] == ["unreadable-registration"]
     assert found.findings[0].path == "/consumers/g/ids/g_ann"
@@ -155,7 +155,7 @@ def test_an_unreadable_registration_is_the_culprit_and_its_owner_nodes_are_not_b
 def test_beside_an_unreadable_registration_no_rebalance_would_help() -> None:
     found = verified(registrations={"g_ann": b"", "g_bob": filtered("cl.*")}, owners={})
     assert {finding.kind for finding in found.findings} == {"unreadable-registration", "unowned"}
-    assert {finding.remedy for finding in found.findings[1:]} == {"see to the registration of g_ann"}
+    assert {finding.remedy for finding in found.findings[1:]} == {"first mend the registration of g_ann"}
     assert found.wakeable == ()
 
 
@@ -220,14 +220,14 @@ def test_what_is_in_the_way_comes_first(session: int) -> None:
     assert foreign.passing is (session != 0)
     assert "zkconsumer release g clicks 2" in foreign.remedy
     assert unowned.remedy == (
-        "see to what is in the way, /consumers/g/owners/clicks/2; then zkconsumer verify g --trigger-rebalance"
+        "first mend what is in the way, /consumers/g/owners/clicks/2; then zkconsumer verify g --trigger-rebalance"
     )
     assert found.wakeable == ()
 
 
 def test_an_invalid_offset_keeps_a_java_member_from_all_partitions() -> None:
     found = verified(owners=owned("g_ann-0", "g_ann-0"), offsets={("clicks", "3"): b"abc"})
-    assert found.findings[0].remedy.startswith("see to what is in the way, /consumers/g/offsets/clicks/3; then ")
+    assert found.findings[0].remedy.startswith("first mend what is in the way, /consumers/g/offsets/clicks/3; then ")
     assert found.wakeable == ()
 
 
@@ -379,7 +379,7 @@ def no(*paths: str) -> dict[str, RefusedNode]:
     return {path: RefusedNode(path, Fault.NO_AUTH) for path in paths}
 
 
-def test_a_registration_that_may_not_be_read_is_named_and_nobody_is_blamed_for_another_share() -> None:
+def test_a_registration_that_may_not_be_read_is_reported_and_no_other_member() -> None:
     path = "/consumers/g/ids/g_shut"
     found = verified(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path))
     finding = only(found)
@@ -395,7 +395,7 @@ def test_partitions_unowned_because_of_it_are_reported_beside_it() -> None:
                     owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0"))  # fmt: skip
     refused, unowned = found.findings
     assert (refused.kind, unowned.kind) == ("refused-node", "unowned")
-    assert unowned.remedy == "see to the registration of g_shut"
+    assert unowned.remedy == "first mend the registration of g_shut"
     assert found.wakeable == ()
 
 

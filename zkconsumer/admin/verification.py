@@ -244,7 +244,7 @@ class _Verifier:
         if self.preview is None or assigned is None or self.preview.assigns(place, thread):
             return None
         return ("wrong-owner", f"is owned by {owner}, and {self.preview.strategy} assigns it to {assigned}",
-                self._blame(consumer_id_of(thread)))  # fmt: skip
+                self._remedy(consumer_id_of(thread)))  # fmt: skip
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class _Verifier:
             if assigned is not None and self.preview is not None:
                 what += f", and {self.preview.strategy} assigns it to {assigned}{self._idle(consumer_id_of(assigned))}"
             path = znodes.owner_path(self.nodes.group, topic, number)
-            yield Finding("unowned", path, what, self._blame(assigned and consumer_id_of(assigned)), passing=True)
+            yield Finding("unowned", path, what, self._remedy(assigned and consumer_id_of(assigned)), passing=True)
 
     def _lacking(self) -> set[str]:
         """Return the members that lack a partition that is, or may be, assigned to them."""
@@ -285,16 +285,16 @@ class _Verifier:
     def _idle(self, member: str) -> str:
         return "" if member in self.holders else f" ({member} is registered and owns nothing)"
 
-    def _blame(self, member: str | None) -> str:
+    def _remedy(self, member: str | None) -> str:
         """Return what has to be done before that member can own what is assigned to it."""
         if self.members.unclear:
-            return f"see to the registration of {min(self.members.unclear)}"
+            return f"first mend the registration of {min(self.members.unclear)}"
         if self.disagreement:
-            return "see to the strategies of the members"
+            return "first give all members the same strategy"
         in_the_way = self.obstacles.get(member or "", [])
         if in_the_way:
             more = f" and {len(in_the_way) - 1} more" if len(in_the_way) > 1 else ""
-            return f"see to what is in the way, {in_the_way[0]}{more}; then {self._trigger()}"
+            return f"first mend what is in the way, {in_the_way[0]}{more}; then {self._trigger()}"
         return f"{self._trigger()}; if that does not help, see the log of {member or 'the members'}, and restart"
 
     def _trigger(self) -> str:
@@ -311,7 +311,7 @@ class _Verifier:
             )
 
 
-_ACCESS_LIST = "see to its access list: all members have to read it, and this command"
+_ACCESS_LIST = "mend its access list: all members have to read it, and so has this command"
 
 
 def partition_number(name: str) -> int | None:
