@@ -83,7 +83,7 @@ class Audit:
         held.sort(key=lambda item: item[1].looked_at)
         for partition, entry in held[:MOST_LOOKS]:
             self._warn_if_idle(partition, entry)
-            self._partitions.look(partition)
+            self._partitions.read_owner(partition)
         # The list of members may have changed while a watch was lost; this also claims free partitions of this member.
         self._recheck("audit")
 
@@ -107,6 +107,6 @@ class Audit:
                 overdue.append(partition)
                 log.warning("%s-%s has been held by %s for %.0f s; waiting", *partition,
                             entry.machine.holder[0] if entry.machine.holder else "another member", waited_s)
-            self._partitions.look(partition)
+            self._partitions.read_owner(partition)
         if overdue:
             self._listener.blocked(overdue)

@@ -93,7 +93,7 @@ class Coordinator:
 
     @property
     def fence(self) -> Fence | None:
-        """The registration that stands, `None` without one; whoever decides on a commit keeps it. Threads: any."""
+        """The registration that stands, `None` without one; a decision on a commit keeps it. Threads: any."""
         return self._claims.fence
 
     @property

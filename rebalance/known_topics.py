@@ -17,7 +17,7 @@ class KnownTopics:
     """The topics of one member, from its start.
 
     Args:
-        reset_policy: where partitions that existed at the start begin, `smallest` or `largest`.
+        reset_policy: where partitions start that existed at the start of the member, `smallest` or `largest`.
     """
 
     def __init__(self, reset_policy: str) -> None:

@@ -150,7 +150,7 @@ class MemberPartitions:
         before = entry.machine.state
         actions = entry.machine.handle(event)
         if entry.machine.state is not before:
-            # Answers to earlier requests no longer count. None is to a write: whoever waits for one keeps its state.
+            # Answers to earlier requests no longer count. None is to a write: who waits for one keeps its state.
             entry.asked += 1
             entry.since = self._loop.clock()
             entry.is_blocked_reported = False
@@ -221,7 +221,7 @@ class MemberPartitions:
 
         return report
 
-    def look(self, partition: Partition) -> None:
+    def read_owner(self, partition: Partition) -> None:
         """Read the owner node of a partition, with a watch, and report it to the machine.
 
         A node that may not be read is no reason for a change: no watch has reported that it is another one.

@@ -1,4 +1,4 @@
-"""Creates the registration of a member: an ephemeral node whose version tells one registration from the next.
+"""Creates the registration of a member: an ephemeral node whose version identifies the registration.
 
 One multi creates the node, then sets the same data `k` times; `k` is the number of the registration modulo 16. Every
 write of the member starts with `check(registration, k)`: a request that was queued under an older registration, and is

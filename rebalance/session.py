@@ -210,7 +210,7 @@ class SessionKeeper:
                 return False
             return True
 
-        def looked(reply: Reply) -> None:
+        def owner_read(reply: Reply) -> None:
             if not is_answer(reply):
                 return
             if reply.value is not None and reply.value.ephemeral_owner == fence.session_id:
@@ -226,7 +226,7 @@ class SessionKeeper:
             self._follower.session_over()
             self._follower.group_event(e.Unregistered())
 
-        self._ask(Exists(fence.path), looked)
+        self._ask(Exists(fence.path), owner_read)
 
     def _prove_later(self, delay_s: float | None = None) -> None:
         if self._timer is not None:

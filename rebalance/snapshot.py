@@ -91,7 +91,7 @@ class Assignment:
 
     Attributes:
         mine: partition -> thread id of this member.
-        owners: partition -> thread id of whoever should have it, for the partitions of this member's topics.
+        owners: partition -> thread id that should own it, for the partitions of this member's topics.
         frozen: why nothing may be claimed and what is held is kept, `None` if there is no reason.
         warnings: sentences for the log and the status.
         frozen_topics: topics of which nothing may be claimed, and what is held is kept.

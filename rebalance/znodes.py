@@ -150,7 +150,7 @@ def parse_registration(data: bytes | None, path: str) -> Registration:
 
     Tolerated, since no reader stumbles over it: unknown keys, any `version` and `timestamp`, an empty
     subscription, an unknown pattern. Unquoted numbers above 2^31-1 are tolerated here but stop every Java
-    reader; `rebalance.lenient_json.java_refusal` tells.
+    reader; see `rebalance.lenient_json.java_refusal`.
 
     Raises:
         Kafka07Node: The text is that of Kafka 0.7.
@@ -229,7 +229,7 @@ def format_offset(offset: int) -> bytes:
 class BrokerNode(NamedTuple):
     """A live broker and its PLAINTEXT address. An IPv6 host stands without brackets.
 
-    `registration_version` tells the age of the broker: 1 up to 0.8.2, 2 in 0.9, 3 and more from 0.10.0.
+    `registration_version` depends on the age of the broker: 1 up to 0.8.2, 2 in 0.9, 3 and more from 0.10.0.
     """
 
     id: int

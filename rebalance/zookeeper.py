@@ -53,7 +53,7 @@ class KazooPort:
         hosts: `host:port,host:port/chroot`.
         session_timeout_s: asked for; `SessionChange` reports what the server grants.
         failed: called, on any thread, with an exception that kept a reply, a watch event or a session change from being
-            reported, and at the end of kazoo's own thread: whoever waits for these waits in vain.
+            reported, and at the end of kazoo's own thread: nothing more is reported then.
         tls: makes the TLS context of a connection; `None`: plain connections.
         options: further arguments of `KazooClient` (credentials, SASL, default ACL).
     """

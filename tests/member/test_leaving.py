@@ -17,7 +17,7 @@ from zkconsumer.wakeup import Latch
 P0 = TopicPartition("clicks", 0)
 PATIENCE_S = 10.0
 
-HANGS = ("hands", "listener", "commit", "coordinator", "fetchers", "threads", "goodbye")
+HANGS = ("in hand", "listener", "commit", "coordinator", "fetchers", "threads", "goodbye")
 """What can take all the time that it is given."""
 
 
@@ -56,11 +56,11 @@ class Stuck:
         pass
 
     def is_in_hand(self) -> bool:
-        return "hands" in self.hangs
+        return "in hand" in self.hangs
 
     def stop(self, reader: int | None = None, until: float = 0.0, in_hand_is_done: bool = True) -> dict[Any, int]:
         if until:
-            self._take("hands", until)
+            self._take("in hand", until)
         return {P0: 7}
 
     def post(self, call: Callable[..., None], *arguments: Any) -> None:
@@ -167,7 +167,7 @@ def test_without_end_is_long_but_no_time_that_a_lock_cannot_wait() -> None:
 
 
 def test_what_is_done_is_committed_before_anything_is_waited_for() -> None:
-    member = Stuck(frozenset({"hands", "listener"}))
+    member = Stuck(frozenset({"in hand", "listener"}))
     left(member, 3.0)
     assert member.did[0] == "commit of what is done"
 

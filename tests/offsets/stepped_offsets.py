@@ -148,7 +148,7 @@ class SteppedOffsets:
         return round(passed_s, 6)
 
     def set(self, partition: Partition, data: bytes) -> int:
-        """Write a node as a hand does, made with its parents where it is not there; return the zxid."""
+        """Write a node as an operator does, created with its parents if it does not exist; return the zxid."""
         path = path_of(partition)
         if path in self._tree.nodes:
             self._do(SetData(path, data))
@@ -160,7 +160,7 @@ class SteppedOffsets:
         return self._zxid
 
     def delete(self, path: str) -> None:
-        """Delete a node as a hand does, and all below it."""
+        """Delete a node as an operator does, and all below it."""
         for below in sorted((name for name in self._tree.nodes if f"{name}/".startswith(f"{path}/")), reverse=True):
             self._do(Delete(below))
 

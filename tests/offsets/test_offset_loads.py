@@ -113,7 +113,7 @@ def test_a_position_outside_the_log_may_be_written_over_with_less(steps: Stepped
     assert steps.stored() == (b"7", 1)
 
 
-# -- another life of the topic -----------------------------------------------------------------------------------------
+# -- another incarnation of the topic ----------------------------------------------------------------------------------
 
 
 def test_an_offset_from_before_the_creation_of_its_topic_is_none_and_may_be_written_over(

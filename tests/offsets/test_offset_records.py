@@ -25,7 +25,7 @@ def test_zero_is_an_offset_like_any_other() -> None:
         pytest.param(10, 3, 17, (17, False), id="my own uncommitted work counts"),
         pytest.param(30, 5, 17, (30, False), id="somebody else has come further"),
         pytest.param(12, 4, 17, (17, False), id="somebody else has not come as far as I have"),
-        pytest.param(4, 4, 17, (4, True), id="lowered by hand below what I last knew: obeyed"),
+        pytest.param(4, 4, 17, (4, True), id="lowered by an operator below what I last knew: obeyed"),
         pytest.param(4, 3, 17, (17, False), id="the version did not move: nobody lowered anything"),
         pytest.param(10, 4, 17, (17, False), id="written again as it was: nobody lowered anything"),
         pytest.param(None, None, 17, (17, False), id="deleted: my own work is the best that is known"),

@@ -431,7 +431,7 @@ def test_a_start_is_not_written_over_one_that_somebody_has_stored_since(
 def test_a_start_whose_fate_is_unknown_is_not_written_over_a_lower_one_of_the_next_owner(
     zookeeper: ZooKeeperServer, client: KazooClient, fresh_group: str
 ) -> None:
-    """A hand has deleted the owner node meanwhile, and who took the partition then reads what lies between."""
+    """An operator has deleted the owner node meanwhile, and the next owner reads what lies between."""
     with TcpProxy(zookeeper.connect) as proxy:
         store = Store(proxy.address, fresh_group)
         assert store.load((TOPIC, 0)) is None

@@ -1,4 +1,4 @@
-"""Partitions are dealt as the JVM's members deal them."""
+"""Partitions are assigned as the members of the JVM assign them."""
 
 from __future__ import annotations
 
@@ -293,10 +293,10 @@ def test_every_partition_has_exactly_one_owner_and_nobody_much_more(
 ) -> None:
     ids = threads(**streams) or ["only-0"]
     everything = {(topic, number) for topic, numbers in partitions.items() for number in numbers}
-    dealt = assign_roundrobin(partitions, dict.fromkeys(partitions, ids))
+    assigned = assign_roundrobin(partitions, dict.fromkeys(partitions, ids))
     ranged = assign_range(partitions, dict.fromkeys(partitions, ids))
-    assert dealt.keys() == ranged.keys() == everything
-    assert _spread(Counter(dealt.values()), ids) <= 1
+    assert assigned.keys() == ranged.keys() == everything
+    assert _spread(Counter(assigned.values()), ids) <= 1
     for topic in partitions:
         assert _spread(Counter(of_topic(ranged, topic)), ids) <= 1
 

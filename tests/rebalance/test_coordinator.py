@@ -371,7 +371,7 @@ def test_zookeeper_loses_its_data_and_the_members_begin_anew(fresh_group: str) -
         fresh.close()
 
 
-# -- hands in ZooKeeper ------------------------------------------------------------------------------------------------
+# -- manual edits in ZooKeeper -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.catalogue("B1", "D4")

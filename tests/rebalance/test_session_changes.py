@@ -35,7 +35,7 @@ class SilentPort:
 
 
 class Kept:
-    """A keeper with a clock that is turned by hand; it keeps what is asked, and what the group's machine hears."""
+    """A keeper on a clock that the test sets; it records the requests, and the events of the group's machine."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -276,13 +276,13 @@ def test_the_members_tables_fit_together_each_partition_has_exactly_one_owner(
     group: dict[str, Subscription], first: int, second: int
 ) -> None:
     snapshot = GroupSnapshot(group, topics(t=first, u=second))
-    dealt: list[tuple[str, int | str]] = []
+    assigned: list[tuple[str, int | str]] = []
     for member in group:
-        dealt.extend(of(snapshot, member))
+        assigned.extend(of(snapshot, member))
     consumed = {topic for subscription in group.values() for topic in subscription.topics(["t", "u"])}
     expected = [(topic, partition) for topic, count in (("t", first), ("u", second)) if topic in consumed
                 for partition in range(count)]
-    assert sorted(dealt) == sorted(expected)
+    assert sorted(assigned) == sorted(expected)
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])

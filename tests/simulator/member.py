@@ -36,7 +36,7 @@ from tests.simulator.stepping import SteppedListener, SteppedLoop, lateness_s
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.member.failing import end_by_fault
 from zkconsumer.member.leave_times import LeaveTimes
-from zkconsumer.member.membership import member_of
+from zkconsumer.member.member_settings import member_of
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.history.leaves import PAUSED

@@ -22,11 +22,9 @@ from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.machine import GroupState
 from rebalance.pipeline import Pipeline
-from rebalance.ports import Member, MemberParts
+from rebalance.ports import MemberParts
 from rebalance.requests import SessionChange
-from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
-from rebalance.waits import RebalanceTimes
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
@@ -38,6 +36,7 @@ from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.failing import end_by_fault, stream_failure
 from zkconsumer.member.leaving import Leave
 from zkconsumer.member.listening import ListenerThread
+from zkconsumer.member.member_settings import member_of
 from zkconsumer.member.pausing import Pauses
 from zkconsumer.member.status_reading import read_status
 from zkconsumer.offsets.commits import Commits
@@ -47,7 +46,7 @@ from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.wakeup import Latch
 
-__all__ = ["Membership", "member_of"]
+__all__ = ["Membership"]
 
 log = logging.getLogger(__name__)
 
@@ -415,27 +414,3 @@ def _checked(offsets: Mapping[TopicPartition, int]) -> dict[Partition, int]:
                 f"offset of {partition[0]}-{partition[1]} is {offset!r}; it must be an integer from 0 to 2^63-1"
             )
     return {(partition[0], partition[1]): offset for partition, offset in offsets.items()}
-
-
-def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> Member:
-    """The member that these settings describe."""
-    backoff_s = config.rebalance_backoff_ms / 1000
-    return Member(
-        group=config.group_id,
-        consumer_id=consumer_id,
-        subscription=subscription,
-        strategy=Strategy(
-            config.partition_assignment_strategy, config.roundrobin_order, config.exclude_internal_topics
-        ),
-        chroot=config.zookeeper_address.chroot,
-        auto_commit=config.auto_commit_enable,
-        reset_policy=config.auto_offset_reset,
-        drain_timeout_s=config.rebalance_drain_timeout_ms / 1000,
-        blocked_after_s=max(0.1, config.rebalance_max_retries * backoff_s),
-        max_processing_s=(
-            None if config.max_processing_interval_ms is None else config.max_processing_interval_ms / 1000
-        ),
-        times=RebalanceTimes(
-            quiet_s=config.rebalance_quiet_ms / 1000, quiet_max_s=config.rebalance_quiet_max_ms / 1000
-        ),
-    )

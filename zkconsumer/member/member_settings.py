@@ -1,0 +1,35 @@
+"""Makes the settings of a member for the coordination from those of the consumer: milliseconds become seconds."""
+
+from __future__ import annotations
+
+from rebalance.ports import Member
+from rebalance.snapshot import Strategy
+from rebalance.subscription import Subscription
+from rebalance.waits import RebalanceTimes
+from zkconsumer.config import ConsumerConfig
+
+__all__ = ["member_of"]
+
+
+def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> Member:
+    """The member that these settings describe."""
+    backoff_s = config.rebalance_backoff_ms / 1000
+    return Member(
+        group=config.group_id,
+        consumer_id=consumer_id,
+        subscription=subscription,
+        strategy=Strategy(
+            config.partition_assignment_strategy, config.roundrobin_order, config.exclude_internal_topics
+        ),
+        chroot=config.zookeeper_address.chroot,
+        auto_commit=config.auto_commit_enable,
+        reset_policy=config.auto_offset_reset,
+        drain_timeout_s=config.rebalance_drain_timeout_ms / 1000,
+        blocked_after_s=max(0.1, config.rebalance_max_retries * backoff_s),
+        max_processing_s=(
+            None if config.max_processing_interval_ms is None else config.max_processing_interval_ms / 1000
+        ),
+        times=RebalanceTimes(
+            quiet_s=config.rebalance_quiet_ms / 1000, quiet_max_s=config.rebalance_quiet_max_ms / 1000
+        ),
+    )
