@@ -12,7 +12,7 @@ TASK = """An error occurred while calling o81.save.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 1 times
 \tat org.apache.spark.A.b(A.scala:1)
 Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
-  File "/site-packages/zkconsumer/spark/fetching.py", line 88, in wait
+  File "/site-packages/zkconsumer/spark/range_fetcher.py", line 88, in wait
     raise PartitionUnreadable(topic, partition, offset, broker, reason)
 zkconsumer.spark.errors.PartitionUnreadable: clicks/1 at 42 (broker 0 at kafka1:9092): nothing came for 120 s
 

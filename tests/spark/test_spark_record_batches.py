@@ -16,11 +16,11 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark import connections
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, GroupHasNoOffsets, PartitionUnreadable, PlanningFailed, TopicMissing
-from zkconsumer.spark.fetching import RangeFetcher
 from zkconsumer.spark.leaders import FoundLeader
 from zkconsumer.spark.options import SourceOptions, batch_options
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.prefetch import Prefetcher
+from zkconsumer.spark.range_fetcher import RangeFetcher
 from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing import Fault, load
 from zkconsumer.testing.cluster import Cluster

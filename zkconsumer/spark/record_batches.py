@@ -20,11 +20,11 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import DamagedOffset, DecodeError, MessageError
 from simpleconsumer.types import MAX_INT64, Broker
 from zkconsumer.spark.errors import PartitionUnreadable
-from zkconsumer.spark.fetching import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
 from zkconsumer.spark.leaders import search_in_zookeeper
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.prefetch import Prefetcher
+from zkconsumer.spark.range_fetcher import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
 
 __all__ = ["ARROW_TYPES", "Rows", "read_range"]
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from zkconsumer.spark import fetching
+from zkconsumer.spark import range_fetcher
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
-from zkconsumer.spark.fetching import RangeFetcher
 from zkconsumer.spark.leaders import search_in_zookeeper
 from zkconsumer.spark.options import batch_options
+from zkconsumer.spark.range_fetcher import RangeFetcher
 from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing import load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
@@ -36,7 +36,7 @@ def test_the_time_that_the_query_takes_uses_up_no_patience(
         max_bytes=options.max_message_bytes, fail_on_data_loss=True,
     )  # fmt: skip
     passed_s = 0.0
-    monkeypatch.setattr(fetching, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
+    monkeypatch.setattr(range_fetcher, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
     fetched = fetcher.fetch()
     next(fetched)
     passed_s = 3600.0
