@@ -29,7 +29,9 @@ __all__ = [
     "thread_ids",
 ]
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Where brokers from 0.8.2 on keep the offsets of groups that store them in Kafka."""
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 """Topics that filters leave out unless `exclude.internal.topics` is false."""
 
 MAX_NAME_CHARS = 255

@@ -19,6 +19,8 @@ class Broker(NamedTuple):
     Attributes:
         fetch_version: Version of the fetch request that it is known to serve; 0, which all do, when nothing is known.
         generation: Name of the dialect that it speaks (`simpleconsumer.dialect.dialect_of`).
+        commit_version: Version of the request that stores offsets in Kafka that it is known to serve: 2 from 0.9 on, 1
+            on 0.8.2. A broker reads one as the other without an error.
     """
 
     id: int
@@ -26,6 +28,7 @@ class Broker(NamedTuple):
     port: int
     fetch_version: int = 0
     generation: str = "kafka08"
+    commit_version: int = 1
 
 
 class TopicPartition(NamedTuple):

@@ -437,7 +437,3 @@ def _check_statistics(config: ConsumerConfig, on_statistics: object) -> None:
 def _refuse_unsupported(config: ConsumerConfig) -> None:
     if config.kafka_generation == "0.7":
         raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")
-    if config.offsets_storage == "kafka":
-        raise NotSupported("offsets.storage=kafka", "offsets are kept in ZooKeeper in this release")
-    if config.dual_commit_enabled:
-        raise NotSupported("dual.commit.enabled=true", "offsets are kept in ZooKeeper alone in this release")

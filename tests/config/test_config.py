@@ -49,6 +49,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
     ("auto.commit.interval.ms", "autocommit.interval.ms", 60000, 10000, "1000", 1000, (0,)),
     ("offsets.storage", None, "zookeeper", "zookeeper", "Kafka", "kafka", ("zk",)),
     ("dual.commit.enabled", None, False, False, "true", True, ("yes",)),
+    ("offsets.intent", None, "zookeeper", "zookeeper", "refuse", "refuse", ("min", "MAX")),
     ("offsets.channel.backoff.ms", None, 1000, 1000, "10", 10, (-1,)),
     ("offsets.channel.socket.timeout.ms", None, 10000, 10000, "20000", 20000, (0,)),
     ("offsets.commit.max.retries", None, 5, 5, "0", 0, (-1,)),
@@ -186,6 +187,20 @@ def test_derived_defaults_follow_their_source_and_yield_to_a_value() -> None:
     )
     assert given.rebalance_backoff_ms == 6000
     assert given.dual_commit_enabled is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "intent"),
+    [
+        ({}, "zookeeper"),
+        ({"dual_commit_enabled": True}, "zookeeper"),
+        ({"offsets_storage": "kafka"}, "max"),
+        ({"offsets_storage": "kafka", "dual_commit_enabled": False}, "kafka"),
+        ({"offsets_storage": "kafka", "offsets_intent": "zookeeper"}, "zookeeper"),
+    ],
+)
+def test_the_intent_follows_what_java_members_do(settings: dict[str, object], intent: str) -> None:
+    assert config(**settings).offsets_intent == intent
 
 
 def test_storage_in_kafka_and_dual_commit_are_legal() -> None:
@@ -354,11 +369,8 @@ def test_settings_survive_a_round_trip(settings: dict[str, object]) -> None:
     assert ConsumerConfig.from_properties(properties) == written
 
 
-WITHOUT_EFFECT = {
-    "offsets.channel.backoff.ms", "offsets.channel.socket.timeout.ms", "offsets.commit.max.retries",
-    "fetcher.backoff.ms", "shallowiterator.enable",
-}  # fmt: skip
-"""Those of offsets in Kafka, and of Kafka 0.7: docs/CONFIGURATION.md names them."""
+WITHOUT_EFFECT = {"fetcher.backoff.ms", "shallowiterator.enable"}
+"""Those of Kafka 0.7: docs/CONFIGURATION.md names them."""
 DEFAULTS_OF_OTHERS = {"zookeeper.sync.time.ms"}
 
 

@@ -21,6 +21,19 @@ HANGS = ("in hand", "listener", "commit", "coordinator", "fetchers", "threads", 
 """What can take all the time that it is given."""
 
 
+class StuckOffsets:
+    """Offsets of which nothing is stored."""
+
+    def __init__(self, do: Callable[[str], None]) -> None:
+        self._do = do
+
+    def behind(self) -> dict[TopicPartition, int]:
+        return {P0: 5}
+
+    def close(self) -> None:
+        self._do("offsets")
+
+
 class Stuck:
     """A membership in which some things never come to an end; every wait passes in virtual time.
 
@@ -38,7 +51,8 @@ class Stuck:
         self.coordinator: Any = type("Coordinator", (), {
             "error": None, "fence": None, "close": lambda _: self._do("coordinator"),
         })()
-        self.port = self.delivery = self.listening = self.commits = self.offsets = self.lease = self.loop = self
+        self.port = self.delivery = self.listening = self.commits = self.lease = self.loop = self
+        self.offsets = StuckOffsets(self._do)
         self.has_listener = True
 
     def clock(self) -> float:
@@ -146,7 +160,7 @@ def test_whatever_hangs_a_leave_is_over_in_time_and_has_tried_everything(wait_s:
         member = Stuck(hangs, dead=dead)
         leave, took_s = left(member, wait_s)
         assert took_s <= wait_s + SPARE_S, hangs
-        assert {"lease", "session", "fetchers", "threads", "goodbye"} <= set(member.did), hangs
+        assert {"lease", "session", "fetchers", "offsets", "threads", "goodbye"} <= set(member.did), hangs
         assert member.did.index("lease") < member.did.index("session")
         is_stored = not dead and not hangs & {"commit"}
         assert (leave.unstored() == {}) == is_stored, hangs

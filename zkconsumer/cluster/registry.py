@@ -82,7 +82,9 @@ class ClusterReader:
             else:
                 # Only fetch 2 brings timestamps; the registration's version says that a broker is of 0.10 or later.
                 fetch_version = 2 if node.registration_version >= 3 else 0
-                brokers.append(Broker(node.id, node.host, node.port, fetch_version))
+                commit_version = 2 if node.registration_version >= 2 else 1  # 2 is the registration of 0.9
+                broker = Broker(node.id, node.host, node.port, fetch_version, commit_version=commit_version)
+                brokers.append(broker)
         return brokers, unreadable
 
     def refuse_foreign_generation(self, group: str) -> None:

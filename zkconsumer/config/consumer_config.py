@@ -59,6 +59,7 @@ class ConsumerConfig:
     auto_commit_interval_ms: int
     offsets_storage: str
     dual_commit_enabled: bool
+    offsets_intent: str
     offsets_channel_backoff_ms: int
     offsets_channel_socket_timeout_ms: int
     offsets_commit_max_retries: int

@@ -109,6 +109,12 @@ _FETCHING = (
     Key("exclude.internal.topics", Boolean(), True, "Filters never match `__consumer_offsets`."),
 )
 
+def _intent(settings: Mapping[str, Any]) -> str:
+    """Return what Java members do: with dual commit they take the larger offset, else that of their own store."""
+    storage = str(settings["offsets.storage"])
+    return "max" if storage == "kafka" and settings["dual.commit.enabled"] else storage
+
+
 _COMMITTING = (
     Key("auto.commit.enable", Boolean(), True, "Commit the offsets of done messages every `auto.commit.interval.ms`.",
         name_07="autocommit.enable"),
@@ -119,6 +125,10 @@ _COMMITTING = (
     Key("dual.commit.enabled", Boolean(), None, "With `offsets.storage=kafka`, commit to ZooKeeper as well.",
         derive=lambda settings: settings["offsets.storage"] == "kafka",
         default_text="`true` if `offsets.storage` is `kafka`"),
+    Key("offsets.intent", Choice(("max", "zookeeper", "kafka", "refuse")), None,
+        "Which offset a partition starts from where ZooKeeper and Kafka differ; `refuse` does not start it.",
+        derive=_intent,
+        default_text="`max` with dual commit, else that of `offsets.storage`", section="own"),
     Key("offsets.channel.backoff.ms", Integer(0), 1000, "Wait before another request to the offset coordinator."),
     Key("offsets.channel.socket.timeout.ms", Integer(1), 10_000,
         "Longest wait for the offset coordinator's answer."),

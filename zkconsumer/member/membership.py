@@ -40,7 +40,7 @@ from zkconsumer.member.member_settings import member_of
 from zkconsumer.member.pausing import Pauses
 from zkconsumer.member.status_reading import read_status
 from zkconsumer.offsets.commits import Commits
-from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
+from zkconsumer.offsets.offset_stores import member_offsets
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.stream import KafkaStream
@@ -100,7 +100,7 @@ class Membership:
         )  # fmt: skip
 
         pipeline = Pipeline(self.port, self.loop)
-        self.offsets = ZooKeeperOffsets(pipeline.ask, self.loop, config.group_id)
+        self.offsets = member_offsets(config, pipeline.ask, self.loop, lease, self.cluster, self.counters)
         self.delivery = Delivery(
             config, streams, self.cluster.directory, lease_clock,
             lambda partition: self.loop.post(self.offsets.out_of_range, partition), self.counters, self._thread_died,

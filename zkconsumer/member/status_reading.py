@@ -11,7 +11,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.partition_status import PartitionStatus
-from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
+from zkconsumer.offsets.two_stores import OffsetStore
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 
 __all__ = ["read_status"]
@@ -21,7 +21,7 @@ _HELD = (p.PartitionState.OWNED, p.PartitionState.DRAINING, p.PartitionState.REL
 
 
 def read_status(
-    coordinator: Coordinator, delivery: Delivery, offsets: ZooKeeperOffsets, cluster: ClusterReader, now: float
+    coordinator: Coordinator, delivery: Delivery, offsets: OffsetStore, cluster: ClusterReader, now: float
 ) -> ConnectorStatus:
     """The status of a running member. Threads: the coordinator's."""
     machine, member = coordinator.machine, coordinator.member
@@ -32,10 +32,10 @@ def read_status(
         registrations = tuple(sorted({name for kind in kinds for name in kind}))
     partitions = sorted(coordinator.partitions.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
     # Each is read once: the coordinator renews nothing meanwhile, and there may be thousands of partitions.
-    statuses, committed = delivery.partition_status(), offsets.committed()
+    statuses, committed, unknown = delivery.partition_status(), offsets.committed(), offsets.refused
     owned = tuple(
         _owned(partition, entry, statuses.get(TopicPartition(*partition)), committed.get(partition),
-               offsets.refused.get(partition))
+               unknown.get(partition))
         for partition, entry in partitions
         if entry.machine.state in _HELD
     )
@@ -56,7 +56,7 @@ def read_status(
         blocked=blocked,
         lease_age_s=coordinator.session.lease.age_s(now),
         session_timeout_s=coordinator.session.timeout_s,
-        warnings=tuple(sorted(coordinator.warnings.union(refused))),
+        warnings=tuple(sorted(coordinator.warnings.union(refused, offsets.warnings))),
         error=str(coordinator.error) if coordinator.error is not None else None,
     )
 

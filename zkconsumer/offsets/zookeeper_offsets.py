@@ -114,6 +114,17 @@ class ZooKeeperOffsets:
         decisions = (WriteDecision.SKIP, WriteDecision.HOLD)
         return record is not None and decide_write(record, position, explicit) in decisions
 
+    @property
+    def warnings(self) -> set[str]:
+        """What the application should know about the store: nothing, with one store."""
+        return set()
+
+    def close(self) -> None:
+        """Nothing to close: the ZooKeeper session belongs to the member."""
+
+    def join(self, timeout_s: float) -> None:
+        """No thread to wait for: requests are sent and answered on the coordinator's thread."""
+
     def remember(self, partition: Partition, position: int) -> None:
         """Keep the done position of an ownership that ends, for the next claim by this member."""
         self._nodes.record(partition).done = position

@@ -1,0 +1,173 @@
+"""Offsets in Kafka as a member uses them: loaded after a claim, committed while its registration stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from running_offsets import FENCE, running_offsets
+
+from rebalance.assignment import Partition
+from zkconsumer.offsets.kafka_offsets import KafkaOffsetTimes
+from zkconsumer.testing import EmbeddedCluster, Fault, wait_until
+from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def topic(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> str:
+    name = fresh_topic()
+    embedded_cluster.create_topic(name, 3)
+    return name
+
+
+def partitions_of(topic: str) -> list[Partition]:
+    return [(topic, number) for number in range(3)]
+
+
+def records_written(cluster: EmbeddedCluster) -> int:
+    return cluster.log(OFFSETS_TOPIC, 0).end_offset
+
+
+def test_what_is_committed_is_loaded_by_the_next_member(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first, second, third = partitions_of(topic)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        assert [one.load(each) for each in (first, second, third)] == [None, None, None]
+        assert one.commit({first: 5, second: 0}) == {}
+        assert one.offsets.committed() == {first: 5, second: 0}
+        assert one.offsets.is_stored(first, 5)
+        assert not one.offsets.is_stored(first, 6)
+    with running_offsets(embedded_cluster, fresh_group) as other:
+        assert [other.load(each) for each in (first, second, third)] == [5, 0, None]
+
+
+def test_loads_that_are_asked_for_together_take_one_request(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        one.load((topic, 0))
+        counters = one.offsets._manager._counters
+        before = counters.counts("broker_requests")["offset_fetch"]
+        answers: list[int | None] = []
+        one.call(lambda: [one.offsets.load(FENCE, each, answers.append) for each in partitions_of(topic)])
+        wait_until(lambda: len(answers) == 3, 30.0, "three answers")
+        assert counters.counts("broker_requests")["offset_fetch"] == before + 1
+
+
+def test_an_unchanged_offset_is_stored_again_by_each_commit(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        assert one.commit({first: 5}) == {}
+        written = records_written(embedded_cluster)
+        assert one.commit({first: 5}) == {}
+        assert records_written(embedded_cluster) == written + 1
+
+
+def test_nothing_is_stored_while_the_lease_is_overdue(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        one.has_lease = False
+        assert one.commit({first: 5}) == {first: "ZooKeeper has not confirmed the session in time"}
+        assert one.load(first) is None
+        one.has_lease = True
+        assert one.commit({first: 5}) == {}
+
+
+def test_an_offset_goes_back_only_by_an_explicit_commit(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        assert one.commit({first: 9}) == {}
+        assert one.commit({first: 4}) == {}
+        assert one.load(first) == 9
+        assert one.commit({first: 4}, explicit=True) == {}
+        assert one.load(first) == 4
+
+
+def test_done_work_counts_where_the_commit_was_lost_and_an_offset_lowered_by_others_is_obeyed(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one, running_offsets(embedded_cluster, fresh_group) as other:
+        assert one.load(first) is None
+        assert one.commit({first: 9}) == {}
+        one.call(one.offsets.remember, first, 12)
+        assert one.offsets.behind() == {first: 12}
+        assert one.load(first) == 12
+        assert other.commit({first: 3}, explicit=True) == {}
+        assert one.load(first) == 3
+
+
+def test_a_commit_ends_with_the_session_in_which_it_was_decided(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        assert one.commit({first: 1}) == {}
+        fault = embedded_cluster.faults.add(Fault.error(14, "offset_commit", topic, 0), times=None)
+        waiting = one.begin(one.offsets.commit, FENCE, {first: 7})
+        embedded_cluster.faults.wait_used(fault)
+        one.call(one.offsets.session_over)
+        assert waiting() == {first: "the ZooKeeper session is over"}
+        one.fence = replace(FENCE, session_id=2)
+        one.call(one.offsets.session_opened, one.fence)
+        embedded_cluster.faults.clear()
+        assert one.load(first) == 1
+        assert one.commit({first: 8}) == {}
+
+
+def test_without_a_registration_nothing_is_stored(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    with running_offsets(embedded_cluster, fresh_group, is_registered=False) as one:
+        assert one.commit({(topic, 0): 5}) == {(topic, 0): "the ZooKeeper session is over"}
+        assert one.offsets.failures == 1
+
+
+def test_a_partition_waits_while_its_offset_is_not_known(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group, KafkaOffsetTimes(load_s=0.3)) as one:
+        assert one.commit({first: 6}) == {}
+        embedded_cluster.faults.add(Fault.error(14, "offset_fetch", topic, 0), times=None)
+        waiting = one.begin(one.offsets.load, FENCE, first)
+        wait_until(lambda: first in one.offsets.refused, 30.0, "the reason")
+        assert "OffsetsLoadInProgress (code 14)" in one.offsets.refused[first]
+        embedded_cluster.faults.clear()
+        assert waiting() == 6
+        assert one.offsets.refused == {}
+
+
+def test_a_start_is_stored_unless_somebody_has_stored_an_offset(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first, second, _ = partitions_of(topic)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        assert one.load(first) is None
+        assert one.answer(one.offsets.commit_start, FENCE, first, 4) == {}
+        assert one.load(first) == 4
+        assert one.commit({second: 9}) == {}
+        assert one.answer(one.offsets.commit_start, FENCE, second, 2) == {}
+        assert one.load(second) == 9
+
+
+def test_an_offset_of_a_topic_before_it_was_created_anew_is_none(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        assert one.commit({first: 9}) == {}
+        one.call(one.offsets.forget_topic, topic, 1)
+        assert one.load(first) is None
+        assert one.commit({first: 2}) == {}
+        assert one.load(first) == 2

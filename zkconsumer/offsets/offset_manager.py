@@ -1,0 +1,281 @@
+"""A connection to the offset manager of a group: the broker that keeps the group's offsets in Kafka.
+
+Rules, and which failure each prevents:
+- Any broker names the offset manager; the addresses of brokers come from ZooKeeper, as metadata may lag behind.
+- After an answer that another broker is the manager, and after a lost connection, the manager is looked up again: the
+  broker that leads the group's partition of `__consumer_offsets` moves, restarts and dies.
+- An offset is refused or stored for each partition alone: the others of the same request count.
+- A commit is sent only while its fence holds, and the fence is checked last before each request: what was decided in
+  one session must not be stored in the next. The protocol has no fence of its own for these groups, so a request that
+  is on its way when the session ends may still be stored (docs/SEMANTICS.md).
+- A negative offset is never stored, although Java members store -1; a stored -1 means that there is none.
+
+Source: kafka.client.ClientUtils.channelToOffsetManager, kafka.consumer.ZookeeperConsumerConnector (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rebalance.counters import Counters
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.wakeup import Latch
+
+__all__ = ["ChannelSettings", "OffsetAnswer", "OffsetManager"]
+
+log = logging.getLogger(__name__)
+
+_LOOKUP_TIMEOUT_S: Final = 3.0
+"""Longest wait for one broker to name the offset manager; there are others to ask."""
+_MOVED: Final = (15, 16)
+"""Error codes that say to look up the offset manager again."""
+_PARTITIONS_A_REQUEST: Final = 1000
+_FETCH_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """How the offset manager is spoken to.
+
+    Attributes:
+        client_id: The name under which brokers log and count the requests.
+        backoff_s: Wait before the manager is asked, or looked up, again (`offsets.channel.backoff.ms`).
+        timeout_s: Longest wait for its answer (`offsets.channel.socket.timeout.ms`).
+        max_retries: How often a failed commit is tried again (`offsets.commit.max.retries`).
+    """
+
+    client_id: str
+    backoff_s: float = 1.0
+    timeout_s: float = 10.0
+    max_retries: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAnswer:
+    """The stored offsets of some partitions.
+
+    Attributes:
+        offsets: Partition -> offset, or None where nothing is stored.
+        unknown: Partition -> why its offset is not known, a clause.
+    """
+
+    offsets: Mapping[TopicPartition, int | None]
+    unknown: Mapping[TopicPartition, str]
+
+
+class OffsetManager:
+    """Reads and stores the offsets of one group in Kafka. Every call has a deadline; `close` ends one under way.
+
+    Args:
+        group: The group.
+        read_brokers: The brokers that are registered in ZooKeeper; may raise a ZkConsumerError.
+        counters: Counts requests and errors.
+
+    Threads: One at a time for `commit` and `fetch`; `close` from any thread and from signal handlers.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        read_brokers: Callable[[], Sequence[Broker]],
+        settings: ChannelSettings,
+        counters: Counters | None = None,
+    ) -> None:
+        self._group = group
+        self._read_brokers = read_brokers
+        self._settings = settings
+        self._counters = counters or Counters()
+        self._closed = Latch()
+        self._consumer: SimpleConsumer | None = None
+        self._commit_version = 1
+        self._rng = random.Random()
+        self.reason = "its offset manager was not looked up yet"
+        """Why the last request failed, a clause."""
+
+    def close(self) -> None:
+        """End the call that is under way, and refuse all later ones."""
+        self._closed.set()
+        self._drop()
+
+    def disconnect(self) -> None:
+        """Close the connection; the next call opens one."""
+        self._drop()
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def fetch(self, partitions: Iterable[TopicPartition], deadline: float) -> OffsetAnswer:
+        """Return the stored offsets, asking until each is known or the deadline is over.
+
+        Args:
+            deadline: On the clock `time.monotonic`.
+        """
+        missing = dict.fromkeys(partitions, "not asked yet")
+        found: dict[TopicPartition, int | None] = {}
+        while missing:
+            names = list(missing)[:_PARTITIONS_A_REQUEST]
+            offsets, refused = self._fetch_once(names, deadline)
+            found.update(offsets)
+            missing = {name: refused.get(name, reason) for name, reason in missing.items() if name not in offsets}
+            if len(refused) == len(names) and not self._may_try_again(deadline):
+                break
+        return OffsetAnswer(found, missing)
+
+    def _fetch_once(
+        self, names: Sequence[TopicPartition], deadline: float
+    ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, str]]:
+        """Return the offsets that came, and of partitions that were refused why; neither, of the rest: ask again."""
+        consumer = self._connection(deadline)
+        if consumer is None:
+            return {}, dict.fromkeys(names, self.reason)
+        self._counters.add("broker_requests", "offset_fetch")
+        try:
+            rows = consumer.fetch_offsets(self._group, names, version=_FETCH_VERSION)
+        except BrokerError as error:
+            return {}, self._refused(_codes(error))
+        except SimpleConsumerError as error:
+            return {}, dict.fromkeys(names, self._lost(error))
+        return {name: None if row.offset < 0 else row.offset for name, row in rows.items()}, {}
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], refusal: Callable[[], str | None], deadline: float
+    ) -> dict[TopicPartition, str]:
+        """Store offsets; return partition -> why it is not stored, a clause, of those that are not.
+
+        Args:
+            offsets: Partition -> next offset to consume, 0 or more.
+            refusal: The fence: why the commit may not be sent any more, a clause; None while it may.
+            deadline: On the clock `time.monotonic`.
+        """
+        left = dict(offsets)
+        failed: dict[TopicPartition, str] = {}
+        tries = 0
+        while left:
+            names = list(left)[:_PARTITIONS_A_REQUEST]
+            reason = refusal()
+            if reason is not None:
+                return failed | dict.fromkeys(left, reason)
+            codes = self._commit_once({name: left[name] for name in names}, refusal, deadline)
+            refused = {} if codes is None else self._refused(codes)
+            if codes is not None:
+                for name in names:
+                    if name not in codes:
+                        del left[name]
+                    elif not broker_error(codes[name]).retriable:
+                        failed[name] = refused[name]
+                        del left[name]
+                if not codes:
+                    continue
+            tries += 1
+            if left and (tries > self._settings.max_retries or not self._may_try_again(deadline)):
+                return failed | {name: refused.get(name, self.reason) for name in left}
+        return failed
+
+    def _commit_once(
+        self, offsets: Mapping[TopicPartition, int], refusal: Callable[[], str | None], deadline: float
+    ) -> dict[TopicPartition, int] | None:
+        """Return the error codes of partitions that were refused; None when nothing is known."""
+        consumer = self._connection(deadline)
+        if consumer is None or refusal() is not None:
+            return None
+        self._counters.add("broker_requests", "offset_commit")
+        try:
+            consumer.commit_offsets(self._group, offsets, version=self._commit_version)
+        except BrokerError as error:
+            return _codes(error)
+        except SimpleConsumerError as error:
+            self._lost(error)
+            return None
+        return {}
+
+    # -- the connection ------------------------------------------------------------------------------------------------
+
+    def _connection(self, deadline: float) -> SimpleConsumer | None:
+        """Return a connection to the offset manager; None, with `reason`, if there is none by now."""
+        if self._closed.is_set():
+            self.reason = "the consumer has shut down"
+            return None
+        if self._consumer is not None:
+            return self._consumer
+        manager = self._look_up(deadline)
+        if manager is None:
+            return None
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return None
+        timeout_s = min(self._settings.timeout_s, max(left_s, 0.1))
+        self._consumer = SimpleConsumer(manager.host, manager.port, timeout_s, self._settings.client_id)
+        if self._closed.is_set():
+            self._drop()
+            return None
+        return self._consumer
+
+    def _look_up(self, deadline: float) -> Broker | None:
+        """Ask one broker after the other who is the offset manager."""
+        brokers = list(self._read_brokers())
+        self._rng.shuffle(brokers)
+        self.reason = "no broker is registered that could name its offset manager"
+        for broker in brokers:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or self._closed.is_set():
+                break
+            self._counters.add("broker_requests", "consumer_metadata")
+            try:
+                timeout_s = min(_LOOKUP_TIMEOUT_S, self._settings.timeout_s, max(left_s, 0.1))
+                with SimpleConsumer(broker.host, broker.port, timeout_s, self._settings.client_id) as consumer:
+                    named = consumer.consumer_metadata(self._group)
+            except BrokerError as error:
+                self.reason = f"broker {broker.id} does not name its offset manager: {error}"
+            except SimpleConsumerError as error:
+                self._counters.add("errors", "broker_connection")
+                self.reason = f"broker {broker.id} does not name its offset manager: {error}"
+            else:
+                return self._registered(named, brokers)
+        return None
+
+    def _registered(self, named: Broker, brokers: Iterable[Broker]) -> Broker | None:
+        """Return the named broker with the address and versions that it has registered."""
+        for broker in brokers:
+            if broker.id == named.id:
+                self._commit_version = broker.commit_version
+                return broker
+        self.reason = f"its offset manager, broker {named.id}, is not registered in ZooKeeper"
+        return None
+
+    def _refused(self, codes: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+        """Return the reasons for error codes; drop the connection if one says that the manager has moved."""
+        if any(code in _MOVED for code in codes.values()):
+            self._drop()
+        refused = {name: str(BrokerError(code, name.topic, name.partition)) for name, code in codes.items()}
+        if refused:
+            self._counters.add("errors", "offset_manager", len(refused))
+            self.reason = next(iter(refused.values()))
+        return refused
+
+    def _lost(self, error: SimpleConsumerError) -> str:
+        self._drop()
+        self._counters.add("errors", "broker_connection")
+        self.reason = f"its offset manager: {error}"
+        return self.reason
+
+    def _drop(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _may_try_again(self, deadline: float) -> bool:
+        """Wait for the back-off; return False at the deadline, or when closed."""
+        if time.monotonic() + self._settings.backoff_s >= deadline:
+            return False
+        return not self._closed.wait(self._settings.backoff_s)
+
+
+def _codes(error: BrokerError) -> dict[TopicPartition, int]:
+    """Return the error code of each partition that a request was refused for."""
+    return {TopicPartition(str(each.topic), int(each.partition or 0)): each.code for each in (error, *error.also)}

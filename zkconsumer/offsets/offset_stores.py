@@ -1,0 +1,75 @@
+"""Chooses where the offsets of a member are kept: in ZooKeeper, in Kafka, or in both (`offsets.storage`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from rebalance.claims import Ask
+from rebalance.counters import Counters
+from rebalance.lease import Lease, lease_clock
+from rebalance.loop import Loop
+from rebalance.subscription import OFFSETS_TOPIC
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.offsets.kafka_offsets import Comparison, KafkaOffsets, KafkaOffsetTimes
+from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetManager
+from zkconsumer.offsets.two_stores import Intent, OffsetStore, TwoStores
+from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
+
+__all__ = ["member_offsets"]
+
+_COMPARE_S: Final = 1.0
+"""Longest time that a group with its offsets in ZooKeeper waits to compare them with those in Kafka."""
+_LOOK_AGAIN_S: Final = 60.0
+
+
+def member_offsets(
+    config: ConsumerConfig, ask: Ask, loop: Loop, lease: Lease, cluster: Cluster, counters: Counters
+) -> OffsetStore:
+    """Return the offsets of a member, as its settings say.
+
+    The other store is read in any case, if the cluster has one, and differences are reported: members that keep their
+    offsets in different stores skip or repeat each other's messages.
+    """
+    settings = ChannelSettings(
+        config.client_id,
+        config.offsets_channel_backoff_ms / 1000,
+        config.offsets_channel_socket_timeout_ms / 1000,
+        config.offsets_commit_max_retries,
+    )
+
+    def has_lease() -> bool:
+        return lease_clock() < lease.until
+
+    manager = OffsetManager(config.group_id, cluster.brokers, settings, counters)
+    zookeeper = ZooKeeperOffsets(ask, loop, config.group_id)
+    intent = Intent(config.offsets_intent)
+    if config.offsets_storage == "zookeeper":
+        comparison = Comparison(_has_offsets(cluster), is_required=intent is Intent.REFUSE)
+        kafka = KafkaOffsets(manager, loop, has_lease, KafkaOffsetTimes(load_s=_COMPARE_S), comparison=comparison)
+        return TwoStores(kafka, zookeeper, intent, (zookeeper,), loop)
+    times = KafkaOffsetTimes(
+        load_s=settings.timeout_s, commit_s=settings.timeout_s + settings.max_retries * settings.backoff_s
+    )
+    kafka = KafkaOffsets(manager, loop, has_lease, times)
+    written = (kafka, zookeeper) if config.dual_commit_enabled else (kafka,)
+    return TwoStores(kafka, zookeeper, intent, written, loop)
+
+
+def _has_offsets(cluster: Cluster) -> Callable[[], bool]:
+    """Return a function that reads in ZooKeeper whether the cluster keeps offsets in Kafka.
+
+    A broker that is asked for an offset manager would create the topic. An answer of "no" holds for a minute.
+    """
+    exists, checked_at = False, float("-inf")
+
+    def has_offsets() -> bool:
+        nonlocal exists, checked_at
+        if not exists and time.monotonic() - checked_at >= _LOOK_AGAIN_S:
+            checked_at = time.monotonic()
+            exists = cluster.reader.topic_exists(OFFSETS_TOPIC)
+        return exists
+
+    return has_offsets

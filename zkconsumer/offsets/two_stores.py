@@ -1,0 +1,269 @@
+"""Offsets of a group whose members may keep them in Kafka, in ZooKeeper or in both: reads both, writes one or both.
+
+Rules, and which failure each prevents:
+- Where the two stores differ, both offsets are logged and `offsets.intent` decides: a group whose other members keep
+  their offsets elsewhere would skip or repeat messages in silence.
+- With `refuse` a partition whose offsets differ is not started; its offsets are read again until they agree.
+- With dual commit Kafka is written first, and ZooKeeper only what Kafka has stored: the newer offset is never the one
+  that Java members of the next step of a migration do not read.
+
+Source: kafka.consumer.ZookeeperConsumerConnector.fetchOffsets and commitOffsets (0.8.2.2); docs/SEMANTICS.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from rebalance import ports
+from rebalance.assignment import Partition
+from rebalance.claims import Fence
+from rebalance.loop import Loop
+
+__all__ = ["Intent", "OffsetStore", "TwoStores"]
+
+log = logging.getLogger(__name__)
+
+_READ_AGAIN_S: Final = 5.0
+
+Done = Callable[[Mapping[Partition, str]], None]
+Loaded = Callable[[int | None], None]
+
+
+class Intent(enum.Enum):
+    """Which offset is taken where Kafka and ZooKeeper differ (`offsets.intent`)."""
+
+    MAX = "max"
+    ZOOKEEPER = "zookeeper"
+    KAFKA = "kafka"
+    REFUSE = "refuse"
+
+
+class OffsetStore(ports.Offsets, Protocol):
+    """What a member needs of the place where its offsets are kept, beside what the coordination needs."""
+
+    @property
+    def failures(self) -> int: ...
+
+    @property
+    def refused(self) -> Mapping[Partition, str]: ...
+
+    def committed(self) -> dict[Partition, int]: ...
+
+    def behind(self) -> dict[Partition, int]: ...
+
+    def out_of_range(self, partition: Partition) -> None: ...
+
+    @property
+    def warnings(self) -> set[str]: ...
+
+    def close(self) -> None: ...
+
+    def join(self, timeout_s: float) -> None: ...
+
+
+class TwoStores:
+    """The offsets of one group in two stores, for one member.
+
+    Args:
+        kafka, zookeeper: The stores.
+        intent: Which offset is taken where they differ.
+        written: The stores that commits go to, in this order; the other one is only read.
+        loop: The coordinator's.
+
+    Attributes:
+        refused: Partition -> why it is not started, as a sentence.
+
+    Threads: As for each of the stores.
+    """
+
+    def __init__(
+        self, kafka: OffsetStore, zookeeper: OffsetStore, intent: Intent, written: tuple[OffsetStore, ...], loop: Loop
+    ) -> None:
+        self._kafka = kafka
+        self._zookeeper = zookeeper
+        self._both = (kafka, zookeeper)
+        self._intent = intent
+        self._written = written
+        self._loop = loop
+        self._differing: dict[Partition, str] = {}
+        self._refused: dict[Partition, str] = {}
+
+    @property
+    def failures(self) -> int:
+        """How many positions could not be committed so far."""
+        return sum(store.failures for store in self._written)
+
+    @property
+    def refused(self) -> dict[Partition, str]:
+        """Partition -> why it is not started, as a sentence."""
+        return {**self._zookeeper.refused, **self._kafka.refused, **self._refused}
+
+    @property
+    def warnings(self) -> set[str]:
+        """What the application should know about the stores, as sentences."""
+        differing = dict(self._differing)
+        if not differing or (len(self._written) > 1 and self._intent is not Intent.REFUSE):
+            return set()
+        (topic, number), figures = min(differing.items())
+        return {
+            f"the offsets of {len(differing)} partitions differ between Kafka and ZooKeeper, first of "
+            f"{topic}-{number}: {figures}; members of this group may keep their offsets elsewhere (offsets.storage)"
+        }
+
+    # -- load ----------------------------------------------------------------------------------------------------------
+
+    def load(self, fence: Fence | None, partition: Partition, done: Loaded) -> None:
+        """Read both offsets of a partition that was claimed under `fence`; `done` gets the one that the intent takes.
+
+        Without an answer when the session ends first: the claim ended with it.
+        """
+        found: dict[str, int | None] = {}
+
+        def loaded(name: str, offset: int | None) -> None:
+            found[name] = offset
+            if len(found) == len(self._both):
+                self._choose(fence, partition, found["kafka"], found["zookeeper"], done)
+
+        self._kafka.load(fence, partition, lambda offset: loaded("kafka", offset))
+        self._zookeeper.load(fence, partition, lambda offset: loaded("zookeeper", offset))
+
+    def _choose(
+        self, fence: Fence | None, partition: Partition, kafka: int | None, zookeeper: int | None, done: Loaded
+    ) -> None:
+        self._differing.pop(partition, None)
+        self._refused.pop(partition, None)
+        read_only = {"kafka": kafka, "zookeeper": zookeeper} if len(self._written) == 1 else {}
+        if self._written[0] is self._kafka:
+            read_only.pop("kafka", None)
+        else:
+            read_only.pop("zookeeper", None)
+        if kafka == zookeeper or None in read_only.values():
+            done(kafka if self._written[0] is self._kafka else zookeeper)
+            return
+        figures = f"{_shown(kafka)} in Kafka and {_shown(zookeeper)} in ZooKeeper"
+        self._differing[partition] = figures
+        if self._intent is Intent.REFUSE:
+            reason = f"its offset is {figures}, and offsets.intent is refuse"
+            log.error("%s-%s is not started: %s", *partition, reason)
+            self._refused[partition] = reason
+            self._loop.call_later(_READ_AGAIN_S, self.load, fence, partition, done)
+            return
+        taken = chosen(self._intent, kafka, zookeeper)
+        log.warning("offset of %s-%s is %s; starting from %s (offsets.intent is %s)",
+                    *partition, figures, _shown(taken), self._intent.value)
+        if taken is not None:
+            for store, offset in ((self._kafka, kafka), (self._zookeeper, zookeeper)):
+                if offset is not None and taken < offset:
+                    store.start_at(partition, taken)
+        done(taken)
+
+    # -- commit --------------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, fence: Fence | None, positions: Mapping[Partition, int], done: Done, explicit: bool = False
+    ) -> None:
+        """Store positions in each store that is written, in the second one only what the first has stored."""
+
+        def store_in(stores: tuple[OffsetStore, ...], left: dict[Partition, int], failed: dict[Partition, str]) -> None:
+            if not stores or not left:
+                done(failed)
+            else:
+                stores[0].commit(fence, left, lambda refused: stored(stores, left, failed, refused), explicit)
+
+        def stored(
+            stores: tuple[OffsetStore, ...], left: dict[Partition, int], failed: dict[Partition, str],
+            refused: Mapping[Partition, str],
+        ) -> None:
+            rest = {partition: at for partition, at in left.items() if partition not in refused}
+            store_in(stores[1:], rest, {**failed, **refused})
+
+        store_in(self._written, dict(positions), {})
+
+    def commit_start(self, fence: Fence | None, partition: Partition, offset: int, done: Done) -> None:
+        """Store where reading starts, in each store that is written and has no offset."""
+
+        def store_in(stores: tuple[OffsetStore, ...], failed: Mapping[Partition, str]) -> None:
+            if not stores or failed:
+                done(failed)
+            else:
+                stores[0].commit_start(fence, partition, offset, lambda refused: store_in(stores[1:], refused))
+
+        store_in(self._written, {})
+
+    def is_stored(self, partition: Partition, position: int, explicit: bool = False) -> bool:
+        """Return whether a commit of a position would change nothing in the stores that are written. Threads: any."""
+        return all(store.is_stored(partition, position, explicit) for store in self._written)
+
+    def committed(self) -> dict[Partition, int]:
+        """Return the stored offsets as last seen, of the store that is written first."""
+        return self._written[0].committed()
+
+    def behind(self) -> dict[Partition, int]:
+        """Return the done positions of ended ownerships which are not stored everywhere. Threads: any."""
+        found: dict[Partition, int] = {}
+        for store in self._written:
+            found.update(store.behind())
+        return found
+
+    # -- both are notified --------------------------------------------------------------------------------------------
+
+    def remember(self, partition: Partition, position: int) -> None:
+        """Keep the done position of an ownership that ends, for the next claim by this member."""
+        for store in self._both:
+            store.remember(partition, position)
+
+    def start_at(self, partition: Partition, position: int) -> None:
+        """Note that the application chose where to start."""
+        for store in self._both:
+            store.start_at(partition, position)
+
+    def out_of_range(self, partition: Partition) -> None:
+        """Note that the position of a partition was outside its log."""
+        for store in self._both:
+            store.out_of_range(partition)
+
+    def forget_topic(self, topic: str, incarnation: int) -> None:
+        """Note that the topic was created anew."""
+        for store in self._both:
+            store.forget_topic(topic, incarnation)
+
+    def session_opened(self, fence: Fence) -> None:
+        """Send from now on what this registration allows."""
+        for store in self._both:
+            store.session_opened(fence)
+
+    def session_over(self) -> None:
+        """Send nothing more of what was decided until now."""
+        for store in self._both:
+            store.session_over()
+
+    def close(self) -> None:
+        """End the stores' threads and connections. Threads: any."""
+        for store in self._both:
+            store.close()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the stores' threads to end."""
+        self._kafka.join(timeout_s)
+
+
+def chosen(intent: Intent, kafka: int | None, zookeeper: int | None) -> int | None:
+    """Return the offset that an intent takes.
+
+    The store that is meant counts even where it has no offset, so that the reset policy decides; with `max` a store
+    without an offset does not count, as in Java.
+    """
+    match intent:
+        case Intent.KAFKA:
+            return kafka
+        case Intent.ZOOKEEPER:
+            return zookeeper
+        case _:
+            return max((each for each in (kafka, zookeeper) if each is not None), default=None)
+
+
+def _shown(offset: int | None) -> str:
+    return "none" if offset is None else str(offset)
