@@ -170,7 +170,7 @@ def test_a_mechanism_that_fails_on_our_side_is_said(
 def test_plain_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     ConsumerConfig("zk:1", "g", zookeeper_sasl_mechanism="PLAIN", zookeeper_sasl_username="u",
                    zookeeper_sasl_password="hidden")
-    assert "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not know" in caplog.text
+    assert "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not support" in caplog.text
     assert "hidden" not in caplog.text
 
 

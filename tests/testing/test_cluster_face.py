@@ -133,7 +133,7 @@ def test_a_port_that_nobody_asked_for_is_exchanged_when_it_is_taken(zookeeper: Z
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"chroot": "kafka"}, "chroot 'kafka': must be a path that begins with /"),
+        ({"chroot": "kafka"}, "chroot 'kafka': must be a path that starts with /"),
         ({"chroot": "/"}, "chroot '/': must be a path"),
         ({"chroot": "/a//b"}, "chroot '/a//b': must be a path"),
         ({"chroot": "/a/"}, "does not end with it"),
