@@ -140,6 +140,26 @@ def test_errors_that_pass_are_waited_for(code: int, group: str, fresh_topic: Cal
             assert manager.fetch([first, second], soon()) == OffsetAnswer(expected, {})
 
 
+def test_an_error_that_stays_keeps_no_other_partition_from_being_read_and_ends_at_the_deadline(
+    group: str, embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic, 3)
+    first, second, third = partitions_of(topic, 3)
+    with manager_of(embedded_cluster, group) as manager:
+        assert manager.commit({first: 1, third: 3}, always, soon()) == {}
+        embedded_cluster.faults.add(Fault.error(14, "offset_fetch", topic, 0), times=None)
+        started = time.monotonic()
+        try:
+            answer = manager.fetch([first, second, third], soon(1.0))
+        finally:
+            embedded_cluster.faults.clear()
+        assert time.monotonic() - started < 10
+        assert answer.offsets == {second: None, third: 3}
+        assert list(answer.unknown) == [first]
+        assert "OffsetsLoadInProgress (code 14)" in answer.unknown[first]
+
+
 def test_without_a_manager_the_deadline_ends_the_wait_and_the_reason_is_named(group: str) -> None:
     name = TopicPartition("t", 0)
     dead = Broker(4, "127.0.0.1", 1)

@@ -119,11 +119,14 @@ class OffsetManager:
         missing = dict.fromkeys(partitions, "not asked yet")
         found: dict[TopicPartition, int | None] = {}
         while missing:
-            names = list(missing)[:_PARTITIONS_A_REQUEST]
-            offsets, refused = self._fetch_once(names, deadline)
-            found.update(offsets)
-            missing = {name: refused.get(name, reason) for name, reason in missing.items() if name not in offsets}
-            if len(refused) == len(names) and not self._may_try_again(deadline):
+            asked = list(missing)
+            while asked:
+                offsets, refused = self._fetch_once(asked[:_PARTITIONS_A_REQUEST], deadline)
+                found.update(offsets)
+                missing = {name: refused.get(name, reason) for name, reason in missing.items() if name not in offsets}
+                # One refused partition takes the answer about all others of its request: those are asked about again.
+                asked = [name for name in asked if name not in offsets and name not in refused]
+            if missing and not self._may_try_again(deadline):
                 break
         return OffsetAnswer(found, missing)
 
