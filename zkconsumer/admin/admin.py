@@ -16,8 +16,9 @@ from rebalance.subscription import check_group, check_topic
 from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.findings import Verification
 from zkconsumer.admin.group_nodes import only_topic, read_group, read_groups, read_log_ends
-from zkconsumer.admin.group_report import GroupReport, PartitionRow, report
+from zkconsumer.admin.group_report import GroupNodes, GroupReport, PartitionRow, report
 from zkconsumer.admin.group_verifier import GroupVerifier
+from zkconsumer.admin.kafka_offsets import read_kafka_offsets
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges, check_no_members, plan_changes, write_changes
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
@@ -70,8 +71,8 @@ class Admin:
     """Inspects and changes the consumer groups of one cluster, members of other clients included.
 
     A connection to ZooKeeper is opened by the constructor and closed by `close()`, or at the end of a `with` block.
-    Brokers are asked when a method needs them. Offsets are those in ZooKeeper; members with `offsets.storage=kafka`
-    keep theirs elsewhere.
+    Brokers are asked when a method needs them. `describe` and `offsets` read the offsets in ZooKeeper and in Kafka, the
+    other methods those in ZooKeeper.
 
     Args:
         zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`.
@@ -107,6 +108,7 @@ class Admin:
         self._port: ZooKeeperPort = self._stack.enter_context(
             zookeeper_connection(zookeeper, timeout_s, self._session_changed, **options)
         )
+        self._client_id = client_id
         self._cluster = Cluster(self._port, client_id, _BROKER_TIMEOUT_S)
 
     def _session_changed(self, change: SessionChange) -> None:
@@ -134,7 +136,12 @@ class Admin:
             NotFound: There is no such group.
         """
         check_group(group)
-        return report(read_log_ends(self._cluster, read_group(self._port, self._zookeeper, group)))
+        return report(read_log_ends(self._cluster, self._read(group)))
+
+    def _read(self, group: str) -> GroupNodes:
+        """Return the nodes of a group, with the offsets that it has in Kafka."""
+        nodes = read_group(self._port, self._zookeeper, group)
+        return read_kafka_offsets(self._port, self._cluster, self._client_id, nodes)
 
     def offsets(self, group: str, topic: str | None = None) -> GroupOffsets:
         """Return the stored offsets of a group, of one topic or of all, and how far behind they are.
@@ -143,7 +150,7 @@ class Admin:
             NotFound: There is no such group, or it has nothing to do with the topic.
         """
         check_group(group)
-        nodes = read_group(self._port, self._zookeeper, group)
+        nodes = self._read(group)
         if topic is not None:
             nodes = only_topic(nodes, topic)
         found = report(read_log_ends(self._cluster, nodes))

@@ -40,6 +40,8 @@ class GroupNodes:
         log_ends: (topic, partition's name) -> offset behind the last message, or why it is not known.
         sessions: Consumer id -> session that holds the registration, 0 for a persistent node.
         refused: Path -> why it cannot be read, of nodes that exist. Such a registration has no data.
+        kafka_offsets: (topic, partition's name) -> the offset that is stored in Kafka.
+        kafka_unknown: Why offsets in Kafka are not known, a clause; None when they are.
     """
 
     group: str
@@ -51,6 +53,8 @@ class GroupNodes:
     log_ends: Mapping[Name, int | str] = field(default_factory=dict)
     sessions: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, RefusedNode] = field(default_factory=dict)
+    kafka_offsets: Mapping[Name, int] = field(default_factory=dict)
+    kafka_unknown: str | None = None
 
     def hides_owner(self, topic: str, name: str) -> bool:
         """Return True if the owner of a partition, if it has one, cannot be read."""
@@ -81,11 +85,12 @@ class PartitionRow:
 
     Attributes:
         partition: Its number; a text if the name of its node is none.
-        offset: The stored offset: the next one to be read.
+        offset: The stored offset: the next one to be read; the larger one when both stores have one.
         log_end: The offset that the next message will get.
         lag: `log_end - offset`, at least 0.
         owner: What its owner node holds: a thread id.
         problems: What is wrong, a clause each.
+        offset_in_zookeeper, offset_in_kafka: The offset in each store.
     """
 
     topic: str
@@ -95,6 +100,8 @@ class PartitionRow:
     lag: int | None
     owner: str | None
     problems: tuple[str, ...] = ()
+    offset_in_zookeeper: int | None = None
+    offset_in_kafka: int | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +185,7 @@ def members_of(nodes: GroupNodes) -> Members:
 
 def concerned_topics(nodes: GroupNodes) -> list[str]:
     """Return the topics that the group owns, has offsets of, or subscribes to."""
-    names = {topic for topic, _ in (*nodes.owners, *nodes.offsets)}
+    names = {topic for topic, _ in (*nodes.owners, *nodes.offsets, *nodes.kafka_offsets)}
     for subscription in members_of(nodes).subscriptions.values():
         names.update(subscription.topics(nodes.known_topics))
     return sorted(names)
@@ -189,6 +196,8 @@ def report(nodes: GroupNodes) -> GroupReport:
     members = members_of(nodes)
     problems = [str(nodes.refused[path]) for path in sorted(nodes.refused)]
     problems += [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
+    if nodes.kafka_unknown is not None:
+        problems.append(f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}")
     rows: list[PartitionRow] = []
     for topic in concerned_topics(nodes):
         known = _known_partitions(nodes, topic, problems)
@@ -215,7 +224,7 @@ def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> tup
 
 
 def _names(nodes: GroupNodes, topic: str, known: Iterable[int] | None) -> list[str]:
-    names = {name for at, name in (*nodes.owners, *nodes.offsets) if at == topic}
+    names = {name for at, name in (*nodes.owners, *nodes.offsets, *nodes.kafka_offsets) if at == topic}
     names.update(str(number) for number in known or ())
     return sorted(names, key=lambda name: (0, int(name), name) if name.isdigit() else (1, 0, name))
 
@@ -231,7 +240,9 @@ def _row(
     owner = _owner(nodes, topic, name, threads, members, problems)
     if owner is None and exists and threads and not nodes.hides_owner(topic, name):
         problems.append("orphaned: a member subscribes to it, and nobody owns it")
-    offset = _offset(nodes, topic, name, problems)
+    in_zookeeper = _offset(nodes, topic, name, problems)
+    in_kafka = nodes.kafka_offsets.get((topic, name))
+    offset = max((each for each in (in_zookeeper, in_kafka) if each is not None), default=None)
     end = nodes.log_ends.get((topic, name))
     if isinstance(end, str):
         problems.append(f"log end unknown: {end}")
@@ -240,7 +251,7 @@ def _row(
     if lag is not None and lag < 0:
         problems.append(f"the stored offset is {-lag} beyond the end of the log")
         lag = 0
-    return PartitionRow(topic, partition, offset, end, lag, owner, tuple(problems))
+    return PartitionRow(topic, partition, offset, end, lag, owner, tuple(problems), in_zookeeper, in_kafka)
 
 
 def _owner(

@@ -5,6 +5,8 @@ Source: kafka.tools.ConsumerOffsetChecker, VerifyConsumerRebalance (0.8.2.2).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from zkconsumer.admin import GroupReport, MemberRow, PartitionRow
@@ -12,14 +14,15 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 
-__all__ = ["OFFSET_HEADERS", "describe", "offset_cells"]
+__all__ = ["describe", "print_offsets"]
 
-OFFSET_HEADERS = ("TOPIC", "PARTITION", "OFFSET", "LOG END", "LAG", "OWNER")
+_HEADERS = ("TOPIC", "PARTITION", "OFFSET", "LOG END", "LAG")
+_STORES = ("IN ZOOKEEPER", "IN KAFKA")
 _EPILOG = """\
 \b
 Partitions without an owner, and owners that are no registered thread, are normal while a rebalance is under way and a
-fault when they stay; `zkconsumer verify` waits for that, and says what would mend it. Offsets are those in ZooKeeper;
-members with offsets.storage=kafka keep theirs elsewhere.
+fault when they stay; `zkconsumer verify` waits for that, and says what would mend it. When a group has offsets in
+Kafka, two columns show the offset in each store; OFFSET is the larger one.
 
 \b
 Example:
@@ -52,8 +55,7 @@ def _print(found: GroupReport) -> None:
         print_table(["MEMBER", "SUBSCRIPTION"], [[row.consumer_id, _subscription(row)] for row in found.members])
         click.echo()
     if found.partitions:
-        marked = [number for number, row in enumerate(found.partitions) if row.problems]
-        print_table(OFFSET_HEADERS, [offset_cells(row) for row in found.partitions], right=[1, 2, 3, 4], marked=marked)
+        print_offsets(found.partitions)
         unknown = f", unknown for {count_of(found.lag_unknown, 'partition')}" if found.lag_unknown else ""
         click.echo(f"\nTotal lag: {found.lag}{unknown}")
     for problem in found.problems:
@@ -69,7 +71,17 @@ def _subscription(row: MemberRow) -> str:
     return f"{row.pattern} {entries}" if row.pattern != "static" else entries or "nothing"
 
 
-def offset_cells(row: PartitionRow) -> list[str]:
-    """Return the cells of a partition under `OFFSET_HEADERS`."""
-    numbers = ["-" if number is None else str(number) for number in (row.offset, row.log_end, row.lag)]
-    return [row.topic, str(row.partition), *numbers, (row.owner or "none") + (" !" if row.problems else "")]
+def print_offsets(rows: Sequence[PartitionRow]) -> None:
+    """Print a table of partitions; with the offset in each store if one of them is in Kafka."""
+    has_stores = any(row.offset_in_kafka is not None for row in rows)
+    stores = _STORES if has_stores else ()
+    cells = []
+    for row in rows:
+        numbers = [row.offset, row.log_end, row.lag]
+        if has_stores:
+            numbers += [row.offset_in_zookeeper, row.offset_in_kafka]
+        shown = ["-" if number is None else str(number) for number in numbers]
+        cells.append([row.topic, str(row.partition), *shown, (row.owner or "none") + (" !" if row.problems else "")])
+    headers = [*_HEADERS, *stores, "OWNER"]
+    marked = [number for number, row in enumerate(rows) if row.problems]
+    print_table(headers, cells, right=list(range(1, len(headers) - 1)), marked=marked)

@@ -12,16 +12,16 @@ import click
 from rebalance.subscription import check_topic
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
-from zkconsumer.cli.describe import OFFSET_HEADERS, offset_cells
+from zkconsumer.cli.describe import print_offsets
 from zkconsumer.cli.offset_files import export_offsets, import_offsets, print_changes, print_warning
-from zkconsumer.cli.terminal.tables import print_problem, print_table
+from zkconsumer.cli.terminal.tables import print_problem
 
 __all__ = ["offsets"]
 
 _GET_EPILOG = """\
 \b
-An offset is the next one to be read. Offsets are those in ZooKeeper; members with offsets.storage=kafka keep theirs
-elsewhere.
+An offset is the next one to be read. When a group has offsets in Kafka, two columns show the offset in each store;
+OFFSET is the larger one.
 
 \b
 Example:
@@ -59,10 +59,9 @@ def get_offsets(group: str, zookeeper: str, topic: str | None, as_json: bool) ->
         return
     rows = found.partitions
     if not rows:
-        click.echo(f"group {group} has no offsets in ZooKeeper", err=True)
+        click.echo(f"group {group} has no offsets", err=True)
         return
-    marked = [number for number, row in enumerate(rows) if row.problems]
-    print_table(OFFSET_HEADERS, [offset_cells(row) for row in rows], right=[1, 2, 3, 4], marked=marked)
+    print_offsets(rows)
     for row in rows:
         for problem in row.problems:
             print_problem(f"{row.topic}-{row.partition}: {problem}")
