@@ -90,7 +90,8 @@ class PartitionRow:
         lag: `log_end - offset`, at least 0.
         owner: What its owner node holds: a thread id.
         problems: What is wrong, a clause each.
-        offset_in_zookeeper, offset_in_kafka: The offset in each store.
+        offset_in_zookeeper: The offset that is stored in ZooKeeper.
+        offset_in_kafka: The offset that is stored in Kafka.
     """
 
     topic: str
