@@ -156,6 +156,36 @@ def test_a_member_names_offsets_that_others_keep_elsewhere(
         assert texts(read(streams, 1)) == sent[first : first + 1]
 
 
+@pytest.mark.parametrize("intent", ["zookeeper", "refuse"])
+def test_a_partition_that_comes_back_to_a_member_is_no_difference_between_the_stores(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], fresh_group: str, intent: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic, 2)
+    wait_until(lambda: manager_of(embedded_cluster, fresh_group), 30.0, "the topic of offsets")
+    sent = [produce(embedded_cluster, topic, number, [f"{number}-{each}" for each in range(6)]) for number in (0, 1)]
+    with member(embedded_cluster, fresh_group, "a", offsets_intent=intent) as one:
+        [stream] = one.create_message_streams({topic: 1})[topic]
+        got = texts(read(stream, 12))
+        with (
+            member(embedded_cluster, fresh_group, "b", offsets_intent=intent) as other,
+            ThreadPoolExecutor(1) as background,
+        ):
+            joining = background.submit(other.create_message_streams, {topic: 1})
+            while not joining.done():
+                got += texts(read_available(stream))
+            for number in (0, 1):
+                sent[number] += produce(embedded_cluster, topic, number, [f"{number}-later-{each}" for each in range(3)])
+            got += texts(read([stream, joining.result()[topic][0]], 6))
+        wait_until(lambda: len(one.status().owned) == 2, 30.0, "the first member to own both partitions again")
+        sent[1] += produce(embedded_cluster, topic, 1, ["1-last"])
+        got += texts(read(stream, 1))
+        assert one.status().warnings == ()
+    assert sorted(got) == sorted(sent[0] + sent[1])
+    assert "in Kafka and" not in caplog.text
+
+
 def store_in_both(cluster: EmbeddedCluster, group: str, topic: str, *, kafka: int, zookeeper: int) -> None:
     """Store an offset in Kafka and another one in ZooKeeper."""
     manager = wait_until(lambda: manager_of(cluster, group), 30.0, "an offset manager")

@@ -30,7 +30,7 @@ class StuckOffsets:
     def behind(self) -> dict[TopicPartition, int]:
         return {P0: 5}
 
-    def close(self) -> None:
+    def close(self, timeout_s: float) -> None:
         self._do("offsets")
 
 

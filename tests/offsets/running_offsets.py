@@ -96,6 +96,6 @@ def running_offsets(
                 running.call(offsets.session_opened, FENCE)
             yield running
         finally:
-            offsets.close()
+            offsets.close(ANSWER_S)
             loop.post(loop.stop)
             thread.join(ANSWER_S)

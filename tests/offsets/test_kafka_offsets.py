@@ -171,3 +171,5 @@ def test_an_offset_of_a_topic_before_it_was_created_anew_is_none(
         assert one.load(first) is None
         assert one.commit({first: 2}) == {}
         assert one.load(first) == 2
+        assert one.commit({first: 9}) == {}
+        assert one.load(first) == 9  # the same number, and now of the new log

@@ -9,7 +9,7 @@ from rebalance.errors import refusal_of
 from rebalance.requests import Fault, GetData
 from tests.offsets.stepped_offsets import FENCE, P0, P1, P2, SteppedOffsets, path_of
 
-LOG = "zkconsumer.offsets.zookeeper_offsets"
+LOG = "zkconsumer.offsets.known_offsets"
 
 
 @pytest.fixture

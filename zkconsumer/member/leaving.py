@@ -29,7 +29,7 @@ from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.leave_times import LeaveTimes, longest_wait_s
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.offsets.commits import Commits
-from zkconsumer.offsets.two_stores import OffsetStore
+from zkconsumer.offsets.two_stores import TwoStores
 from zkconsumer.wakeup import Latch
 
 __all__ = ["Leave", "LeavingMember"]
@@ -47,7 +47,7 @@ class LeavingMember(Protocol):
     lease: Lease
     loop: Loop
     port: CountedPort
-    offsets: OffsetStore
+    offsets: TwoStores
     delivery: Delivery
     listening: ListenerThread
     coordinator: Coordinator
@@ -232,7 +232,7 @@ class Leave:
     def _end_threads(self) -> None:
         member, over_at = self._member, self._times.over_at
         member.delivery.close(over_at)
-        member.offsets.close()
+        member.offsets.close(over_at - self._clock())
         member.join_threads(over_at, but=self._caller)
         left_s = over_at - self._clock()
         member.port.close(max(left_s, 0.001))

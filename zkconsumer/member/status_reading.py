@@ -11,7 +11,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.partition_status import PartitionStatus
-from zkconsumer.offsets.two_stores import OffsetStore
+from zkconsumer.offsets.two_stores import TwoStores
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 
 __all__ = ["read_status"]
@@ -21,7 +21,7 @@ _HELD = (p.PartitionState.OWNED, p.PartitionState.DRAINING, p.PartitionState.REL
 
 
 def read_status(
-    coordinator: Coordinator, delivery: Delivery, offsets: OffsetStore, cluster: ClusterReader, now: float
+    coordinator: Coordinator, delivery: Delivery, offsets: TwoStores, cluster: ClusterReader, now: float
 ) -> ConnectorStatus:
     """The status of a running member. Threads: the coordinator's."""
     machine, member = coordinator.machine, coordinator.member

@@ -24,7 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from rebalance.assignment import Partition
@@ -33,20 +33,17 @@ from rebalance.loop import Loop
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.offsets.commit_batch import SESSION_OVER
+from zkconsumer.offsets.commit_batch import SESSION_OVER, Done
+from zkconsumer.offsets.kafka_jobs import CommitJob, Loaded, LoadJob
+from zkconsumer.offsets.known_offsets import KnownOffsets
 from zkconsumer.offsets.offset_manager import OffsetAnswer, OffsetManager
-from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write, start_position
+from zkconsumer.offsets.offset_records import WriteDecision, decide_write
 
-__all__ = ["Comparison", "KafkaOffsets", "KafkaOffsetTimes"]
+__all__ = ["KafkaOffsetTimes", "KafkaOffsets"]
 
 log = logging.getLogger(__name__)
 
-_NOTHING_TO_WRITE: Final = (WriteDecision.SKIP, WriteDecision.HOLD)
-_COMPARE_AGAIN_S: Final = 60.0
 _LOAD_BACKOFF: Final = Backoff(0.2, 5.0)
-
-Done = Callable[[Mapping[Partition, str]], None]
-Loaded = Callable[[int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,77 +59,13 @@ class KafkaOffsetTimes:
     commit_s: float = 15.0
 
 
-class Comparison:
-    """When offsets in Kafka are read that are only compared with those of another store.
-
-    Args:
-        has_offsets: Returns whether the cluster keeps offsets in Kafka at all; may block.
-        is_required: False: an offset that cannot be read counts as none, and no offset is read for a minute. So a
-            broker that does not answer does not delay each rebalance of a group that does not need it.
-
-    Threads: The requests' own.
-    """
-
-    def __init__(self, has_offsets: Callable[[], bool], *, is_required: bool) -> None:
-        self._has_offsets = has_offsets
-        self.is_required = is_required
-        self._failed_at = float("-inf")
-
-    def is_due(self) -> bool:
-        """Return whether the offsets are to be read now."""
-        if not self.is_required and time.monotonic() - self._failed_at < _COMPARE_AGAIN_S:
-            return False
-        return self._has_offsets()
-
-    def note(self, answer: OffsetAnswer) -> None:
-        """Note what came of it."""
-        if answer.unknown:
-            self._failed_at = time.monotonic()
-
-
-@dataclass(slots=True)
-class _Load:
-    """Loads that are answered by one request: partition -> who waits, and how often it has failed before."""
-
-    fence: Fence | None
-    waiting: dict[Partition, tuple[list[Loaded], int]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Commit:
-    """Commits that are sent in one request."""
-
-    fence: Fence | None
-    is_explicit: bool
-    positions: dict[Partition, int]
-    callers: list[tuple[frozenset[Partition], Done]]
-    starts: set[Partition] = field(default_factory=set)
-    writes: dict[Partition, int] = field(default_factory=dict)
-    failed: dict[Partition, str] = field(default_factory=dict)
-
-    def may_join(self, later: _Commit) -> bool:
-        """Return whether a later commit is sent together with this one, which still waits."""
-        goes_back = any(self.positions.get(partition, at) > at for partition, at in later.positions.items())
-        return not (
-            self.is_explicit or later.is_explicit or goes_back or self.fence != later.fence
-            or later.starts & self.positions.keys()
-        )
-
-    def join(self, later: _Commit) -> None:
-        """Take in a later commit."""
-        self.positions.update(later.positions)
-        self.starts = self.starts - later.positions.keys() | later.starts
-        self.callers += later.callers
-
-
-class KafkaOffsets:
+class KafkaOffsets(KnownOffsets):
     """The offsets in Kafka of one group, for one member.
 
     Args:
         manager: Speaks to the offset manager; only the thread of this object does so.
         loop: The coordinator's.
         has_lease: Returns whether the lease holds; called on another thread.
-        comparison: Given when the group keeps its offsets in ZooKeeper, and those in Kafka are only compared with them.
 
     Attributes:
         failures: How many positions could not be committed so far.
@@ -147,9 +80,8 @@ class KafkaOffsets:
         loop: Loop,
         has_lease: Callable[[], bool],
         times: KafkaOffsetTimes | None = None,
-        comparison: Comparison | None = None,
     ) -> None:
-        self._comparison = comparison
+        super().__init__()
         self._manager = manager
         self._loop = loop
         self._has_lease = has_lease
@@ -157,14 +89,12 @@ class KafkaOffsets:
         self._fence: Fence | None = None
         # The registrations of the session that lives; read by the requests' thread.
         self._standing: frozenset[Fence] = frozenset()
-        self._records: dict[Partition, OffsetRecord] = {}
-        self._jobs: deque[_Load | _Commit] = deque()
-        self._running: _Load | _Commit | None = None
+        self._jobs: deque[LoadJob | CommitJob] = deque()
+        self._running: LoadJob | CommitJob | None = None
         self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self.failures = 0
         self.refused: dict[Partition, str] = {}
-        self.warnings: set[str] = set()
 
     # -- the member's life ---------------------------------------------------------------------------------------------
 
@@ -181,51 +111,15 @@ class KafkaOffsets:
         jobs, self._jobs = self._jobs, deque()
         running = self._running
         for job in ([running] if running is not None else []) + list(jobs):
-            if isinstance(job, _Commit):
-                self._report(job, dict.fromkeys(job.positions, SESSION_OVER))
-        if isinstance(running, _Commit):
-            running.callers = []
+            if isinstance(job, CommitJob):
+                self.failures += job.report(dict.fromkeys(job.positions, SESSION_OVER))
 
-    def close(self) -> None:
-        """End the thread and the connection. Threads: any."""
+    def close(self, timeout_s: float) -> None:
+        """End the connection and the thread, and wait for that. Threads: any."""
         self._manager.close()
         self._requests.put(None)
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end."""
         if self._thread is not None:
             self._thread.join(max(0.0, timeout_s))
-
-    # -- what is known -------------------------------------------------------------------------------------------------
-
-    def committed(self) -> dict[Partition, int]:
-        """Return the stored offsets as last seen."""
-        return {name: record.stored for name, record in list(self._records.items()) if record.stored is not None}
-
-    def behind(self) -> dict[Partition, int]:
-        """Return the done positions of ended ownerships which are not stored. Threads: any."""
-        return {
-            name: record.done
-            for name, record in list(self._records.items())
-            if record.done is not None and not self.is_stored(name, record.done)
-        }
-
-    def is_stored(self, partition: Partition, position: int, explicit: bool = False) -> bool:
-        """Return whether a commit of a position would change nothing. Threads: any."""
-        record = self._records.get(partition)
-        return record is not None and decide_write(record, position, explicit) in _NOTHING_TO_WRITE
-
-    def remember(self, partition: Partition, position: int) -> None:
-        """Keep the done position of an ownership that ends, for the next claim by this member."""
-        self._record(partition).done = position
-
-    def start_at(self, partition: Partition, position: int) -> None:
-        """Note that the application chose where to start: what is stored may be lowered."""
-        self._record(partition).start_at(position)
-
-    def out_of_range(self, partition: Partition) -> None:
-        """Note that the position of a partition was outside its log: what is stored may be lowered."""
-        self._record(partition).out_of_range()
 
     def forget_topic(self, topic: str, incarnation: int) -> None:
         """Note that the topic was created anew: what was done and committed of its old incarnation no longer counts.
@@ -233,23 +127,15 @@ class KafkaOffsets:
         Args:
             incarnation: Not used: Kafka does not say when an offset was stored, on ZooKeeper's clock.
         """
-        for job in list(self._jobs):
-            if isinstance(job, _Commit):
-                self._forget_waiting(job, topic)
-        under_way = self._running.writes if isinstance(self._running, _Commit) else {}
-        for partition, record in self._records.items():
+        for job in self._jobs:
+            if isinstance(job, CommitJob):
+                job.forget_topic(topic)
+        under_way = self._running.writes if isinstance(self._running, CommitJob) else {}
+        for partition, record in self.records.items():
             if partition[0] == topic:
                 record.forget_incarnation(under_way.get(partition))
                 if partition in under_way:
                     record.earlier.add((under_way[partition], under_way[partition]))
-
-    def _forget_waiting(self, job: _Commit, topic: str) -> None:
-        for partition in [each for each in job.positions if each[0] == topic]:
-            del job.positions[partition]
-            job.failed[partition] = "the topic was created anew"
-
-    def _record(self, partition: Partition) -> OffsetRecord:
-        return self._records.setdefault(partition, OffsetRecord())
 
     # -- load ----------------------------------------------------------------------------------------------------------
 
@@ -264,32 +150,25 @@ class KafkaOffsets:
         if fence not in self._standing:
             return
         job = self._jobs[-1] if self._jobs else None
-        if not isinstance(job, _Load) or job.fence != fence:
-            job = _Load(fence)
+        if not isinstance(job, LoadJob) or job.fence != fence:
+            job = LoadJob(fence)
             self._jobs.append(job)
-        others, _ = job.waiting.get(partition, ([], 0))
-        job.waiting[partition] = ([*others, *waiting], failures)
+        job.add(partition, waiting, failures)
         self._loop.after_step(self._next)
 
-    def _send_load(self, job: _Load) -> None:
+    def _send_load(self, job: LoadJob) -> None:
         names = [TopicPartition(*partition) for partition in job.waiting]
         self._request(lambda: self._fetch(job, names))
 
-    def _fetch(self, job: _Load, names: list[TopicPartition]) -> None:
+    def _fetch(self, job: LoadJob, names: list[TopicPartition]) -> None:
         """Ask the offset manager. Threads: the requests' own."""
         try:
-            if self._comparison is not None and not self._comparison.is_due():
-                answer = OffsetAnswer(dict.fromkeys(names), {})
-            else:
-                answer = self._manager.fetch(names, time.monotonic() + self._times.load_s)
+            answer = self._manager.fetch(names, time.monotonic() + self._times.load_s)
         except ZkConsumerError as error:
             answer = OffsetAnswer({}, dict.fromkeys(names, str(error)))
-        if self._comparison is not None:
-            self._comparison.note(answer)
-            self._manager.disconnect()  # nobody else uses the connection until the next rebalance
         self._loop.post(self._fetched, job, answer)
 
-    def _fetched(self, job: _Load, answer: OffsetAnswer) -> None:
+    def _fetched(self, job: LoadJob, answer: OffsetAnswer) -> None:
         self._running = None
         for partition, (waiting, failures) in job.waiting.items():
             name = TopicPartition(*partition)
@@ -298,10 +177,6 @@ class KafkaOffsets:
                 self._loaded(partition, answer.offsets[name], job.fence, waiting)
                 continue
             reason = answer.unknown.get(name, "the offset manager did not say")
-            if self._comparison is not None and not self._comparison.is_required:
-                log.info("offset of %s-%s is not compared with the one in Kafka: %s", *partition, reason)
-                self._loaded(partition, None, job.fence, waiting)
-                continue
             if partition not in self.refused:
                 log.warning("offset of %s-%s cannot be read from Kafka: %s", *partition, reason)
             self.refused[partition] = f"its offset cannot be read from Kafka: {reason}"
@@ -314,31 +189,10 @@ class KafkaOffsets:
     ) -> None:
         if fence not in self._standing:
             return
-        record = self._record(partition)
-        record.seen(offset, offset, MAX_INT64)
-        if offset is not None and (offset, offset) in record.earlier:
-            log.warning("offset %s of %s-%s was stored before the topic was created anew; starting at its start",
-                        offset, *partition)
-            record.taken()
-            record.void_version = record.version
-            position = None
-        else:
-            position = self._position(partition, record)
+        self.record(partition).seen(offset, offset, MAX_INT64)
+        position = self.start_of(partition, 0)
         for loaded in waiting:
             loaded(position)
-
-    def _position(self, partition: Partition, record: OffsetRecord) -> int | None:
-        """Return where to go on after a claim."""
-        position, is_lowered = start_position(record)
-        if is_lowered:
-            log.warning("offset of %s-%s was set to %s by somebody else, below %s; going on from there",
-                        *partition, record.stored, record.baseline)
-            record.done = None
-        elif record.stored is not None and position is not None and position > record.stored:
-            log.info("offset of %s-%s: going on from %s, done here before; stored is %s",
-                     *partition, position, record.stored)
-        record.taken()
-        return position
 
     # -- commit --------------------------------------------------------------------------------------------------------
 
@@ -351,22 +205,22 @@ class KafkaOffsets:
             fence: The registration under which the caller owned the partitions when it decided on the positions.
             explicit: Whether the stored offset may be lowered.
         """
-        self._enqueue(_Commit(fence, explicit, dict(positions), [(frozenset(positions), done)]))
+        self._enqueue(CommitJob(fence, explicit, dict(positions), [(frozenset(positions), done)]))
 
     def commit_start(self, fence: Fence | None, partition: Partition, offset: int, done: Done) -> None:
         """Store where reading starts, unless an offset was loaded or stored meanwhile: that one stands."""
-        job = _Commit(fence, False, {partition: offset}, [(frozenset([partition]), done)], {partition})
+        job = CommitJob(fence, False, {partition: offset}, [(frozenset([partition]), done)], {partition})
         self._enqueue(job)
 
-    def _enqueue(self, job: _Commit) -> None:
+    def _enqueue(self, job: CommitJob) -> None:
         last = self._jobs[-1] if self._jobs else None
-        if isinstance(last, _Commit) and last.may_join(job):
+        if isinstance(last, CommitJob) and last.may_join(job):
             last.join(job)
         else:
             self._jobs.append(job)
         self._next()
 
-    def _send_commit(self, job: _Commit) -> None:
+    def _send_commit(self, job: CommitJob) -> None:
         if job.fence not in self._standing:
             self._committed(job, dict.fromkeys(job.positions, SESSION_OVER))
             return
@@ -374,12 +228,15 @@ class KafkaOffsets:
         if not job.writes:
             self._committed(job, {})
             return
+        for partition, at in job.writes.items():
+            # From now on this number stands for the new incarnation of the topic, also if it was stored before.
+            self.record(partition).earlier.discard((at, at))
         offsets = {TopicPartition(*partition): at for partition, at in job.writes.items()}
         self._request(lambda: self._store(job, offsets))
 
-    def _is_due(self, job: _Commit, partition: Partition, position: int) -> bool:
+    def _is_due(self, job: CommitJob, partition: Partition, position: int) -> bool:
         """Return whether a position is to be written."""
-        record = self._record(partition)
+        record = self.record(partition)
         if partition in job.starts and record.stored is not None and not record.is_void:
             return False
         if decide_write(record, position, job.is_explicit) is not WriteDecision.HOLD:
@@ -390,7 +247,7 @@ class KafkaOffsets:
         record.held_at = record.stored
         return False
 
-    def _store(self, job: _Commit, offsets: Mapping[TopicPartition, int]) -> None:
+    def _store(self, job: CommitJob, offsets: Mapping[TopicPartition, int]) -> None:
         """Send a commit while its registration stands. Threads: the requests' own."""
 
         def refusal() -> str | None:
@@ -404,24 +261,14 @@ class KafkaOffsets:
             failed = dict.fromkeys(offsets, str(error))
         self._loop.post(self._committed, job, {(name.topic, name.partition): why for name, why in failed.items()})
 
-    def _committed(self, job: _Commit, failed: Mapping[Partition, str]) -> None:
-        if self._running is job:
-            self._running = None
+    def _committed(self, job: CommitJob, failed: Mapping[Partition, str]) -> None:
         for partition, offset in job.writes.items():
-            record = self._record(partition)
+            record = self.record(partition)
             if partition not in failed and (offset, offset) not in record.earlier:
                 record.written(offset, offset)
-        self._report(job, failed)
+        self.failures += job.report(failed)
+        self._running = None  # not before: the answers come in the order of the calls
         self._next()
-
-    def _report(self, job: _Commit, failed: Mapping[Partition, str]) -> None:
-        callers, job.callers = job.callers, []
-        if not callers:
-            return
-        reasons = {**job.failed, **failed}
-        self.failures += len(reasons)
-        for partitions, done in callers:
-            done({partition: reasons[partition] for partition in partitions & reasons.keys()})
 
     # -- requests, one at a time ---------------------------------------------------------------------------------------
 
@@ -429,7 +276,7 @@ class KafkaOffsets:
         while self._running is None and self._jobs:
             job = self._jobs.popleft()
             self._running = job
-            if isinstance(job, _Load):
+            if isinstance(job, LoadJob):
                 self._send_load(job)
             else:
                 self._send_commit(job)

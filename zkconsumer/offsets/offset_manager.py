@@ -104,10 +104,6 @@ class OffsetManager:
         self._closed.set()
         self._drop()
 
-    def disconnect(self) -> None:
-        """Close the connection; the next call opens one."""
-        self._drop()
-
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def fetch(self, partitions: Iterable[TopicPartition], deadline: float) -> OffsetAnswer:

@@ -13,7 +13,7 @@ from rebalance.assignment import Partition
 from rebalance.claims import Ask, create_parents
 from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.requests import GetData, Reply
-from zkconsumer.offsets.offset_records import OffsetRecord
+from zkconsumer.offsets.known_offsets import KnownOffsets
 
 __all__ = ["OffsetNodes"]
 
@@ -26,29 +26,27 @@ class OffsetNodes:
     Args:
         ask: sends requests.
         group: whose `/offsets`.
+        known: what the member knows of the stored offsets; reads are noted there.
 
     Attributes:
-        records: partition -> what is known of its node.
+        records: partition -> what is known of its node, as in `known`.
         refused: partition -> why its node cannot be read, as a sentence.
         parents: topics whose parent node is known to exist.
 
     Threads: the coordinator's alone; `records` may be read from any thread.
     """
 
-    def __init__(self, ask: Ask, group: str) -> None:
+    def __init__(self, ask: Ask, group: str, known: KnownOffsets) -> None:
         self.ask = ask
         self.group = group
-        self.records: dict[Partition, OffsetRecord] = {}
+        self.records = known.records
+        self.record = known.record
         self.refused: dict[Partition, str] = {}
         self.parents: set[str] = set()
 
     def path(self, partition: Partition) -> str:
         """The path of the node of a partition."""
         return znodes.offset_path(self.group, *partition)
-
-    def record(self, partition: Partition) -> OffsetRecord:
-        """What is known of the node of a partition; a new record if nothing is."""
-        return self.records.setdefault(partition, OffsetRecord())
 
     def read(self, partition: Partition, handle: Callable[[Reply], None]) -> None:
         """Read the node of a partition."""

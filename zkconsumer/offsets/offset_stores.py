@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Final
 
 from rebalance.claims import Ask
@@ -13,21 +11,21 @@ from rebalance.loop import Loop
 from rebalance.subscription import OFFSETS_TOPIC
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.offsets.kafka_offsets import Comparison, KafkaOffsets, KafkaOffsetTimes
+from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
+from zkconsumer.offsets.offset_comparison import OffsetComparison
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetManager
-from zkconsumer.offsets.two_stores import Intent, OffsetStore, TwoStores
+from zkconsumer.offsets.two_stores import Intent, TwoStores
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 __all__ = ["member_offsets"]
 
 _COMPARE_S: Final = 1.0
 """Longest time that a group with its offsets in ZooKeeper waits to compare them with those in Kafka."""
-_LOOK_AGAIN_S: Final = 60.0
 
 
 def member_offsets(
     config: ConsumerConfig, ask: Ask, loop: Loop, lease: Lease, cluster: Cluster, counters: Counters
-) -> OffsetStore:
+) -> TwoStores:
     """Return the offsets of a member, as its settings say.
 
     The other store is read in any case, if the cluster has one, and differences are reported: members that keep their
@@ -43,33 +41,21 @@ def member_offsets(
     def has_lease() -> bool:
         return lease_clock() < lease.until
 
-    manager = OffsetManager(config.group_id, cluster.brokers, settings, counters)
+    def has_offsets() -> bool:
+        return cluster.reader.topic_exists(OFFSETS_TOPIC)
+
     zookeeper = ZooKeeperOffsets(ask, loop, config.group_id)
     intent = Intent(config.offsets_intent)
     if config.offsets_storage == "zookeeper":
-        comparison = Comparison(_has_offsets(cluster), is_required=intent is Intent.REFUSE)
-        kafka = KafkaOffsets(manager, loop, has_lease, KafkaOffsetTimes(load_s=_COMPARE_S), comparison=comparison)
+        comparison = OffsetComparison(
+            config.group_id, cluster.brokers, settings, counters,
+            has_offsets=has_offsets, is_required=intent is Intent.REFUSE,
+        )  # fmt: skip
+        kafka = KafkaOffsets(comparison, loop, has_lease, KafkaOffsetTimes(load_s=_COMPARE_S))
         return TwoStores(kafka, zookeeper, intent, (zookeeper,), loop)
     times = KafkaOffsetTimes(
         load_s=settings.timeout_s, commit_s=settings.timeout_s + settings.max_retries * settings.backoff_s
     )
+    manager = OffsetManager(config.group_id, cluster.brokers, settings, counters)
     kafka = KafkaOffsets(manager, loop, has_lease, times)
-    written = (kafka, zookeeper) if config.dual_commit_enabled else (kafka,)
-    return TwoStores(kafka, zookeeper, intent, written, loop)
-
-
-def _has_offsets(cluster: Cluster) -> Callable[[], bool]:
-    """Return a function that reads in ZooKeeper whether the cluster keeps offsets in Kafka.
-
-    A broker that is asked for an offset manager would create the topic. An answer of "no" holds for a minute.
-    """
-    exists, checked_at = False, float("-inf")
-
-    def has_offsets() -> bool:
-        nonlocal exists, checked_at
-        if not exists and time.monotonic() - checked_at >= _LOOK_AGAIN_S:
-            checked_at = time.monotonic()
-            exists = cluster.reader.topic_exists(OFFSETS_TOPIC)
-        return exists
-
-    return has_offsets
+    return TwoStores(kafka, zookeeper, intent, (kafka, zookeeper) if config.dual_commit_enabled else (kafka,), loop)

@@ -14,23 +14,22 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from rebalance import ports
 from rebalance.assignment import Partition
 from rebalance.claims import Fence
 from rebalance.loop import Loop
+from zkconsumer.offsets.commit_batch import Done
+from zkconsumer.offsets.kafka_jobs import Loaded
+from zkconsumer.offsets.kafka_offsets import KafkaOffsets
 
 __all__ = ["Intent", "OffsetStore", "TwoStores"]
 
 log = logging.getLogger(__name__)
 
 _READ_AGAIN_S: Final = 5.0
-
-Done = Callable[[Mapping[Partition, str]], None]
-Loaded = Callable[[int | None], None]
-
 
 class Intent(enum.Enum):
     """Which offset is taken where Kafka and ZooKeeper differ (`offsets.intent`)."""
@@ -56,21 +55,16 @@ class OffsetStore(ports.Offsets, Protocol):
 
     def out_of_range(self, partition: Partition) -> None: ...
 
-    @property
-    def warnings(self) -> set[str]: ...
-
-    def close(self) -> None: ...
-
-    def join(self, timeout_s: float) -> None: ...
 
 
 class TwoStores:
     """The offsets of one group in two stores, for one member.
 
     Args:
-        kafka, zookeeper: The stores.
+        kafka: The store in Kafka.
+        zookeeper: The store in ZooKeeper.
         intent: Which offset is taken where they differ.
-        written: The stores that commits go to, in this order; the other one is only read.
+        written: The stores that commits go to, in this order; another one is only read, and compared.
         loop: The coordinator's.
 
     Attributes:
@@ -80,7 +74,7 @@ class TwoStores:
     """
 
     def __init__(
-        self, kafka: OffsetStore, zookeeper: OffsetStore, intent: Intent, written: tuple[OffsetStore, ...], loop: Loop
+        self, kafka: KafkaOffsets, zookeeper: OffsetStore, intent: Intent, written: tuple[OffsetStore, ...], loop: Loop
     ) -> None:
         self._kafka = kafka
         self._zookeeper = zookeeper
@@ -135,13 +129,10 @@ class TwoStores:
     ) -> None:
         self._differing.pop(partition, None)
         self._refused.pop(partition, None)
-        read_only = {"kafka": kafka, "zookeeper": zookeeper} if len(self._written) == 1 else {}
-        if self._written[0] is self._kafka:
-            read_only.pop("kafka", None)
-        else:
-            read_only.pop("zookeeper", None)
-        if kafka == zookeeper or None in read_only.values():
-            done(kafka if self._written[0] is self._kafka else zookeeper)
+        own, other = (kafka, zookeeper) if self._written[0] is self._kafka else (zookeeper, kafka)
+        # A group does not store where it only compares: there, no offset is no difference.
+        if own == other or (other is None and len(self._written) == 1):
+            done(own)
             return
         figures = f"{_shown(kafka)} in Kafka and {_shown(zookeeper)} in ZooKeeper"
         self._differing[partition] = figures
@@ -155,7 +146,7 @@ class TwoStores:
         log.warning("offset of %s-%s is %s; starting from %s (offsets.intent is %s)",
                     *partition, figures, _shown(taken), self._intent.value)
         if taken is not None:
-            for store, offset in ((self._kafka, kafka), (self._zookeeper, zookeeper)):
+            for store, offset in zip(self._written, (own, other), strict=False):
                 if offset is not None and taken < offset:
                     store.start_at(partition, taken)
         done(taken)
@@ -210,19 +201,21 @@ class TwoStores:
 
     # -- both are notified --------------------------------------------------------------------------------------------
 
+    # What this member has done counts in the stores that it writes: in another one it would pass for a stored offset.
+
     def remember(self, partition: Partition, position: int) -> None:
         """Keep the done position of an ownership that ends, for the next claim by this member."""
-        for store in self._both:
+        for store in self._written:
             store.remember(partition, position)
 
     def start_at(self, partition: Partition, position: int) -> None:
         """Note that the application chose where to start."""
-        for store in self._both:
+        for store in self._written:
             store.start_at(partition, position)
 
     def out_of_range(self, partition: Partition) -> None:
         """Note that the position of a partition was outside its log."""
-        for store in self._both:
+        for store in self._written:
             store.out_of_range(partition)
 
     def forget_topic(self, topic: str, incarnation: int) -> None:
@@ -240,14 +233,9 @@ class TwoStores:
         for store in self._both:
             store.session_over()
 
-    def close(self) -> None:
-        """End the stores' threads and connections. Threads: any."""
-        for store in self._both:
-            store.close()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the stores' threads to end."""
-        self._kafka.join(timeout_s)
+    def close(self, timeout_s: float) -> None:
+        """End the thread and the connection of the store in Kafka, and wait for that. Threads: any."""
+        self._kafka.close(timeout_s)
 
 
 def chosen(intent: Intent, kafka: int | None, zookeeper: int | None) -> int | None:

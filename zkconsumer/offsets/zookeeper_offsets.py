@@ -18,8 +18,8 @@ from rebalance.claims import Ask, Fence, is_same_session
 from rebalance.loop import Loop
 from rebalance.requests import Reply
 from zkconsumer.offsets.commit_batch import RETRY_S, SESSION_OVER, CommitBatch, Done
+from zkconsumer.offsets.known_offsets import KnownOffsets
 from zkconsumer.offsets.offset_nodes import OffsetNodes
-from zkconsumer.offsets.offset_records import WriteDecision, decide_write, start_position
 
 __all__ = ["ZooKeeperOffsets"]
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _LONGEST_RETRY_S = 5.0
 
 
-class ZooKeeperOffsets:
+class ZooKeeperOffsets(KnownOffsets):
     """The offset nodes of one group for one member.
 
     Args:
@@ -43,7 +43,8 @@ class ZooKeeperOffsets:
     """
 
     def __init__(self, ask: Ask, loop: Loop, group: str) -> None:
-        self._nodes = OffsetNodes(ask, group)
+        super().__init__()
+        self._nodes = OffsetNodes(ask, group, self)
         self._loop = loop
         self._fence: Fence | None = None
         self._standing: set[Fence] = set()
@@ -89,54 +90,6 @@ class ZooKeeperOffsets:
     def _is_over(self, fence: Fence | None) -> bool:
         return self._fence is not None if fence is None else fence not in self._standing
 
-    # -- what is known ------------------------------------------------------------------------------------------
-
-    def committed(self) -> dict[Partition, int]:
-        """The stored offsets as last seen."""
-        return {partition: record.stored for partition, record in list(self._nodes.records.items())
-                if record.stored is not None}
-
-    def behind(self) -> dict[Partition, int]:
-        """The done positions of ended ownerships that are not stored. Threads: any."""
-        return {
-            partition: record.done
-            for partition, record in list(self._nodes.records.items())
-            if record.done is not None and not self.is_stored(partition, record.done)
-        }
-
-    def is_stored(self, partition: Partition, position: int, explicit: bool = False) -> bool:
-        """Whether a commit of a position would have nothing to write, as far as the node was last seen.
-
-        A higher offset that the log does not have is not enough, nor is any for an explicit commit, which may lower it.
-        Threads: any.
-        """
-        record = self._nodes.records.get(partition)
-        decisions = (WriteDecision.SKIP, WriteDecision.HOLD)
-        return record is not None and decide_write(record, position, explicit) in decisions
-
-    @property
-    def warnings(self) -> set[str]:
-        """What the application should know about the store: nothing, with one store."""
-        return set()
-
-    def close(self) -> None:
-        """Nothing to close: the ZooKeeper session belongs to the member."""
-
-    def join(self, timeout_s: float) -> None:
-        """No thread to wait for: requests are sent and answered on the coordinator's thread."""
-
-    def remember(self, partition: Partition, position: int) -> None:
-        """Keep the done position of an ownership that ends, for the next claim by this member."""
-        self._nodes.record(partition).done = position
-
-    def start_at(self, partition: Partition, position: int) -> None:
-        """The application has chosen a start, whatever is stored or was done: the stored offset may be lowered."""
-        self._nodes.record(partition).start_at(position)
-
-    def out_of_range(self, partition: Partition) -> None:
-        """The position of a partition was outside its log and is reset: the stored offset may be lowered."""
-        self._nodes.record(partition).out_of_range()
-
     def forget_topic(self, topic: str, incarnation: int) -> None:
         """The topic was created anew: what was done and committed of its old incarnation no longer counts.
 
@@ -147,7 +100,7 @@ class ZooKeeperOffsets:
         for batch in self._waiting:
             batch.forget_topic(topic)
         under_way = self._running.forget_topic(topic) if self._running is not None else {}
-        for partition, record in self._nodes.records.items():
+        for partition, record in self.records.items():
             if partition[0] == topic:
                 record.forget_incarnation(under_way.get(partition))
 
@@ -174,30 +127,9 @@ class ZooKeeperOffsets:
                 longer_s = RETRY_S if is_away else min(2 * retry_s, _LONGEST_RETRY_S)
                 self._loop.call_later(retry_s, self._load, fence, partition, done, incarnation, longer_s)
                 return
-            done(self._start_of(partition, incarnation))
+            done(self.start_of(partition, incarnation))
 
         self._nodes.read(partition, read)
-
-    def _start_of(self, partition: Partition, incarnation: int) -> int | None:
-        """The offset at which a partition starts whose node was just read, `None` if there is none."""
-        record = self._nodes.record(partition)
-        if record.is_of_earlier_incarnation(incarnation):
-            log.warning("offset %s of %s-%s was stored before the topic was created anew; starting at its smallest "
-                        "offset", record.stored, *partition)
-            record.taken()
-            record.void_version = record.version
-            return None
-        position, obeyed = start_position(record)
-        if obeyed:
-            log.warning("offset of %s-%s was set to %s by somebody else, below %s; going on from there",
-                        *partition, record.stored, record.baseline)
-        elif record.stored is not None and position is not None and position > record.stored:
-            log.info("offset of %s-%s: going on from %s, done here before; stored is %s",
-                     *partition, position, record.stored)
-        record.taken()
-        if obeyed:
-            record.done = None
-        return position
 
     # -- commit -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,86 @@
+"""The loads and commits of offsets in Kafka that wait for the offset manager; what waits together is sent together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rebalance.assignment import Partition
+from rebalance.claims import Fence
+from zkconsumer.offsets.commit_batch import Done
+
+__all__ = ["CommitJob", "LoadJob", "Loaded"]
+
+Loaded = Callable[[int | None], None]
+"""Is called with the offset at which a partition starts, None if there is none."""
+
+
+@dataclass(slots=True)
+class LoadJob:
+    """Loads that one request answers.
+
+    Attributes:
+        fence: The registration under which the partitions were claimed.
+        waiting: Partition -> who waits for its offset, and how many attempts have failed before.
+    """
+
+    fence: Fence | None
+    waiting: dict[Partition, tuple[list[Loaded], int]] = field(default_factory=dict)
+
+    def add(self, partition: Partition, waiting: list[Loaded], failures: int) -> None:
+        """Load the offset of one more partition."""
+        others, _ = self.waiting.get(partition, ([], 0))
+        self.waiting[partition] = ([*others, *waiting], failures)
+
+
+@dataclass(slots=True)
+class CommitJob:
+    """Commits that one request stores.
+
+    Attributes:
+        fence: The registration under which they were decided.
+        is_explicit: Whether stored offsets may be lowered.
+        positions: What to store.
+        callers: The partitions of each commit, and who is called with those that failed.
+        starts: Partitions whose position is a start offset, which never replaces a stored one.
+        writes: What was sent.
+        failed: Partition -> why it is not sent.
+    """
+
+    fence: Fence | None
+    is_explicit: bool
+    positions: dict[Partition, int]
+    callers: list[tuple[frozenset[Partition], Done]]
+    starts: set[Partition] = field(default_factory=set)
+    writes: dict[Partition, int] = field(default_factory=dict)
+    failed: dict[Partition, str] = field(default_factory=dict)
+
+    def may_join(self, later: CommitJob) -> bool:
+        """Return whether a later commit is sent together with this one, which still waits."""
+        goes_back = any(self.positions.get(partition, at) > at for partition, at in later.positions.items())
+        return not (
+            self.is_explicit or later.is_explicit or goes_back or self.fence != later.fence
+            or later.starts & self.positions.keys()
+        )
+
+    def join(self, later: CommitJob) -> None:
+        """Take in a later commit."""
+        self.positions.update(later.positions)
+        self.starts = self.starts - later.positions.keys() | later.starts
+        self.callers += later.callers
+
+    def forget_topic(self, topic: str) -> None:
+        """Send nothing of a topic that was created anew."""
+        for partition in [each for each in self.positions if each[0] == topic]:
+            del self.positions[partition]
+            self.failed[partition] = "the topic was created anew"
+
+    def report(self, failed: Mapping[Partition, str]) -> int:
+        """Call the callers, once, with what failed; return how many partitions that were."""
+        callers, self.callers = self.callers, []
+        if not callers:
+            return 0
+        reasons = {**self.failed, **failed}
+        for partitions, done in callers:
+            done({partition: reasons[partition] for partition in partitions & reasons.keys()})
+        return len(reasons)
