@@ -165,6 +165,7 @@ class MemberPartitions:
             self._do_partition(partition, entry, action)
         if entry.machine.is_idle and self.all.get(partition) is entry:
             del self.all[partition]
+            self._offsets.released(partition)
         self._follower.partitions_moved()
 
     def _do_partition(self, partition: Partition, entry: MemberPartition, action: p.Action) -> None:
@@ -192,7 +193,7 @@ class MemberPartitions:
                 self._claims.move_to_thread(partition, thread_id, version, self._answer_handler(partition, entry))
             case p.Release():
                 self._statistics.released()
-                self._release(partition, entry)
+                self._release(partition, entry, self._offsets.release_tries)
             case p.Stop():
                 self._stop(partition, entry)
             case p.Recheck():
@@ -342,12 +343,12 @@ class MemberPartitions:
         # Without any position, too: the release waits for all commits that are still unanswered.
         self._offsets.commit(self._claims.fence, positions, committed)
 
-    def _release(self, partition: Partition, entry: MemberPartition, tries: int = 5) -> None:
+    def _release(self, partition: Partition, entry: MemberPartition, tries: int) -> None:
         """Delete the owner node; a commit that has failed before is tried again first, a few times.
 
         A registration that an operator has deleted is made again within a moment; until then every write is refused.
         """
-        if not entry.uncommitted or entry.position is None:
+        if not entry.uncommitted or entry.position is None or tries < 1:
             self._claims.release(partition, self._answer_handler(partition, entry))
             return
         entry.asked += 1

@@ -57,8 +57,15 @@ class Offsets(Protocol):
     """Stores positions. Every call returns at once; `done` comes on the coordinator's thread.
 
     A load or commit carries the fence under which the caller decided on it, and ends when that fence is over: a load
-    without an answer, a commit with a failure. It is never carried out under a later session.
+    without an answer, a commit with a failure. It is never carried out under a later session. The answers to commits
+    come in the order of the calls, also to a commit without positions.
+
+    Attributes:
+        release_tries: How often a failed commit is worth another attempt before the partition is released.
     """
+
+    @property
+    def release_tries(self) -> int: ...
 
     def is_stored(self, partition: Partition, position: int, explicit: bool = False) -> bool: ...
 
@@ -85,6 +92,8 @@ class Offsets(Protocol):
     def remember(self, partition: Partition, position: int) -> None: ...
 
     def start_at(self, partition: Partition, position: int) -> None: ...
+
+    def released(self, partition: Partition) -> None: ...
 
     def session_opened(self, fence: Fence) -> None: ...
 

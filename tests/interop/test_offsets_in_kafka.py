@@ -11,7 +11,7 @@ from kazoo.exceptions import NoNodeError
 
 from simpleconsumer import BrokerError, SimpleConsumer, TopicPartition
 from simpleconsumer.types import Broker
-from zkconsumer.testing import EmbeddedCluster, KafkaCluster, wait_until
+from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, wait_until
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.members.java_member import JavaMember
@@ -176,7 +176,8 @@ def test_a_partition_that_comes_back_to_a_member_is_no_difference_between_the_st
             while not joining.done():
                 got += texts(read_available(stream))
             for number in (0, 1):
-                sent[number] += produce(embedded_cluster, topic, number, [f"{number}-later-{each}" for each in range(3)])
+                later = [f"{number}-later-{each}" for each in range(3)]
+                sent[number] += produce(embedded_cluster, topic, number, later)
             got += texts(read([stream, joining.result()[topic][0]], 6))
         wait_until(lambda: len(one.status().owned) == 2, 30.0, "the first member to own both partitions again")
         sent[1] += produce(embedded_cluster, topic, 1, ["1-last"])
@@ -192,6 +193,28 @@ def store_in_both(cluster: EmbeddedCluster, group: str, topic: str, *, kafka: in
     with SimpleConsumer(manager.host, manager.port) as consumer:
         consumer.commit_offsets(group, {TopicPartition(topic, 0): kafka}, version=1)
     cluster.client.create(f"/consumers/{group}/offsets/{topic}/0", str(zookeeper).encode(), makepath=True)
+
+
+def test_an_offset_manager_that_refuses_delays_a_release_by_one_commit_and_its_retries(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], fresh_group: str
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic, 2)
+    for number in (0, 1):
+        produce(embedded_cluster, topic, number, ["a", "b"])
+    settings = attributes("kafka") | {
+        "auto_commit_interval_ms": 60_000, "offsets_channel_backoff_ms": 50, "offsets_commit_max_retries": 2,
+    }
+    with member(embedded_cluster, fresh_group, "a", **settings) as one:
+        [stream] = one.create_message_streams({topic: 1})[topic]
+        read(stream, 4)
+        assert read_available(stream) == []
+        fault = embedded_cluster.faults.add(Fault.error(14, "offset_commit", topic, 1), times=None)
+        with member(embedded_cluster, fresh_group, "b", **settings) as other:
+            other.create_message_streams({topic: 1})
+            wait_until(lambda: len(other.status().owned) == 1, 30.0, "the release")
+            assert embedded_cluster.faults.used(fault) == 3
+            embedded_cluster.faults.clear()
 
 
 def hand_over_both_ways(cluster: KafkaCluster, group: str, topic: str, storage: str) -> None:

@@ -24,6 +24,8 @@ HANGS = ("in hand", "listener", "commit", "coordinator", "fetchers", "threads", 
 class StuckOffsets:
     """Offsets of which nothing is stored."""
 
+    answering = "ZooKeeper"
+
     def __init__(self, do: Callable[[str], None]) -> None:
         self._do = do
 

@@ -64,6 +64,7 @@ TESTS: Final[dict[str, list[str]]] = {
     "zkconsumer/offsets/offset_records.py": [f"{_OFFSETS}offset_records.py"],
     "zkconsumer/offsets/commit_batch.py": _STORE,
     "zkconsumer/offsets/offset_nodes.py": _STORE,
+    "zkconsumer/offsets/known_offsets.py": _STORE,
     "zkconsumer/offsets/zookeeper_offsets.py": _STORE,
     "zkconsumer/offsets/start_offsets.py": [f"{_OFFSETS}start_offsets.py"],
     "zkconsumer/wakeup.py": [

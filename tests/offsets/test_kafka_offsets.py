@@ -173,3 +173,37 @@ def test_an_offset_of_a_topic_before_it_was_created_anew_is_none(
         assert one.load(first) == 2
         assert one.commit({first: 9}) == {}
         assert one.load(first) == 9  # the same number, and now of the new log
+
+
+def test_commits_with_nothing_to_write_are_answered_in_their_order_however_many_wait(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first, answers = (topic, 0), list[int]()
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        embedded_cluster.faults.add(Fault.delay(0.3, "offset_commit", topic))
+        wait = one.begin(one.offsets.commit, FENCE, {first: 5})
+
+        def ask() -> None:
+            for number in range(2000):
+                one.offsets.commit(FENCE, {}, lambda _, number=number: answers.append(number), explicit=True)  # type: ignore[misc]
+
+        one.call(ask)
+        assert answers == []
+        assert wait() == {}
+        wait_until(lambda: len(answers) == 2000, 30.0, "all answers")
+        assert answers == list(range(2000))
+
+
+def test_a_commit_behind_one_of_a_topic_that_was_created_anew_is_not_reported_as_that_one(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        embedded_cluster.faults.add(Fault.delay(0.5, "offset_commit", topic))
+        one.begin(one.offsets.commit, FENCE, {first: 1})
+        old = one.begin(one.offsets.commit, FENCE, {first: 5})
+        one.call(one.offsets.forget_topic, topic, 1)
+        new = one.begin(one.offsets.commit, FENCE, {first: 6})
+        assert old() == {first: "the topic was created anew"}
+        assert new() == {}
+        assert one.load(first) == 6

@@ -171,6 +171,28 @@ def test_without_a_manager_the_deadline_ends_the_wait_and_the_reason_is_named(gr
     assert "broker 4 does not name its offset manager" in failed[name]
 
 
+def test_brokers_that_are_registered_too_late_to_be_asked_are_not_called_missing(group: str) -> None:
+    name = TopicPartition("t", 0)
+    manager = OffsetManager(group, lambda: [Broker(4, "127.0.0.1", 1)], SETTINGS)
+    answer = manager.fetch([name], time.monotonic() - 1)
+    assert answer.unknown == {name: "no broker was asked in time to name its offset manager"}
+
+
+def test_a_look_up_that_takes_long_leaves_later_calls_their_time(
+    group: str, embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic, 1)
+    first = TopicPartition(topic, 0)
+    with manager_of(embedded_cluster, group) as manager:
+        assert manager.commit({first: 1}, always, soon()) == {}
+    with manager_of(embedded_cluster, group) as manager:
+        embedded_cluster.faults.add(Fault.delay(0.8, "consumer_metadata"))
+        manager.fetch([first], soon(1.0))
+        embedded_cluster.faults.add(Fault.delay(0.8, "offset_commit", topic))
+        assert manager.commit({first: 2}, always, soon(1.5)) == {}
+
+
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2"])

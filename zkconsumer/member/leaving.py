@@ -208,7 +208,9 @@ class Leave:
             member.commits.commit_last, self._fence, self._positions or {}, committed
         ):
             self._wait(done, self._times.commit_until)
-        found = _named(outcome) if done.is_set() else self._not_stored("no answer from ZooKeeper within the time-out")
+        found = _named(outcome) if done.is_set() else self._not_stored(
+            f"no answer from {member.offsets.answering} within the time-out"
+        )
         self._unstored = {**self._lost(), **found}
 
     def _close_coordinator(self) -> None:

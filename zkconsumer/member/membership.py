@@ -285,11 +285,14 @@ class Membership:
             self.commits.commit(fence, positions, committed, explicit=explicit is not None)
 
         self.loop.post(run)
-        if not self.await_coordinator(done, max(self.coordinator.session.timeout_s, 1.0)):
+        wait_s = max(self.coordinator.session.timeout_s, self.offsets.commit_wait_s, 1.0)
+        if not self.await_coordinator(done, wait_s):
             missing = positions or explicit or in_hand
             if not missing and self.coordinator.error is not None:
                 raise self.coordinator.error
-            raise CommitFailed(dict.fromkeys(missing, self._no_answer("from ZooKeeper within the session time-out")))
+            raise CommitFailed(
+                dict.fromkeys(missing, self._no_answer(f"from {self.offsets.answering} within {wait_s:g} s"))
+            )
         self.delivery.mark_committed(
             {TopicPartition(*partition): at for partition, at in positions.items() if partition not in outcome}
         )

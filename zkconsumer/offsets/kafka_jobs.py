@@ -59,7 +59,7 @@ class CommitJob:
         """Return whether a later commit is sent together with this one, which still waits."""
         goes_back = any(self.positions.get(partition, at) > at for partition, at in later.positions.items())
         return not (
-            self.is_explicit or later.is_explicit or goes_back or self.fence != later.fence
+            self.is_explicit or later.is_explicit or goes_back or self.failed or self.fence != later.fence
             or later.starts & self.positions.keys()
         )
 

@@ -51,12 +51,14 @@ class KafkaOffsetTimes:
     """How long requests may take, in seconds.
 
     Attributes:
-        load_s: Longest time of one attempt to load.
-        commit_s: Longest time of a commit, all attempts together.
+        load_s: How long attempts of one load are started.
+        commit_s: How long attempts to commit are started.
+        answer_s: Longest time of the last attempt.
     """
 
     load_s: float = 10.0
     commit_s: float = 15.0
+    answer_s: float = 10.0
 
 
 class KafkaOffsets(KnownOffsets):
@@ -93,8 +95,19 @@ class KafkaOffsets(KnownOffsets):
         self._running: LoadJob | CommitJob | None = None
         self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._is_starting = False
         self.failures = 0
         self.refused: dict[Partition, str] = {}
+
+    @property
+    def release_tries(self) -> int:
+        """How often a failed commit is tried again before a release: never, as it was tried again itself."""
+        return 0
+
+    @property
+    def commit_wait_s(self) -> float:
+        """How long the answer to a commit may take, in seconds."""
+        return self._times.commit_s + self._times.answer_s
 
     # -- the member's life ---------------------------------------------------------------------------------------------
 
@@ -273,13 +286,19 @@ class KafkaOffsets(KnownOffsets):
     # -- requests, one at a time ---------------------------------------------------------------------------------------
 
     def _next(self) -> None:
-        while self._running is None and self._jobs:
-            job = self._jobs.popleft()
-            self._running = job
-            if isinstance(job, LoadJob):
-                self._send_load(job)
-            else:
-                self._send_commit(job)
+        if self._is_starting:  # called by a caller of a commit that had nothing to write
+            return
+        self._is_starting = True
+        try:
+            while self._running is None and self._jobs:
+                job = self._jobs.popleft()
+                self._running = job
+                if isinstance(job, LoadJob):
+                    self._send_load(job)
+                else:
+                    self._send_commit(job)
+        finally:
+            self._is_starting = False
 
     def _request(self, send: Callable[[], None]) -> None:
         if self._thread is None:

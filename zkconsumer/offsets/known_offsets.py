@@ -66,6 +66,9 @@ class KnownOffsets:
         """Take note that a position was outside its log and is reset: the stored offset may be lowered."""
         self.record(partition).out_of_range()
 
+    def released(self, partition: Partition) -> None:
+        """Take note that the member does not hold a partition any more. What is known of its offset stays known."""
+
     def start_of(self, partition: Partition, incarnation: int) -> int | None:
         """Return the offset at which a partition starts whose offset was just read, None if there is none.
 

@@ -73,6 +73,8 @@ class OffsetAnswer:
 class OffsetManager:
     """Reads and stores the offsets of one group in Kafka. Every call has a deadline; `close` ends one under way.
 
+    Attempts are started until the deadline. The last one may take the time-out of an answer beyond it.
+
     Args:
         group: The group.
         read_brokers: The brokers that are registered in ZooKeeper; may raise a ZkConsumerError.
@@ -205,11 +207,10 @@ class OffsetManager:
         manager = self._look_up(deadline)
         if manager is None:
             return None
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            return None
-        timeout_s = min(self._settings.timeout_s, max(left_s, 0.1))
-        self._consumer = SimpleConsumer(manager.host, manager.port, timeout_s, self._settings.client_id)
+        # The connection serves later calls, too, so its time-out is not what this one has left.
+        self._consumer = SimpleConsumer(
+            manager.host, manager.port, self._settings.timeout_s, self._settings.client_id
+        )
         if self._closed.is_set():
             self._drop()
             return None
@@ -220,6 +221,8 @@ class OffsetManager:
         brokers = list(self._read_brokers())
         self._rng.shuffle(brokers)
         self.reason = "no broker is registered that could name its offset manager"
+        if brokers:
+            self.reason = "no broker was asked in time to name its offset manager"
         for broker in brokers:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self._closed.is_set():

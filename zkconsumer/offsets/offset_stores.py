@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from rebalance.claims import Ask
@@ -9,6 +10,7 @@ from rebalance.counters import Counters
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.subscription import OFFSETS_TOPIC
+from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
@@ -19,6 +21,7 @@ from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 __all__ = ["member_offsets"]
 
+_LONGEST_BACKOFF_S: Final = 10.0
 _COMPARE_S: Final = 1.0
 """Longest time that a group with its offsets in ZooKeeper waits to compare them with those in Kafka."""
 
@@ -33,7 +36,7 @@ def member_offsets(
     """
     settings = ChannelSettings(
         config.client_id,
-        config.offsets_channel_backoff_ms / 1000,
+        Backoff.of_ms(config.offsets_channel_backoff_ms, _LONGEST_BACKOFF_S).first_s,
         config.offsets_channel_socket_timeout_ms / 1000,
         config.offsets_commit_max_retries,
     )
@@ -48,13 +51,15 @@ def member_offsets(
     intent = Intent(config.offsets_intent)
     if config.offsets_storage == "zookeeper":
         comparison = OffsetComparison(
-            config.group_id, cluster.brokers, settings, counters,
+            config.group_id, cluster.brokers, replace(settings, timeout_s=_COMPARE_S), counters,
             has_offsets=has_offsets, is_required=intent is Intent.REFUSE,
         )  # fmt: skip
         kafka = KafkaOffsets(comparison, loop, has_lease, KafkaOffsetTimes(load_s=_COMPARE_S))
         return TwoStores(kafka, zookeeper, intent, (zookeeper,), loop)
     times = KafkaOffsetTimes(
-        load_s=settings.timeout_s, commit_s=settings.timeout_s + settings.max_retries * settings.backoff_s
+        load_s=settings.timeout_s,
+        commit_s=settings.timeout_s + settings.max_retries * settings.backoff_s,
+        answer_s=settings.timeout_s,
     )
     manager = OffsetManager(config.group_id, cluster.brokers, settings, counters)
     kafka = KafkaOffsets(manager, loop, has_lease, times)

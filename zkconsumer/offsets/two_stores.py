@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from rebalance import ports
 from rebalance.assignment import Partition
 from rebalance.claims import Fence
-from rebalance.loop import Loop
+from rebalance.loop import Loop, Timer
 from zkconsumer.offsets.commit_batch import Done
 from zkconsumer.offsets.kafka_jobs import Loaded
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets
@@ -56,7 +56,6 @@ class OffsetStore(ports.Offsets, Protocol):
     def out_of_range(self, partition: Partition) -> None: ...
 
 
-
 class TwoStores:
     """The offsets of one group in two stores, for one member.
 
@@ -83,12 +82,29 @@ class TwoStores:
         self._written = written
         self._loop = loop
         self._differing: dict[Partition, str] = {}
+        # Partitions that are not started: why, and when their offsets are read again.
         self._refused: dict[Partition, str] = {}
+        self._reads: dict[Partition, Timer] = {}
 
     @property
     def failures(self) -> int:
         """How many positions could not be committed so far."""
         return sum(store.failures for store in self._written)
+
+    @property
+    def answering(self) -> str:
+        """Who answers a commit, for messages."""
+        return "the offset manager" if self._kafka in self._written else "ZooKeeper"
+
+    @property
+    def commit_wait_s(self) -> float:
+        """How long the answer to a commit may take beside the ZooKeeper session's time-out, in seconds."""
+        return self._kafka.commit_wait_s if self._kafka in self._written else 0.0
+
+    @property
+    def release_tries(self) -> int:
+        """How often a failed commit is tried again before a release."""
+        return self._written[0].release_tries
 
     @property
     def refused(self) -> dict[Partition, str]:
@@ -114,6 +130,7 @@ class TwoStores:
 
         Without an answer when the session ends first: the claim ended with it.
         """
+        self._end_read(partition)
         found: dict[str, int | None] = {}
 
         def loaded(name: str, offset: int | None) -> None:
@@ -128,7 +145,7 @@ class TwoStores:
         self, fence: Fence | None, partition: Partition, kafka: int | None, zookeeper: int | None, done: Loaded
     ) -> None:
         self._differing.pop(partition, None)
-        self._refused.pop(partition, None)
+        refused_before = self._refused.pop(partition, None)
         own, other = (kafka, zookeeper) if self._written[0] is self._kafka else (zookeeper, kafka)
         # A group does not store where it only compares: there, no offset is no difference.
         if own == other or (other is None and len(self._written) == 1):
@@ -138,28 +155,42 @@ class TwoStores:
         self._differing[partition] = figures
         if self._intent is Intent.REFUSE:
             reason = f"its offset is {figures}, and offsets.intent is refuse"
-            log.error("%s-%s is not started: %s", *partition, reason)
+            if reason != refused_before:
+                log.error("%s-%s is not started: %s", *partition, reason)
             self._refused[partition] = reason
-            self._loop.call_later(_READ_AGAIN_S, self.load, fence, partition, done)
+            self._reads[partition] = self._loop.call_later(_READ_AGAIN_S, self.load, fence, partition, done)
             return
         taken = chosen(self._intent, kafka, zookeeper)
         log.warning("offset of %s-%s is %s; starting from %s (offsets.intent is %s)",
                     *partition, figures, _shown(taken), self._intent.value)
-        if taken is not None:
-            for store, offset in zip(self._written, (own, other), strict=False):
-                if offset is not None and taken < offset:
-                    store.start_at(partition, taken)
+        for store, offset in zip(self._written, (own, other), strict=False):
+            if offset is not None and (taken is None or taken < offset):
+                store.start_at(partition, 0 if taken is None else taken)  # what is stored there may be lowered
         done(taken)
+
+    def _end_read(self, partition: Partition) -> None:
+        timer = self._reads.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+
+    def released(self, partition: Partition) -> None:
+        """Note that the member does not hold a partition any more: its offsets are not read again."""
+        self._end_read(partition)
+        self._refused.pop(partition, None)
+        self._differing.pop(partition, None)
 
     # -- commit --------------------------------------------------------------------------------------------------------
 
     def commit(
         self, fence: Fence | None, positions: Mapping[Partition, int], done: Done, explicit: bool = False
     ) -> None:
-        """Store positions in each store that is written, in the second one only what the first has stored."""
+        """Store positions in each store that is written, in the second one only what the first has stored.
+
+        Also without any position: `done` is then called behind those of all earlier commits. A release waits for it.
+        """
 
         def store_in(stores: tuple[OffsetStore, ...], left: dict[Partition, int], failed: dict[Partition, str]) -> None:
-            if not stores or not left:
+            if not stores:
                 done(failed)
             else:
                 stores[0].commit(fence, left, lambda refused: stored(stores, left, failed, refused), explicit)
@@ -230,6 +261,8 @@ class TwoStores:
 
     def session_over(self) -> None:
         """Send nothing more of what was decided until now."""
+        for partition in list(self._reads):
+            self.released(partition)
         for store in self._both:
             store.session_over()
 

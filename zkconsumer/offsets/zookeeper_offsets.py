@@ -26,6 +26,8 @@ __all__ = ["ZooKeeperOffsets"]
 log = logging.getLogger(__name__)
 
 _LONGEST_RETRY_S = 5.0
+_RELEASE_TRIES = 5
+"""A registration that an operator has deleted is made again within a moment; until then every write is refused."""
 
 
 class ZooKeeperOffsets(KnownOffsets):
@@ -53,6 +55,11 @@ class ZooKeeperOffsets(KnownOffsets):
         self._running: CommitBatch | None = None
         self._starting = False
         self.failures = 0
+
+    @property
+    def release_tries(self) -> int:
+        """How often a failed commit is tried again before a release."""
+        return _RELEASE_TRIES
 
     @property
     def refused(self) -> Mapping[Partition, str]:
