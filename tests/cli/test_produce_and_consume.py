@@ -279,6 +279,33 @@ def test_a_missing_topic_is_reported_and_waited_for(
         assert consumer.lines() == ["came"]
 
 
+def test_several_topics_are_read_by_several_streams_of_one_group(
+    kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]
+) -> None:
+    one, two = topic(3), topic(2)
+    for name in (one, two):
+        produce(kafka_0822, name, [f"{name} {number}".encode() for number in range(50)])
+    group = f"both-{uuid.uuid4().hex[:8]}"
+    got = run("consume", *zk, "--topic", one, "--topic", two, "--topic", one, "--group", group, "--from-beginning",
+              "--streams", "2", "--max-messages", "100", "--json")  # fmt: skip
+    assert got.returncode == 0, got.stderr
+    read = [json.loads(line) for line in got.stdout.splitlines()]
+    assert {(each["topic"], each["value"]) for each in read} == {
+        (name, f"{name} {number}") for name in (one, two) for number in range(50)
+    }
+    assert sum(stored(kafka_0822, group, one).values()) == sum(stored(kafka_0822, group, two).values()) == 50
+
+
+def test_each_missing_topic_of_several_is_reported(topic: Topic, zk: tuple[str, str]) -> None:
+    there = topic()
+    got = run("consume", *zk, "--topic", there, "--topic", there + "x", "--topic", there + "y", "--timeout-ms", "300")
+    assert got.returncode == 0
+    assert got.stderr.decode().splitlines()[:2] == [
+        f"there is no topic {there + missing!r} (did you mean {there!r}?); waiting for it to be created"
+        for missing in "xy"
+    ]
+
+
 @pytest.mark.parametrize("command_line", [["consume", "--topic", "t"], ["produce", "--topic", "t"], ["describe", "g"]])
 def test_a_chroot_that_is_not_there_is_named(kafka_0822: KafkaCluster, command_line: list[str]) -> None:
     got = run(*command_line, "--zookeeper", kafka_0822.zookeeper_connect + "/nowhere")

@@ -73,6 +73,51 @@ def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:
     assert said in result.stderr
 
 
+def options_with_a_value(path: tuple[str, ...]) -> list[click.Option]:
+    found: click.Command = program
+    for name in path:
+        assert isinstance(found, click.Group)
+        found = found.commands[name]
+    return [each for each in found.params if isinstance(each, click.Option) and not (each.is_flag or each.count)]
+
+
+@pytest.mark.parametrize("path", list(commands(program)), ids=" ".join)
+def test_an_option_that_is_given_twice_counts_twice_or_is_refused(path: tuple[str, ...]) -> None:
+    for option in options_with_a_value(path):
+        name = option.opts[0]
+        if option.multiple:
+            continue
+        result = invoke(*path, name, "1", f"{name}=2")
+        assert result.exit_code == 2, name
+        assert f"Option '{name}' is given 2 times, and takes one value." in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", "--group", "a", "--group", "a", "--help"],
+        ["groups", "--json", "--json", "--help"],
+        ["offsets", "--help"],
+    ],
+)
+def test_help_is_shown_whatever_is_repeated(arguments: list[str]) -> None:
+    result = invoke(*arguments)
+    assert (result.exit_code, result.stdout.startswith("Usage: ")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", "--zookeeper", "z", "--topic", "t", "--property", "group.id=a", "--property", "group.id=b"],
+        ["load", "--zookeeper", "z", "--topic", "t", "--to", "/f", "--option", "a=1", "--option", "a=2"],
+    ],
+)
+def test_a_name_that_is_given_two_values_is_refused(arguments: list[str]) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert "is given twice with different values" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

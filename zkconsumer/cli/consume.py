@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +57,14 @@ class Wanted:
     Attributes:
         config: The settings, without auto-commit.
         auto_commit: Commit the printed messages periodically.
+        topics: Those of `--topic`, each once; empty with a filter.
+        streams: How many streams read, of each topic.
         generated_group: The group was generated for this run and is removed at its end.
     """
 
     config: ConsumerConfig
     auto_commit: bool
-    topic: str | None
+    topics: tuple[str, ...]
     topic_filter: TopicFilter | None
     streams: int
     shape: LineShape
@@ -72,19 +74,19 @@ class Wanted:
     def subscription(self) -> Subscription:
         if self.topic_filter is not None:
             return self.topic_filter.subscription(self.streams)
-        return Subscription.static({self.topic or "": self.streams})
+        return Subscription.static(dict.fromkeys(self.topics, self.streams))
 
     def subscribe(self, connector: ConsumerConnector) -> Sequence[KafkaStream]:
         """Create the streams."""
         if self.topic_filter is not None:
             return connector.create_message_streams_by_filter(self.topic_filter, self.streams)
-        topic = self.topic or ""
-        return connector.create_message_streams({topic: self.streams})[topic]
+        created = connector.create_message_streams(dict.fromkeys(self.topics, self.streams))
+        return [stream for topic in self.topics for stream in created[topic]]
 
 
 @click.command(epilog=_EPILOG)
 @zookeeper_option(required=False, only_looks=False)
-@click.option("--topic", metavar="TOPIC", help="Topic to read.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to read; may be repeated.")
 @click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, now and later.")
 @click.option("--group", metavar="GROUP", help="Group to join; without it a group of its own, removed at the end.")
@@ -95,7 +97,8 @@ class Wanted:
 @click.option("--consumer-config", metavar="FILE", help="Properties file with settings of the consumer.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
               help="One setting, or print.key, key.separator, line.separator; may be repeated.")
-@click.option("--streams", metavar="N", type=click.IntRange(1, 1000), default=1, help="Streams to read with. [1]")
+@click.option("--streams", metavar="N", type=click.IntRange(1, 1000), default=1,
+              help="Streams to read with, of each topic. [1]")
 @click.option("--partition", "with_partition", is_flag=True, help="Print the partition.")
 @click.option("--offset", "with_offset", is_flag=True, help="Print the offset.")
 @click.option("--timestamp", "with_timestamp", is_flag=True, help="Print the time in ms (null before Kafka 0.10).")
@@ -143,31 +146,31 @@ def _report(outcome: Outcome) -> None:
 
 
 def _wanted(options: Mapping[str, Any]) -> Wanted:
-    given = [name for name in ("topic", "whitelist", "blacklist") if options[name] is not None]
-    if len(given) != 1:
+    topics = tuple(dict.fromkeys(options["topics"]))
+    if [bool(topics), options["whitelist"] is not None, options["blacklist"] is not None].count(True) != 1:
         raise click.UsageError("Give exactly one of --topic, --whitelist and --blacklist.")
-    topic: str | None = options["topic"]
     topic_filter: TopicFilter | None = None
-    if topic is not None:
+    for topic in topics:
         check_topic(topic)
-    elif options["whitelist"] is not None:
+    if options["whitelist"] is not None:
         topic_filter = Whitelist(options["whitelist"])
-    else:
+    elif options["blacklist"] is not None:
         topic_filter = Blacklist(options["blacklist"])
     properties = _properties(options["properties"])
     formatting = {name: properties.pop(name) for name in _FORMAT_KEYS if name in properties}
     config, auto_commit, generated = _config(options, properties)
     ConsumerConnector(config)  # refuses what this release does not serve, before any server is asked
-    return Wanted(config, auto_commit, topic, topic_filter, options["streams"], _shape(options, formatting), generated)
+    return Wanted(config, auto_commit, topics, topic_filter, options["streams"], _shape(options, formatting), generated)
 
 
 def _properties(pairs: Sequence[str]) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{pair!r} is not key=value", param_hint="--property")
-        found[name.strip()] = value
+        if found.setdefault(name.strip(), value) != value:
+            raise click.BadParameter(f"{name.strip()} is given twice with different values", param_hint="--property")
     return found
 
 
@@ -230,9 +233,8 @@ def _prepare(wanted: Wanted, from_beginning: bool, delete_first: bool) -> None:
     config, subscription = wanted.config, wanted.subscription
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
     with open_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
-        topics = children(port, znodes.TOPICS) or []
-        if not subscription.topics(set(topics)) or (wanted.topic is not None and wanted.topic not in topics):
-            click.echo(_nothing_there(wanted, topics), err=True)
+        for sentence in _missing(wanted, children(port, znodes.TOPICS) or []):
+            click.echo(sentence, err=True)
         if wanted.generated_group:
             return
 
@@ -250,12 +252,15 @@ def _prepare(wanted: Wanted, from_beginning: bool, delete_first: bool) -> None:
             )
 
 
-def _nothing_there(wanted: Wanted, topics: Sequence[str]) -> str:
-    if wanted.topic is not None:
-        near = difflib.get_close_matches(wanted.topic, topics, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        return f"there is no topic {wanted.topic!r}{hint}; waiting for it to be created"
-    return f"none of the {len(topics)} topics is let through by the filter; waiting for one"
+def _missing(wanted: Wanted, topics: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each topic that does not exist, or one if the filter matches none."""
+    for topic in wanted.topics:
+        if topic not in topics:
+            near = difflib.get_close_matches(topic, topics, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            yield f"there is no topic {topic!r}{hint}; waiting for it to be created"
+    if wanted.topic_filter is not None and not wanted.subscription.topics(set(topics)):
+        yield f"none of the {len(topics)} topics is let through by the filter; waiting for one"
 
 
 def _remove(wanted: Wanted) -> None:

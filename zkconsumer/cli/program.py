@@ -26,6 +26,7 @@ from zkconsumer.cli.load import load
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.release import release
+from zkconsumer.cli.repeated_options import refuse_repeated_options
 from zkconsumer.cli.spark_zip import spark_zip
 from zkconsumer.cli.terminal.signals import unblock_signals
 from zkconsumer.cli.terminal.standard_streams import prepare_streams
@@ -40,6 +41,14 @@ _MAIN_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 class _Program(click.Group):
     """Turns errors into one sentence and an exit status, for a shell and for `click.testing` alike."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            refuse_repeated_options(command, rest, click.Context(command, ctx, name))
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         debug = bool(ctx.params.get("debug"))

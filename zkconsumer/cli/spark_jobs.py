@@ -33,13 +33,16 @@ def setting_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the names and values of an option that may be repeated.
 
     Raises:
-        click.BadParameter: One is not of the form NAME=VALUE.
+        click.BadParameter: One is not of the form NAME=VALUE, or a name is given twice with different values.
     """
-    pairs = [text.partition("=") for text in texts]
-    for text, (name, sign, _) in zip(texts, pairs, strict=True):
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
         if not name or not sign:
             raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE", param_hint=option)
-    return {name: value for name, _, value in pairs}
+        if pairs.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name} is given twice with different values", param_hint=option)
+    return pairs
 
 
 @contextmanager
