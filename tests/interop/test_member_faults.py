@@ -246,7 +246,7 @@ def end_thread(*_: object) -> None:
 
 
 def the_fetcher(victim: Victim) -> None:
-    for fetcher in victim.membership.delivery._fetchers.values():
+    for fetcher in victim.membership.delivery._pool.fetchers():
         fetcher._step = end_thread  # type: ignore[method-assign,assignment]
 
 

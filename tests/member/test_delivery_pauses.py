@@ -104,7 +104,7 @@ def test_a_paused_partition_is_not_fetched_and_nobody_is_busy_about_it() -> None
         rig.delivery.start(P0, "thread-0", 0)
         take(rig.streams[0], 3)
         rig.delivery.pause(P0)
-        fetchers = rig.delivery._fetchers.values()
+        fetchers = rig.delivery._pool.fetchers()
         wait_until(lambda: not any(each.tasks() for each in fetchers), DEADLINE_S, "the fetch under way to end")
         asked = rig.broker.requests[FETCH]
         for _ in range(2):

@@ -107,6 +107,7 @@ class SteppedDelivery(Delivery):
         directory = cast(BrokerDirectory, None)  # asked by the leader finder alone
         super().__init__(config, streams, directory, process.clock, out_of_range)
         self._finder = cast(LeaderFinder, _Finder(process, rng, self._find_leader))
+        self._out_of_range = out_of_range
         self._process = process
         self._rng = rng
         self._cluster = brokers

@@ -17,18 +17,15 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 
-from rebalance.assignment import java_string_hash
 from rebalance.counters import Counters
-from simpleconsumer.dialect import dialect_of
-from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
+from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_meter import FetchMeter
 from zkconsumer.fetching.fetch_state import FetchState, Need
 from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.fetcher import Fetcher, FetcherCalls
-from zkconsumer.fetching.leader_finder import LeaderFinder
+from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
 from zkconsumer.member.partition_status import PartitionStatus, status_of
 from zkconsumer.streams.stream import KafkaStream
@@ -70,24 +67,17 @@ class Delivery:
         died: Died = lambda name, error: None,
     ) -> None:
         self._config = config
-        self._died = died
-        self._out_of_range = out_of_range
         self._streams = tuple(streams.values())
         self._streams_by_thread = streams
         self._clock = clock
-        self._counters = counters or Counters()
         self._meters: dict[TopicPartition, FetchMeter] = {}
         self._budget = ByteBudget(config.queued_max_bytes, len(self._streams))
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._paused: set[TopicPartition] = set()
-        self._finder = LeaderFinder(
-            brokers, self._leader_found, config.refresh_leader_backoff_ms, clock, config.client_id, died
-        )
-        # Reentrant: a signal handler may close while the same thread is closing.
-        self._lock = threading.RLock()
-        self._fetchers: dict[tuple[Broker, int], Fetcher] = {}
+        calls = PoolCalls(self._tasks.get, out_of_range, died)
+        self._pool = FetcherPool(config, brokers, self._budget, clock, calls, counters or Counters())
+        self._finder = self._pool.finder
         self._is_stopping = False
-        self._is_closed = False
         self._held_since: dict[str, tuple[object, float]] = {}
 
     # -- the coordinator's commands ------------------------------------------------------------------------------------
@@ -307,64 +297,10 @@ class Delivery:
 
     def close(self, deadline: float) -> None:
         """End all threads and connections; those that do not end by the deadline are left to end by themselves."""
-        self._finder.stop()
-        with self._lock:
-            self._is_closed = True
-            fetchers = list(self._fetchers.values())
-            self._fetchers.clear()
         for task in list(self._tasks.values()):
             task.is_cancelled = True
-        for fetcher in fetchers:
-            fetcher.stop()
-        for fetcher in fetchers:
-            if not fetcher.join(deadline - self._clock()):
-                log.warning("the fetcher of broker %d is still busy after the time for closing", fetcher.broker.id)
-        self._finder.join(deadline - self._clock())
-
-    # -- leaders and fetchers ------------------------------------------------------------------------------------------
-
-    def _leader_found(self, partition: TopicPartition, broker: Broker) -> None:
-        """Give a partition to the fetcher of its leader (on the finder's thread)."""
-        task = self._tasks.get(partition)
-        if task is None or not task.is_wanted:
-            return
-        count = self._config.num_consumer_fetchers
-        own_number = dialect_of(broker).partition_number(partition.partition)
-        number = abs(31 * java_string_hash(partition.topic) + own_number) % count
-        with self._lock:
-            if self._is_closed or task.is_placed:
-                return
-            fetcher = self._fetchers.get((broker, number))
-            if fetcher is None:
-                fetcher = self._new_fetcher(broker, number)
-                fetcher.start()  # before it is registered: if no thread can be started, the next try needs a new one
-                self._fetchers[broker, number] = fetcher
-            task.is_placed = True
-            fetcher.add(task)
-
-    def _new_fetcher(self, broker: Broker, number: int) -> Fetcher:
-        name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"
-        calls = FetcherCalls(
-            self._count_fetchers, self._leader_lost, self._is_idle, self._out_of_range, self._died
-        )
-        return Fetcher(broker, self._config, self._budget, self._clock, name, calls, self._counters)
-
-    def _count_fetchers(self) -> int:
-        return len(self._fetchers)
-
-    def _leader_lost(self, task: FetchTask, denied_by: int | None) -> None:
-        if task.is_wanted and self._tasks.get(task.state.partition) is task:
-            self._finder.look_for(task.state.partition, denied_by)
-
-    def _is_idle(self, fetcher: Fetcher) -> bool:
-        """Return True, and remove the fetcher, if it still has no partitions."""
-        with self._lock:
-            if fetcher.tasks():
-                return False
-            for key, known in list(self._fetchers.items()):
-                if known is fetcher:
-                    del self._fetchers[key]
-        return True
+        self._pool.stop()
+        self._pool.join(deadline)
 
 
 def _explicit_position(queue: PartitionQueue, reader: int | None) -> int:
