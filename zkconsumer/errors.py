@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from simpleconsumer.types import Broker
 from zkconsumer_error import ZkConsumerError
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "ZkConsumerError",
     "ZooKeeperRefused",
     "ZooKeeperUnavailable",
+    "shown_broker",
 ]
 
 _SHOWN_PARTITIONS = 5
@@ -277,6 +279,11 @@ class ForkedConnector(ZkConsumerError):
             f"this connector belongs to process {self.owner_pid}, and process {self.pid} was forked from it; "
             f"{self.remedy}"
         )
+
+
+def shown_broker(broker: Broker | None) -> str:
+    """Return `broker 1 at host:port`."""
+    return "no broker" if broker is None else f"broker {broker.id} at {broker.host}:{broker.port}"
 
 
 def _rows(reasons: Mapping[tuple[str, int | str], object]) -> str:

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from rebalance import znodes
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.segment_times import AtTime, segment_end, segment_start, written_by_ms
 from zkconsumer.spark import connections
 from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.bounds import AtTime, LogEnds, check_named, check_times, offsets_at_times, spec_at_times
+from zkconsumer.spark.bounds import LogEnds, check_named, check_times, offsets_at_times, spec_at_times
 from zkconsumer.spark.errors import NoMessageAtTime, OptionRefused, PlanningFailed
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import batch_options, stream_options
-from zkconsumer.spark.segment_times import segment_end, segment_start, written_by_ms
 from zkconsumer.spark.stream_driver import StreamDriver
 from zkconsumer.testing import EmbeddedCluster, Fault, load
 from zkconsumer.testing.cluster import Cluster

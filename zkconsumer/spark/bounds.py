@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.segment_times import AtTime
 from zkconsumer.spark.errors import DataLoss, NoMessageAtTime, OptionRefused
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET
 from zkconsumer.spark.spans import ALL_OFFSETS, Spans, common
 
 __all__ = [
-    "AtTime",
     "Bounds",
     "LogEnds",
     "check_named",
@@ -38,19 +38,6 @@ class LogEnds(NamedTuple):
     earliest: int
     latest: int
     leader: Broker
-
-
-class AtTime(NamedTuple):
-    """The answer of a leader about a time.
-
-    Attributes:
-        offset: The first message at or after the time, or an earlier one if it is known by segment only; None if there
-            is no such message.
-        end: Where the log ended just before the question; later messages have higher offsets.
-    """
-
-    offset: int | None
-    end: int
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,14 @@ from simpleconsumer.types import Broker, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, ask_at, in_requests
+from zkconsumer.cluster.segment_times import AtTime
+from zkconsumer.cluster.time_search import TimeSearch
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import shown_broker
 from zkconsumer.spark import connections
-from zkconsumer.spark.bounds import AtTime, LogEnds
-from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing, shown_broker
-from zkconsumer.spark.time_search import TimeSearch
+from zkconsumer.spark.bounds import LogEnds
+from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing
 
 __all__ = ["ClusterOffsets"]
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from rebalance import znodes
 from simpleconsumer.types import Broker
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import ZkConsumerError, shown_broker
 
 if TYPE_CHECKING:
     from zkconsumer.spark.log_changes import Loss
@@ -175,8 +175,3 @@ class PartitionUnreadable(SparkSourceError):
 
     def _sentence(self) -> str:
         return f"{self.topic}/{self.partition} at {self.offset} ({shown_broker(self.broker)}): {self.reason}"
-
-
-def shown_broker(broker: Broker | None) -> str:
-    """Return `broker 1 at host:port`."""
-    return "no broker" if broker is None else f"broker {broker.id} at {broker.host}:{broker.port}"

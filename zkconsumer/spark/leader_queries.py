@@ -22,7 +22,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import ask_at, in_requests
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.spark.errors import shown_broker
+from zkconsumer.errors import shown_broker
 from zkconsumer.spark.log_reach import ends_before
 
 __all__ = ["LeaderQueries"]

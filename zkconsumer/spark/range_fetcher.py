@@ -29,9 +29,10 @@ from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, S
 from simpleconsumer.types import Broker, Buffer, FetchedPartition, FetchRequest
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import shown_broker
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES
 from zkconsumer.spark import connections
-from zkconsumer.spark.errors import DataLoss, PartitionUnreadable, shown_broker
+from zkconsumer.spark.errors import DataLoss, PartitionUnreadable
 from zkconsumer.spark.leaders import LeaderSearch
 from zkconsumer.spark.log_reach import ends_before
 from zkconsumer.spark.planning import PlannedRange

@@ -17,9 +17,8 @@ from typing import Final
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, DecodeError, MessageError
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.spark.bounds import AtTime
-from zkconsumer.spark.errors import shown_broker
-from zkconsumer.spark.segment_times import segment_end, segment_start, written_by_ms
+from zkconsumer.cluster.segment_times import AtTime, segment_end, segment_start, written_by_ms
+from zkconsumer.errors import shown_broker
 
 __all__ = ["TimeSearch"]
 

@@ -13,11 +13,24 @@ Source: kafka.server.KafkaApis (fetchOffsetsBefore, 0.8.2.2).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["segment_end", "segment_start", "written_by_ms"]
+__all__ = ["AtTime", "segment_end", "segment_start", "written_by_ms"]
 
 _FILE_TIMES_MS: Final = 2000
+
+
+class AtTime(NamedTuple):
+    """The answer of a leader about a time.
+
+    Attributes:
+        offset: The first message at or after the time, or an earlier one if it is known by segment only; None if there
+            is no such message.
+        end: Where the log ended just before the question; later messages have higher offsets.
+    """
+
+    offset: int | None
+    end: int
 
 
 def written_by_ms(time_ms: int, is_end: bool) -> int | None:
