@@ -99,7 +99,9 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     "D1": Entry("a partition that nobody owns goes unnoticed"),
     "D2": Entry("a partition is owned and not fetched"),
     "D3": Entry("an owner node is deleted manually", suite=("owner node deleted",)),
-    "D4": Entry("an owner node of a stranger, or a persistent one", suite=("foreign owner node",)),
+    "D4": Entry(
+        "an owner node of a process that is not in the group, or a persistent one", suite=("foreign owner node",)
+    ),
     "D5": Entry("the tool that verifies a group is wrong"),
     "E1": Entry("a fetched chunk is lost in a rebalance"),
     "E2": Entry("a commit inside of a compressed message set"),
@@ -118,7 +120,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     "E14": Entry("a member forgets what it has just done", suite=("session ended", "ZooKeeper frozen"),
                  bugs=("own work not remembered",)),
     "F1": Entry("a fetch thread dies"),
-    "F2": Entry("a broker restarts, and no event tells of it", suite=("broker killed",)),
+    "F2": Entry("a broker restarts, and no event reports it", suite=("broker killed",)),
     "F3": Entry("the leader moves", suite=("leaders moved", "leader killed")),
     "F4": Entry("a broker comes back on another port", suite=("broker killed, back on another port",)),
     "F5": Entry("the first broker does not answer", suite=("broker stalled",)),

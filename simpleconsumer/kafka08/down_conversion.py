@@ -2,10 +2,12 @@
 
 Pure. Brokers convert batches for clients of this protocol (down-conversion). Some have no older form:
 
-    only control batches    of transactions, or batches that compaction has emptied: 1.x sends them unconverted, later
-                            brokers send a filler, an entry at offset -1 without its bytes
-    a batch that is cut off because it is larger than was asked for: sent unconverted up to 2.x, left out by later ones
-    zstd                    an error code
+    control batches of transactions, and batches that compaction has emptied
+        1.x sends them as they are; later brokers send a filler, an entry at offset -1 without its bytes
+    a batch that is cut off because it is larger than was asked for
+        brokers up to 2.x send it as it is, later ones leave it out
+    zstd
+        an error code
 
 If control batches are at the very position that is asked for, brokers from 2.0 on send the batch behind them twice.
 

@@ -31,6 +31,7 @@ if __name__ == "__main__":  # this folder holds a `rebalance` that is not the pa
 from rebalance.requests import Exists
 from rebalance.zookeeper import KazooPort
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect_types import Request
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.testing import EmbeddedCluster, KafkaCluster, TcpProxy
 
@@ -76,9 +77,9 @@ class Counts:
                 self.last_at = time.monotonic()
             send(port, request, done)  # type: ignore[arg-type]
 
-        def counted_frame(consumer: SimpleConsumer, api_key: int, version: int, body: bytes) -> bytes:
-            self.brokers[API_NAMES.get(api_key, str(api_key))] += 1
-            return frame(consumer, api_key, version, body)
+        def counted_frame(consumer: SimpleConsumer, request: Request[Any]) -> bytes:
+            self.brokers[API_NAMES.get(request.api_key, str(request.api_key))] += 1
+            return frame(consumer, request)
 
         KazooPort.send = counted_send  # type: ignore[method-assign, assignment]
         SimpleConsumer._frame = counted_frame  # type: ignore[method-assign]

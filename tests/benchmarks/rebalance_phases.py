@@ -216,6 +216,7 @@ def main(description: str | None) -> None:
     parser.add_argument("--processes", type=int, default=5, help="that real members of ours share")
     parser.add_argument("--join-s", type=float, default=0.0, help="in which all start, each at a moment of its own")
     parser.add_argument("--session-s", type=float, default=30.0)
+    parser.add_argument("--quiet-max-ms", type=int, default=1500, help="rebalance.quiet.max.ms of real members of ours")
     parser.add_argument("--phases", default="cold,leave,die,roll,idle", help=f"of {','.join(PHASES)}")
     parser.add_argument("--seed", type=int, default=0, help="of the simulation, and of the moments")
     arguments = parser.parse_args()

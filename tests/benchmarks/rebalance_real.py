@@ -247,6 +247,7 @@ def real_crowd(arguments: argparse.Namespace, names: Sequence[str]) -> Iterator[
             cast = Javas(cluster, connect, group, settings)
         else:
             dying = names[1 :: max(1, len(names) // 10)][:10] if len(names) > 10 else []
+            settings["rebalance.quiet.max.ms"] = str(arguments.quiet_max_ms)
             ours = {**settings, "zookeeper.connect": connect, "group.id": group}
             cast = Ours(ours, names, arguments.processes, dying)
         stack.callback(cast.close)

@@ -432,7 +432,7 @@ def test_messages_larger_than_its_share_come_one_by_one_beside_an_unread_stream(
 
 
 def test_batches_continue_beside_a_stream_that_stops_in_the_middle_of_a_batch() -> None:
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zkconsumer[columns]'")
     log = ScriptedLog(2000, value_bytes=1000)
     settings = {"fetch_wait_max_ms": 5000, "queued_max_bytes": 256 * 1024}
     with rigged(log, streams=2, partitions=40, **settings) as rig:

@@ -127,7 +127,7 @@ def wait_owners(cluster: Cluster, group: str, topic: str, expected: dict[int, st
     )
 
 
-def owner_births(cluster: Cluster, group: str, topic: str) -> dict[str, int]:
+def owner_node_transactions(cluster: Cluster, group: str, topic: str) -> dict[str, int]:
     """Partition -> transaction that created its owner node: equal means never released."""
     path = f"/consumers/{group}/owners/{topic}"
     return {name: cluster.client.exists(f"{path}/{name}").czxid for name in cluster.client.get_children(path)}

@@ -12,7 +12,7 @@ from consuming import (
     BackgroundReader,
     member,
     offsets_of,
-    owner_births,
+    owner_node_transactions,
     position,
     preset_offset,
     produce,
@@ -133,12 +133,13 @@ def test_another_leader_costs_no_message_no_order_and_no_rebalance(
     with member(site.cluster, fresh_group) as consumer, AckedLoad(site.cluster, topic, 0) as load:
         reader = BackgroundReader(*consumer.create_message_streams({topic: 1})[topic])
         reader.wait(50)
-        births, generation = owner_births(site.cluster, fresh_group, topic), consumer.status().generation
+        transactions = owner_node_transactions(site.cluster, fresh_group, topic)
+        generation = consumer.status().generation
         change(site, topic)
         load.wait(100)
         load.__exit__()
         wait_all_acked(reader, load)
-        assert owner_births(site.cluster, fresh_group, topic) == births
+        assert owner_node_transactions(site.cluster, fresh_group, topic) == transactions
         assert consumer.status().generation == generation
 
 
@@ -175,7 +176,7 @@ def test_a_broker_that_comes_back_on_another_port_is_found_there(
         reader = BackgroundReader(*consumer.create_message_streams({topic: 1})[topic])
         sent = produce(site.cluster, topic, 0, ["before"])
         reader.wait(1)
-        births = owner_births(site.cluster, fresh_group, topic)
+        transactions = owner_node_transactions(site.cluster, fresh_group, topic)
         site.cluster.stop(0)
         before = site.proxies[0].port
         site.cluster.advertise(0, site.proxies[0].move())
@@ -184,7 +185,7 @@ def test_a_broker_that_comes_back_on_another_port_is_found_there(
         site.cluster.wait_leaders(topic, [0])
         sent += produce(site.cluster, topic, 0, ["after"])
         assert texts(reader.wait(2)) == sent
-        assert owner_births(site.cluster, fresh_group, topic) == births
+        assert owner_node_transactions(site.cluster, fresh_group, topic) == transactions
 
 
 @pytest.mark.catalogue("F2")
@@ -197,7 +198,7 @@ def test_all_brokers_gone_for_a_while_is_only_a_pause(
         reader = BackgroundReader(*consumer.create_message_streams({topic: 1})[topic])
         sent = produce_each(site.cluster, topic, 2, 5, tag="before")
         reader.wait(10)
-        births = owner_births(site.cluster, fresh_group, topic)
+        transactions = owner_node_transactions(site.cluster, fresh_group, topic)
         for number in (0, 1):
             site.cluster.kill(number, expire=True)
         for partition in (0, 1):
@@ -209,7 +210,7 @@ def test_all_brokers_gone_for_a_while_is_only_a_pause(
         assert set(texts(reader.wait(20))) == set(sent)
         assert len(reader.messages) == 20
         assert reader.errors == []
-        assert owner_births(site.cluster, fresh_group, topic) == births
+        assert owner_node_transactions(site.cluster, fresh_group, topic) == transactions
 
 
 def test_a_broker_that_keeps_silent_about_leaders_delays_but_does_not_stop_the_others(
@@ -239,7 +240,7 @@ def test_a_connection_that_is_reset_again_and_again_loses_and_repeats_nothing(
     site.cluster.create_topic(topic, assignment={0: [0]})
     with member(site.cluster, fresh_group) as consumer, AckedLoad(site.cluster, topic, 0) as load:
         reader = BackgroundReader(*consumer.create_message_streams({topic: 1})[topic])
-        births = owner_births(site.cluster, fresh_group, topic)
+        transactions = owner_node_transactions(site.cluster, fresh_group, topic)
         for _ in range(5):
             load.wait(20)
             seen = len(reader.messages)
@@ -247,7 +248,7 @@ def test_a_connection_that_is_reset_again_and_again_loses_and_repeats_nothing(
             reader.wait(seen + 20)
         load.__exit__()
         wait_all_acked(reader, load)
-        assert owner_births(site.cluster, fresh_group, topic) == births
+        assert owner_node_transactions(site.cluster, fresh_group, topic) == transactions
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------------

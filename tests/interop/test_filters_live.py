@@ -12,7 +12,7 @@ from consuming import (
     multiset,
     offsets_of,
     owned,
-    owner_births,
+    owner_node_transactions,
     owners,
     produce,
     produce_each,
@@ -100,7 +100,7 @@ def test_a_new_topic_pauses_nobody(kafka_0822: KafkaCluster, fresh_group: str, p
         reader = BackgroundReader(*(_join(a, prefix) + _join(b, prefix)))
         shared = {0: f"{fresh_group}_a-0", 1: f"{fresh_group}_a-0", 2: f"{fresh_group}_b-0", 3: f"{fresh_group}_b-0"}
         wait_owners(kafka_0822, fresh_group, old, shared)
-        births = owner_births(kafka_0822, fresh_group, old)
+        transactions = owner_node_transactions(kafka_0822, fresh_group, old)
         sent = 0
         for number in range(3):
             new = f"{prefix}-new-{number}"
@@ -110,7 +110,7 @@ def test_a_new_topic_pauses_nobody(kafka_0822: KafkaCluster, fresh_group: str, p
                     produce(kafka_0822, old, partition, [f"{partition}-{sent}"])
                 sent += 1
                 reader.wait(4 * sent)
-        assert owner_births(kafka_0822, fresh_group, old) == births
+        assert owner_node_transactions(kafka_0822, fresh_group, old) == transactions
         for partition in range(4):
             assert offsets_of(reader.messages, partition) == list(range(sent))
 

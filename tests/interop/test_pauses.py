@@ -12,7 +12,7 @@ from consuming import (
     BackgroundReader,
     member,
     offsets_of,
-    owner_births,
+    owner_node_transactions,
     read,
     read_available,
     wait_owned,
@@ -30,7 +30,7 @@ def test_a_paused_partition_stays_owned_and_committed_and_goes_on_at_the_next_me
     p0 = TopicPartition(topic, 0)
     with member(embedded_cluster, fresh_group, auto_commit_interval_ms=20) as consumer:
         [stream] = consumer.create_message_streams({topic: 1})[topic]
-        births = owner_births(embedded_cluster, fresh_group, topic)
+        transactions = owner_node_transactions(embedded_cluster, fresh_group, topic)
         consumer.pause([p0])
         assert offsets_of(read(stream, COUNT), 1) == list(range(COUNT))
         assert read_available(stream) == []
@@ -45,7 +45,7 @@ def test_a_paused_partition_stays_owned_and_committed_and_goes_on_at_the_next_me
         consumer.resume([p0])
         assert offsets_of(first + read(stream, COUNT - 10), 0) == list(range(COUNT))
         assert consumer.paused() == frozenset()
-        assert owner_births(embedded_cluster, fresh_group, topic) == births
+        assert owner_node_transactions(embedded_cluster, fresh_group, topic) == transactions
 
 
 def test_the_loop_over_a_stream_may_pause_what_it_reads_and_another_thread_resume_it(

@@ -65,7 +65,7 @@ class _Steps(click.ParamType[tuple[int, ...]]):
 @click.option("--most-failures", metavar="N", type=click.IntRange(1), default=5, help="End after so many. [5]")
 @click.option("--seed", metavar="SEED", type=click.IntRange(0), help="Run this one alone, and print its plan.")
 @click.option("--plan", "plan_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Run this plan, JSON as --seed prints it; --seed then gives the dice. [0]")
+              help="Run this plan, JSON as --seed prints it; --seed then seeds the random numbers. [0]")
 @click.option("--keep", metavar="STEPS", type=_Steps(), help="With --seed or --plan: only these steps, as 0,3,4.")
 @click.option("--trace", is_flag=True, help="With --seed or --plan: all that happens, line by line.")
 def simulate_command(

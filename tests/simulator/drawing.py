@@ -34,7 +34,7 @@ def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = No
 
 
 class _Drawing:
-    """The dice, and what was drawn so far."""
+    """The random numbers, and what was drawn so far."""
 
     def __init__(self, rng: random.Random, kinds: str, profile: Profile) -> None:
         self._rng = rng

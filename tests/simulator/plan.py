@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All of one run but the dice.
+    """All of one run but its random numbers.
 
     Attributes:
         members: all that ever take part; a step `join` brings each into the group. One that is listed twice

@@ -33,7 +33,7 @@ class WaitingSteps:
     Args:
         living: the members whose processes are there.
         do: carries out a step now.
-        rng: dice by name.
+        rng: random numbers by name.
         later: runs a call after so many seconds.
     """
 
@@ -69,8 +69,8 @@ class WaitingSteps:
     def _look(self, participant: Participant) -> None:
         for step in [each for each in self._waiting if _has_come(each, participant)]:
             self._waiting.remove(step)
-            dice = self._rng(f"moment {step}")
-            self._later(dice.choice(_LATEST_S) * dice.random(), self._do, step)
+            moment = self._rng(f"moment {step}")
+            self._later(moment.choice(_LATEST_S) * moment.random(), self._do, step)
 
 
 def _has_come(step: Step, participant: Participant) -> bool:

@@ -28,14 +28,14 @@ _CLOSE_S = 2.0
 
 @contextmanager
 def zookeeper_connection(
-    hosts: str, timeout_s: float = 6.0, heard: Callable[[SessionChange], None] | None = None, **options: Any
+    hosts: str, timeout_s: float = 6.0, on_change: Callable[[SessionChange], None] | None = None, **options: Any
 ) -> Iterator[ZooKeeperPort]:
     """Yield a connected port inside the chroot, closed at the end of the block.
 
     Args:
         hosts: `host:port,host:port/chroot`.
         timeout_s: Longest wait for the connection, in seconds.
-        heard: Called with each change of the session, on the port's callback thread.
+        on_change: Called with each change of the session, on the port's callback thread.
         options: As for `KazooPort`.
 
     Raises:
@@ -50,8 +50,8 @@ def zookeeper_connection(
     changes: list[SessionChange] = []
 
     def changed(change: SessionChange) -> None:
-        if heard is not None:
-            heard(change)
+        if on_change is not None:
+            on_change(change)
         if change.what in ("connected", "refused"):
             changes.append(change)
             decided.set()
@@ -70,8 +70,8 @@ def zookeeper_connection(
 
 
 def configured_connection(
-    config: ConsumerConfig, heard: Callable[[SessionChange], None] | None = None
+    config: ConsumerConfig, on_change: Callable[[SessionChange], None] | None = None
 ) -> AbstractContextManager[ZooKeeperPort]:
     """A connected port as the settings of a consumer say; see `zookeeper_connection`."""
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
-    return zookeeper_connection(config.zookeeper_connect, timeout_s, heard, **zookeeper_options(config))
+    return zookeeper_connection(config.zookeeper_connect, timeout_s, on_change, **zookeeper_options(config))

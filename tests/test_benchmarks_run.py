@@ -1,0 +1,44 @@
+"""Every benchmark of the documents runs, with little data; what it measures is not looked at.
+
+`pytest -m slow tests/test_benchmarks_run.py`
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+BENCHMARKS: Final = Path(__file__).parent / "benchmarks"
+NOT_COMMANDS: Final = {"rebalance_phases", "rebalance_real", "rebalance_simulated"}
+"""Modules that `rebalance.py` imports."""
+SMALL: Final = {
+    "blocked_stream": ["--embedded", "--kinds", "small", "--rounds", "1", "--large", "20", "--small", "2000"],
+    "column_lanes": ["1"],
+    "columns": ["1"],
+    "consume": ["--sizes", "100", "--codecs", "none", "--clients", "ours", "--rounds", "1", "--megabytes", "1"],
+    "embedded_broker": ["8"],
+    "first_start": ["--topics", "1", "--partitions", "20"],
+    "rebalance": ["--members", "3", "--partitions", "6", "--phases", "cold,leave"],
+    "session_end": ["--members", "1", "--rounds", "1"],
+    "spark": ["--rows", "20000", "--rounds", "1"],
+    "spark_load": ["--rows", "20000", "--rounds", "1"],
+}  # fmt: skip
+
+
+def test_each_benchmark_is_run_below() -> None:
+    assert {path.stem for path in BENCHMARKS.glob("*.py")} - NOT_COMMANDS == set(SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_benchmark_runs(name: str) -> None:
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *SMALL[name]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.stdout.strip()
