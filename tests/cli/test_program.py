@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from tests.cli.command_line import TIMEOUT_S, command
 from zkconsumer.cli import consume as consume_module
 from zkconsumer.cli.program import program
+from zkconsumer.config.connection_settings import find_connection_settings
 from zkconsumer.testing.processes import free_port
 
 QUICK = ("--property", "zookeeper.connection.timeout.ms=300")
@@ -151,11 +152,9 @@ def test_no_zookeeper_is_reported_with_what_was_found_there() -> None:
 def test_settings_of_a_file_are_overridden_by_property_and_option(tmp_path: Path) -> None:
     file = tmp_path / "consumer.properties"
     file.write_text("zk.connect=file:1\ngroupid=file\nfetch.size=10\nautocommit.interval.ms=7\n")
-    options = {
-        "consumer_config": str(file), "zookeeper": "option:2", "group": None, "timeout_ms": None,
-        "from_beginning": False,
-    }  # fmt: skip
-    config, auto_commit, generated = consume_module._config(options, {"fetch.message.max.bytes": "20"})
+    found = find_connection_settings("option:2", str(file))
+    options = {"zookeeper": found.zookeeper, "group": None, "timeout_ms": None, "from_beginning": False}
+    config, auto_commit, generated = consume_module._config(found, options, {"fetch.message.max.bytes": "20"})
     assert (config.zookeeper_connect, config.group_id) == ("option:2", "file")
     assert (config.fetch_message_max_bytes, config.auto_commit_interval_ms) == (20, 7)
     assert auto_commit

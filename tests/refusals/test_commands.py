@@ -35,7 +35,7 @@ by_name = pytest.mark.parametrize("arguments", [*LOOKING, CONSUME], ids=lambda a
 
 
 def run(arguments: Sequence[str], hosts: str, config: Path | None = None) -> Result:
-    chosen = ["--consumer-config", str(config)] if config is not None else []
+    chosen = ["--config", str(config)] if config is not None else []
     return CliRunner().invoke(program, [*arguments, "--zookeeper", hosts, *chosen], input=LINE,
                               prog_name="zkconsumer")
 

@@ -1,84 +1,102 @@
-"""The options `--zookeeper` and `--consumer-config`, and the connection or `Admin` that they stand for."""
+"""The options `--zookeeper`, `--config` and `--profile` of every command that connects, and what they open.
+
+A new command needs three lines for everything: the decorator `@zookeeper_option()`, a parameter `zookeeper: str`, and
+`open_admin(zookeeper, ...)` or `open_zookeeper(zookeeper)`. Files, profiles, environment variables, credentials and TLS
+come with them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import check_group
 from zkconsumer.admin.admin import Admin, connection_options
-from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.config.properties import read_properties
+from zkconsumer.config.connection_settings import (
+    SEARCH_ORDER,
+    ConnectionSettings,
+    find_connection_settings,
+    profile_names,
+)
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
-from zkconsumer.errors import ConfigError
 
-__all__ = ["open_admin", "open_zookeeper", "read_config", "zookeeper_option"]
+__all__ = ["connection_settings", "no_zookeeper", "open_admin", "open_zookeeper", "zookeeper_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_FILE = "zkconsumer.consumer_config"
-"""The key under which the click context keeps the path."""
-
-
-def read_config(path: str) -> dict[str, str]:
-    """Return the entries of a properties file.
-
-    Raises:
-        CliError, ConfigError: It cannot be read, or is not a properties file.
-    """
-    try:
-        return read_properties(path)
-    except OSError as error:
-        raise CliError(f"the consumer config {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigError(path, None, f"a properties file ({error})") from None
+_GIVEN: Final = "zkconsumer.connection"
+"""The key under which the click context keeps the values of the options, by name."""
+_FOUND: Final = "zkconsumer.connection.found"
+"""The key under which the click context keeps the `ConnectionSettings`."""
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    context.meta[_FILE] = value
+    context.meta.setdefault(_GIVEN, {})[parameter.name] = value
 
 
-_connection_option = click.option(
-    "--consumer-config", metavar="FILE", callback=_keep, expose_value=False,
-    help="Properties file with settings of the consumer: TLS, SASL and credentials for ZooKeeper.",
+def _complete_profile(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in profile_names() if name.startswith(incomplete)]
+
+
+# Eager: they are processed before --zookeeper, whose callback reads the files.
+_config_option: Final = click.option(
+    "--config", "--consumer-config", "config", metavar="FILE", callback=_keep, expose_value=False, is_eager=True,
+    help="Properties file of the consumer: zookeeper.connect, TLS, SASL and credentials for ZooKeeper.",
 )
-"""The option of commands that need the connection alone; `_given_properties` returns its entries."""
+_profile_option: Final = click.option(
+    "--profile", metavar="NAME", callback=_keep, expose_value=False, is_eager=True, shell_complete=_complete_profile,
+    help="Such a file by its name: ~/.config/zkconsumer/NAME.properties.",
+)
 
 
-def _given_properties() -> dict[str, str] | None:
-    """Return the entries of the file that the running command was given, None without one.
+def zookeeper_option(required: bool = True) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command the options `--zookeeper`, `--config` and `--profile`.
 
-    Raises:
-        CliError, ConfigError: The file cannot be used.
+    The command's parameter `zookeeper` is what the first of `SEARCH_ORDER` names. `open_zookeeper` and `open_admin` use
+    the settings of the files.
+
+    Args:
+        required: A call in which nothing names a ZooKeeper is refused; without it, `zookeeper` is None then.
     """
-    context = click.get_current_context(silent=True)
-    path = None if context is None else context.meta.get(_FILE)
-    return None if path is None else read_config(path)
 
+    def resolve(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                parse_zookeeper_address(value)
+            except ValueError as error:
+                raise click.BadParameter(f"{error}; it looks like zk1:2181,zk2:2181/chroot") from None
+        given = context.meta.get(_GIVEN, {})
+        found = find_connection_settings(value, given.get("config"), given.get("profile"))
+        context.meta[_FOUND] = found
+        if required and found.zookeeper is None:
+            raise no_zookeeper(found)
+        return found.zookeeper
 
-def _checked_address(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        try:
-            parse_zookeeper_address(value)
-        except ValueError as error:
-            raise click.BadParameter(f"{error}; it looks like zk1:2181,zk2:2181/chroot") from None
-    return value
-
-
-def zookeeper_option(required: bool = True, only_looks: bool = True) -> Callable[[Command], Command]:
-    """Return the option `--zookeeper`.
-
-    With `only_looks` also the option `--consumer-config`, whose `zookeeper.*` settings `open_zookeeper` uses.
-    """
     hosts = click.option(
-        "--zookeeper", metavar="HOSTS", required=required, callback=_checked_address,
-        help="ZooKeeper of the cluster: host:port,host:port/chroot.",
+        "--zookeeper", metavar="HOSTS", callback=resolve,
+        help="ZooKeeper of the cluster: host:port,host:port/chroot; else that of --config, --profile, "
+             "$ZKCONSUMER_ZOOKEEPER, $ZKCONSUMER_CONFIG, $ZKCONSUMER_PROFILE.",
     )
-    return (lambda command: hosts(_connection_option(command))) if only_looks else hosts
+    return lambda command: hosts(_config_option(_profile_option(command)))
+
+
+def no_zookeeper(found: ConnectionSettings) -> click.UsageError:
+    """Return the error for a call in which nothing names a ZooKeeper."""
+    read = "".join(f" {path} was read and has no zookeeper.connect." for path in found.files)
+    return click.UsageError(f"Missing option '--zookeeper': nothing names a ZooKeeper.{read} The first of these that "
+                            f"names one counts: {'; '.join(SEARCH_ORDER)}.")
+
+
+def connection_settings() -> ConnectionSettings:
+    """Return what the options of the running command, its files and the environment give."""
+    context = click.get_current_context(silent=True)
+    found = None if context is None else context.meta.get(_FOUND)
+    return found if isinstance(found, ConnectionSettings) else ConnectionSettings()
 
 
 @contextmanager
@@ -88,7 +106,7 @@ def open_zookeeper(hosts: str, timeout_s: float = 6.0, **options: Any) -> Iterat
     Args:
         hosts: `host:port,host:port/chroot`.
         timeout_s: Longest wait for the connection, in seconds.
-        options: As for `KazooPort`; without any, those that `--consumer-config` gave to the running command.
+        options: As for `KazooPort`; without any, those of the files and profiles of the running command.
 
     Raises:
         ConfigError: A file that these settings name cannot be used.
@@ -96,13 +114,13 @@ def open_zookeeper(hosts: str, timeout_s: float = 6.0, **options: Any) -> Iterat
         ZooKeeperRefused: The credentials were refused.
         NamespaceMissing: The chroot does not exist.
     """
-    chosen = options or connection_options(hosts, _given_properties())
+    chosen = options or connection_options(hosts, connection_settings().properties)
     with zookeeper_connection(hosts, timeout_s, **chosen) as port:
         yield port
 
 
 def open_admin(hosts: str, client_id: str, *groups: str) -> Admin:
-    """Return administration with the settings that `--consumer-config` gave to the running command.
+    """Return administration with the settings of the files and profiles of the running command.
 
     Args:
         hosts: `host:port,host:port/chroot`.
@@ -115,4 +133,4 @@ def open_admin(hosts: str, client_id: str, *groups: str) -> Admin:
     """
     for group in groups:
         check_group(group)
-    return Admin(hosts, properties=_given_properties(), client_id=client_id)
+    return Admin(hosts, properties=connection_settings().properties, client_id=client_id)

@@ -18,7 +18,7 @@ from rebalance import znodes
 from rebalance.subscription import Subscription, check_topic
 from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import open_zookeeper, read_config, zookeeper_option
+from zkconsumer.cli.connection_options import connection_settings, no_zookeeper, open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.consumption import Consumption, Outcome
 from zkconsumer.cli.messages.line_output import LineOutput
@@ -26,6 +26,7 @@ from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.connection_settings import ConnectionSettings, canonical
 from zkconsumer.config.keys import find_key
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
@@ -85,7 +86,7 @@ class Wanted:
 
 
 @click.command(epilog=_EPILOG)
-@zookeeper_option(required=False, only_looks=False)
+@zookeeper_option(required=False)
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to read; may be repeated.")
 @click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, now and later.")
@@ -94,7 +95,6 @@ class Wanted:
 @click.option("--delete-offsets", is_flag=True, help="First delete the offsets that the group has of these topics.")
 @click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after N messages.")
 @click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message came for N ms.")
-@click.option("--consumer-config", metavar="FILE", help="Properties file with settings of the consumer.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
               help="One setting, or print.key, key.separator, line.separator; may be repeated.")
 @click.option("--streams", metavar="N", type=click.IntRange(1, 1000), default=1,
@@ -158,7 +158,7 @@ def _wanted(options: Mapping[str, Any]) -> Wanted:
         topic_filter = Blacklist(options["blacklist"])
     properties = _properties(options["properties"])
     formatting = {name: properties.pop(name) for name in _FORMAT_KEYS if name in properties}
-    config, auto_commit, generated = _config(options, properties)
+    config, auto_commit, generated = _config(connection_settings(), options, properties)
     ConsumerConnector(config)  # refuses what this release does not serve, before any server is asked
     return Wanted(config, auto_commit, topics, topic_filter, options["streams"], _shape(options, formatting), generated)
 
@@ -189,18 +189,17 @@ def _shape(options: Mapping[str, Any], formatting: Mapping[str, str]) -> LineSha
     )
 
 
-def _config(options: Mapping[str, Any], properties: Mapping[str, str]) -> tuple[ConsumerConfig, bool, bool]:
+def _config(
+    found: ConnectionSettings, options: Mapping[str, Any], properties: Mapping[str, str]
+) -> tuple[ConsumerConfig, bool, bool]:
     """Return the settings, whether to commit, and whether the group was generated."""
-    settings: dict[str, Any] = {}
-    if options["consumer_config"] is not None:
-        settings.update(_canonical(read_config(options["consumer_config"])))
-    settings.update(_canonical(properties))
-    chosen = {"zookeeper.connect": options["zookeeper"], "group.id": options["group"],
-              "consumer.timeout.ms": options["timeout_ms"],
+    chosen = {"zookeeper.connect": options["zookeeper"] if found.zookeeper_from == "--zookeeper" else None,
+              "group.id": options["group"], "consumer.timeout.ms": options["timeout_ms"],
               "auto.offset.reset": "smallest" if options["from_beginning"] else None}
+    settings: dict[str, Any] = {"zookeeper.connect": options["zookeeper"], **found.properties, **canonical(properties)}
     settings.update({name: value for name, value in chosen.items() if value is not None})
-    if "zookeeper.connect" not in settings:
-        raise click.UsageError("Missing option '--zookeeper', and no consumer config names zookeeper.connect.")
+    if settings["zookeeper.connect"] is None:
+        raise no_zookeeper(found)
     generated = "group.id" not in settings
     if generated:
         settings["group.id"] = f"console-consumer-{random.randrange(100_000)}"
@@ -217,12 +216,6 @@ def _take_auto_commit(settings: dict[str, Any]) -> bool:
         return True  # ConsumerConfig reports what is wrong with it
     settings["auto.commit.enable"] = "false"
     return wanted
-
-
-def _canonical(entries: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings by their 0.8 names, so that a setting given twice is overridden and not in conflict."""
-    keys = {name: find_key(name) for name in entries}
-    return {key.name if (key := keys[name]) is not None else name: value for name, value in entries.items()}
 
 
 # -- before and after --------------------------------------------------------------------------------------------------

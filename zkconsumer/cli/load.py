@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import zookeeper_option
+from zkconsumer.cli.connection_options import connection_settings, zookeeper_option
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 
@@ -48,7 +48,7 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@zookeeper_option(only_looks=False)
+@zookeeper_option()
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to load; may be repeated.")
 @click.option("--whitelist", metavar="REGEX", help="All topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or out of --whitelist.")
@@ -95,8 +95,10 @@ def load(
     from zkconsumer.spark.load.session import spark_session
     from zkconsumer.spark.load.settings import LoadSettings
     from zkconsumer.spark.load.writing import Shape
+    from zkconsumer.spark.option_table import setting_options
 
-    source = {"zookeeper.connect": zookeeper, "startingOffsets": start}
+    source = setting_options(connection_settings().properties)
+    source |= {"zookeeper.connect": zookeeper, "startingOffsets": start}
     chosen = {"subscribe": ",".join(topics) or None, "subscribePattern": whitelist, "blacklist": blacklist,
               "group.id": group}  # fmt: skip
     source |= {name: value for name, value in chosen.items() if value is not None}

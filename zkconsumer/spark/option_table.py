@@ -7,12 +7,13 @@ too, have its names; the others have the names of the consumer's settings.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from zkconsumer.config.keys import KEYS, find_key
 
-__all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "unknown_option"]
+__all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "setting_options", "unknown_option"]
 
 BOTH, BATCH, STREAM = "batch and stream", "batch", "stream"
 
@@ -115,6 +116,14 @@ _INSTEAD: Final = {
     "topics": "it is called subscribe here",
     "auto.offset.reset": "set startingOffsets, and failOnDataLoss",
 }
+
+
+def setting_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return those settings of a consumer's file, by their names in Kafka 0.8, that are options, too.
+
+    `group.id` is left out: a group in a file is that of a consumer, and a query that has it stores its offsets there.
+    """
+    return {name: value for name, value in properties.items() if name in SETTING_NAMES and name != "group.id"}
 
 
 def find_option(name: str) -> Option | None:

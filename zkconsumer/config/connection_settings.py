@@ -1,0 +1,230 @@
+"""Finds the ZooKeeper and the settings that a program was given: arguments, properties files, profiles, environment.
+
+Rules, and which failure each prevents:
+
+- A setting comes from the first place that has it: an argument before a file, a file before a profile, the command line
+  before the environment.
+- A file or profile that is named as an argument replaces those that the environment names. Credentials of one cluster
+  that a forgotten variable names are not mixed with the settings of another.
+- A file with a password that every user of the machine can read is reported.
+- Credentials from a file that names one ensemble, used for another one, are reported: a digest is sent in clear text.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from zkconsumer.config.keys import find_key
+from zkconsumer.config.properties import read_properties
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer_error import RemediedError
+
+__all__ = [
+    "CONFIG_VARIABLE", "PROFILE_VARIABLE", "SEARCH_ORDER", "ZOOKEEPER_VARIABLE", "ConnectionSettings",
+    "SettingsNotUsable", "canonical", "find_connection_settings", "profile_file", "profile_names", "read_settings_file",
+    "warn_of_exposed_secrets",
+]  # fmt: skip
+
+logger = logging.getLogger("zkconsumer.config")
+
+ZOOKEEPER_VARIABLE: Final = "ZKCONSUMER_ZOOKEEPER"
+"""Environment variable: the ZooKeeper of the cluster, as `zookeeper.connect`."""
+CONFIG_VARIABLE: Final = "ZKCONSUMER_CONFIG"
+"""Environment variable: path of a properties file."""
+PROFILE_VARIABLE: Final = "ZKCONSUMER_PROFILE"
+"""Environment variable: name of a profile."""
+SEARCH_ORDER: Final = (
+    "--zookeeper", "zookeeper.connect in the file of --config", "zookeeper.connect in the profile of --profile",
+    f"${ZOOKEEPER_VARIABLE}", f"zookeeper.connect in the file ${CONFIG_VARIABLE}",
+    f"zookeeper.connect in the profile ${PROFILE_VARIABLE}",
+)  # fmt: skip
+"""Where a ZooKeeper may be named; the first place counts."""
+
+_CONNECT: Final = "zookeeper.connect"
+_CREDENTIALS: Final = (
+    "zookeeper.auth", "zookeeper.sasl.mechanism", "zookeeper.sasl.password", "zookeeper.ssl.certfile",
+)  # fmt: skip
+_PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_SUFFIX: Final = ".properties"
+_SHOWN_PROFILES: Final = 10
+
+
+class SettingsNotUsable(RemediedError):  # noqa: N818 - as the errors of `zkconsumer.errors`
+    """A file, a profile or an environment variable with settings cannot be used."""
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """What was found.
+
+    Attributes:
+        zookeeper: The connection string; None when nothing names one.
+        zookeeper_from: The place that named it, for messages; empty when nothing does.
+        properties: The settings of the files by their names in Kafka 0.8, without `zookeeper.connect`.
+        files: The files that were read, the first one counts most.
+    """
+
+    zookeeper: str | None = None
+    zookeeper_from: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: tuple[str, ...] = ()
+
+
+def find_connection_settings(
+    zookeeper: str | None = None,
+    config: str | None = None,
+    profile: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ConnectionSettings:
+    """Return the ZooKeeper and the settings to use, by the order of `SEARCH_ORDER`.
+
+    Args:
+        zookeeper: The connection string, as an argument gives it.
+        config: Path of a properties file, as an argument gives it.
+        profile: Name of a profile, as an argument gives it.
+        environment: The environment variables; those of the process when left out. Empty ones count as not set.
+
+    Raises:
+        SettingsNotUsable: A file cannot be read, there is no such profile, or an address is not one.
+    """
+    variables = os.environ if environment is None else environment
+    from_arguments = config is not None or profile is not None
+    if not from_arguments:
+        config, profile = variables.get(CONFIG_VARIABLE) or None, variables.get(PROFILE_VARIABLE) or None
+    files: list[tuple[str, dict[str, str]]] = []
+    if config is not None:
+        files.append((config, canonical(read_settings_file(config))))
+    if profile is not None:
+        path = profile_file(profile, variables)
+        files.append((str(path), canonical(_read_profile(profile, path))))
+    named = [(f"{_CONNECT} in {path}", entries[_CONNECT]) for path, entries in files if entries.get(_CONNECT)]
+    variable = variables.get(ZOOKEEPER_VARIABLE)
+    if variable:
+        named.insert(len(named) if from_arguments else 0, (ZOOKEEPER_VARIABLE, variable))
+    if zookeeper is not None:
+        named.insert(0, ("--zookeeper", zookeeper))
+    properties = {name: value for _, entries in reversed(files) for name, value in entries.items() if name != _CONNECT}
+    read = tuple(path for path, _ in files)
+    if not named:
+        return ConnectionSettings(properties=properties, files=read)
+    place, address = named[0]
+    _check_address(place, address)
+    _warn_of_foreign_credentials(place, address, files)
+    return ConnectionSettings(address, place, properties, read)
+
+
+def canonical(entries: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings by their 0.8 names, so that a setting given twice is overridden and not in conflict."""
+    keys = {name: find_key(name) for name in entries}
+    return {key.name if (key := keys[name]) is not None else name: value for name, value in entries.items()}
+
+
+def read_settings_file(path: str, what: str = "the consumer config") -> dict[str, str]:
+    """Return the entries of a properties file, and warn when it exposes a secret.
+
+    Raises:
+        SettingsNotUsable: It cannot be read, or is not a properties file.
+    """
+    try:
+        entries = read_properties(path)
+    except OSError as error:
+        raise SettingsNotUsable(f"{what} {path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise SettingsNotUsable(f"{what} {path} is not a properties file: {error}") from None
+    warn_of_exposed_secrets(path, entries)
+    return entries
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+
+
+def profile_file(name: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Return the path of a profile's file, `$XDG_CONFIG_HOME/zkconsumer/NAME.properties`.
+
+    Raises:
+        SettingsNotUsable: The name is not the name of a profile.
+    """
+    if not _PROFILE_NAME.fullmatch(name):
+        raise SettingsNotUsable(f"{name!r} is not the name of a profile",
+                                "use 1 to 100 of [a-zA-Z0-9._-], no dot at its start; --config takes a path")
+    return _profile_folder(os.environ if environment is None else environment) / f"{name}{_SUFFIX}"
+
+
+def profile_names(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Return the names of the profiles that exist."""
+    folder = _profile_folder(os.environ if environment is None else environment)
+    try:
+        names = sorted(path.name.removesuffix(_SUFFIX) for path in folder.glob(f"*{_SUFFIX}"))
+    except OSError:
+        return []
+    return [name for name in names if _PROFILE_NAME.fullmatch(name)]
+
+
+def _profile_folder(environment: Mapping[str, str]) -> Path:
+    configured = environment.get("XDG_CONFIG_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    home = Path(configured) if os.path.isabs(configured) else Path(os.path.expanduser("~/.config"))
+    return home / "zkconsumer"
+
+
+def _read_profile(name: str, path: Path) -> dict[str, str]:
+    if not path.exists():
+        known = profile_names({"XDG_CONFIG_HOME": str(path.parent.parent)})
+        shown = ", ".join(known[:_SHOWN_PROFILES]) + (", ..." if len(known) > _SHOWN_PROFILES else "")
+        raise SettingsNotUsable(f"there is no profile {name!r}: {path} does not exist",
+                                f"the profiles are {shown}" if known else "write that file, or give --config FILE")
+    return read_settings_file(str(path), f"the profile {name!r},")
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _check_address(place: str, address: str) -> None:
+    try:
+        parse_zookeeper_address(address)
+    except ValueError as error:
+        raise SettingsNotUsable(f"{place} is {address!r}: {error}", "it looks like zk1:2181,zk2:2181/chroot") from None
+
+
+def warn_of_exposed_secrets(path: str | os.PathLike[str], entries: Mapping[str, object]) -> None:
+    """Log a warning when a file holds a password and every user of the machine can read it."""
+    secrets = sorted({key.name for name in entries if (key := find_key(name)) is not None and key.secret})
+    if secrets and _everybody_reads(Path(path)):
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        logger.warning("%s holds %s, and every user of this machine can read it (mode %04o): chmod 600 %s",
+                       path, ", ".join(secrets), mode, path)
+
+
+def _everybody_reads(path: Path) -> bool:
+    """Return True if users without any right of owner or group can open the file."""
+    try:
+        resolved = path.resolve()
+        folders = all(folder.stat().st_mode & stat.S_IXOTH for folder in resolved.parents)
+        return folders and stat.S_ISREG(resolved.stat().st_mode) and bool(resolved.stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
+
+
+def _warn_of_foreign_credentials(place: str, address: str, files: list[tuple[str, dict[str, str]]]) -> None:
+    """Log a warning when the credentials of a file are used for servers that the file does not name."""
+    wanted = _hosts(address)
+    for path, entries in files:
+        own = _hosts(entries.get(_CONNECT, ""))
+        given = [name for name in _CREDENTIALS if entries.get(name)]
+        if own and given and not own & wanted:
+            logger.warning("the credentials in %s (%s) are used for %s of %s, and the file is for %s",
+                           path, ", ".join(given), address, place, entries[_CONNECT])
+
+
+def _hosts(address: str) -> set[tuple[str, int]]:
+    try:
+        return {(host.lower(), port) for host, port in parse_zookeeper_address(address).hosts}
+    except ValueError:
+        return set()
