@@ -26,7 +26,7 @@ def refuse_repeated_options(command: click.Command, arguments: Sequence[str], co
         below = command.resolve_command(context, rest) if isinstance(command, click.Group) and rest else None
     except click.UsageError:
         return  # the command itself reports it, with its own usage line
-    if any(option.is_eager for option in order):
+    if any(option.is_eager and isinstance(option, click.Option) and option.is_flag for option in order):
         return  # --help is shown whatever else is given
     counts = Counter(option for option in order if isinstance(option, click.Option) and _takes_one_value(option))
     for option, count in counts.items():
