@@ -38,6 +38,7 @@ PACKAGES = (
     "zkconsumer/fetching",
     "zkconsumer/streams",
     "zkconsumer/offsets",
+    "zkconsumer/topic_reader",
     "zkconsumer/member",
     "zkconsumer/admin",
     "zkconsumer/cli",

@@ -24,6 +24,7 @@ from zkconsumer.errors import (
     NotSupported,
     PartitionStopped,
     PauseFailed,
+    ReadFailed,
     StreamFailed,
     ZkConsumerError,
     ZooKeeperRefused,
@@ -35,6 +36,7 @@ from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 from zkconsumer.streams.batches import MessageBatch
 from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.topic_reader.topic_reader import TopicReader, read_topic
 
 __version__ = "0.1.0"
 
@@ -68,15 +70,18 @@ __all__ = [
     "OwnedPartition",
     "PartitionStopped",
     "PauseFailed",
+    "ReadFailed",
     "RebalanceError",
     "RebalanceListener",
     "SimpleConsumerError",
     "StreamFailed",
     "TopicPartition",
+    "TopicReader",
     "UnsupportedFilter",
     "Whitelist",
     "ZkConsumerError",
     "ZooKeeperRefused",
     "ZooKeeperUnavailable",
     "__version__",
+    "read_topic",
 ]

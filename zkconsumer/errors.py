@@ -10,6 +10,7 @@
     ├── ConcurrentStreamUse  two threads read one stream at the same time
     ├── DecoderFailed        the application's decoder raised on one message; iterating again continues
     ├── PartitionStopped     one partition cannot be read further; iterating again continues with the others
+    ├── ReadFailed           a topic cannot be read as it was asked for (without a group)
     ├── StreamFailed         the stream has ended by a fault; status() names the same error
     ├── CommitFailed         some partitions could not be committed; the others were
     ├── PauseFailed          a partition could not be paused or resumed; none of the call was
@@ -28,7 +29,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from simpleconsumer.types import Broker
-from zkconsumer_error import ZkConsumerError
+from zkconsumer_error import RemediedError, ZkConsumerError
 
 __all__ = [
     "CommitFailed",
@@ -43,6 +44,7 @@ __all__ = [
     "Obstacle",
     "PartitionStopped",
     "PauseFailed",
+    "ReadFailed",
     "StreamFailed",
     "ZkConsumerError",
     "ZooKeeperRefused",
@@ -204,15 +206,21 @@ class DecoderFailed(ZkConsumerError):
 class PartitionStopped(ZkConsumerError):
     """One partition cannot be read further; it is raised once, and status() names it from then on."""
 
-    def __init__(self, topic: str, partition: int | str, offset: int, reason: str) -> None:
-        super().__init__(topic, partition, offset, reason)
+    def __init__(self, topic: str, partition: int | str, offset: int, reason: str, remedy: str = "") -> None:
+        super().__init__(topic, partition, offset, reason, remedy)
+        self.remedy = remedy
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.topic}/{self.partition} at {self.offset}: stopped: {self.reason}"
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.topic}/{self.partition} at {self.offset}: stopped: {self.reason}{remedy}"
+
+
+class ReadFailed(RemediedError):
+    """A topic cannot be read without a group as it was asked for: the topic, a partition or an offset is not there."""
 
 
 class StreamFailed(ZkConsumerError):

@@ -20,14 +20,18 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetching.byte_shares import Candidate
 
-__all__ = ["BROKEN_TRIES", "EMPTY_TRIES", "FetchState", "Need", "RangeCheck", "check_range", "poll_wait_ms"]
+__all__ = ["BROKEN_TRIES", "EMPTY_TRIES", "FetchState", "Need", "OutOfLog", "RangeCheck", "check_range", "poll_wait_ms"]
 
 BROKEN_TRIES: Final = 3
 """How many times a set with impossible sizes is fetched again before the partition is given up."""
 EMPTY_TRIES: Final = 10
 """After so many empty answers in a row, from a log that continues, a warning is logged."""
+DOUBT_S: Final = 10.0
+"""How long a log must seem to end too early before that counts, in seconds: a broker that has just become leader may
+report an end that is too low, for as long as a replica does not fetch."""
 _SHORTEST_POLL_MS: Final = 5
 
 
@@ -40,6 +44,25 @@ class Need(enum.Enum):
     RANGE_CHECK = "range after out-of-range"
     FETCH = "messages"
     NOTHING = "stopped"
+
+
+class OutOfLog(ZkConsumerError):  # noqa: N818 - the name says what happened
+    """A position is outside the log of its partition, and reading must not continue elsewhere.
+
+    Attributes:
+        position: Where reading should have continued.
+        earliest: Start of the log.
+        latest: End of the log.
+    """
+
+    def __init__(self, position: int, earliest: int, latest: int) -> None:
+        super().__init__(position, earliest, latest)
+        self.position = position
+        self.earliest = earliest
+        self.latest = latest
+
+    def __str__(self) -> str:
+        return f"offset {self.position} is not in the log, which has {self.earliest} to {self.latest}"
 
 
 class RangeCheck(NamedTuple):
@@ -86,6 +109,7 @@ class FetchState:
         error: The last failure; None after a good answer.
         answered_at: Time of the last good answer; None before.
         empty: Number of empty answers in a row although the log continues.
+        doubted_at: Since when the log has seemed to end before the position; None if it does not.
 
     Threads: Changed by the thread that has the partition at the moment (leader finder or a fetcher); others may read
         single attributes.
@@ -108,6 +132,7 @@ class FetchState:
     error: str | None = None
     answered_at: float | None = None
     empty: int = 0
+    doubted_at: float | None = None
 
     def __post_init__(self) -> None:
         self.size_bytes = self.size_bytes or self.configured_bytes
@@ -115,7 +140,7 @@ class FetchState:
     def answered(self, now: float, high_watermark: int | None = None) -> None:
         """Take note of a good answer."""
         self.answered_at = now
-        self.error = None
+        self.error = self.doubted_at = None
         self.failures = self.broken = 0
         if high_watermark is not None:
             self.high_watermark = high_watermark
@@ -144,6 +169,11 @@ class FetchState:
         self.size_bytes = max(self.configured_bytes, size_bytes)
         self.entry_bytes = size_bytes
         self.is_single = True
+
+    def is_too_short_for_long(self, now: float) -> bool:
+        """Take note that the log seems to end before the position; return whether it has seemed so for long."""
+        self.doubted_at = now if self.doubted_at is None else self.doubted_at
+        return now - self.doubted_at >= DOUBT_S
 
     def candidate(self, stream: object) -> Candidate:
         """Return the candidate for the byte budget."""

@@ -17,7 +17,8 @@ class FetchTask:
 
     Attributes:
         queue: Where the messages go; None if only ends of the log are asked for.
-        policy: `smallest` or `largest`: which end to ask for.
+        policy: `smallest` or `largest`: which end of the log to ask for, and where to continue if the position is
+            outside the log. With `stop` nothing is read any more then, and the reader gets the error `OutOfLog`.
         resolved: Called with the end, or the two ends, that were asked for.
         is_cancelled: True when the result is not needed any more.
         is_placed: True while a fetcher has it.

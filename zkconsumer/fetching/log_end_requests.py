@@ -15,8 +15,8 @@ from typing import Final
 from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError
-from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.fetching.fetch_state import Need, check_range
+from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
+from zkconsumer.fetching.fetch_state import Need, OutOfLog, check_range
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk
 
@@ -134,6 +134,13 @@ class LogEndRequests:
         if not checked.is_reset or queue is None:
             reason = f"offset {state.offset} is called out of range, and the log reaches from {earliest} to {latest}"
             self._failed(task, reason)
+            return
+        if task.policy == "stop":
+            if state.offset > latest and not state.is_too_short_for_long(self._clock()):
+                self._failed(task, f"offset {state.offset} is out of range, and the log ends at {latest}")
+                return
+            state.need = Need.NOTHING
+            queue.push(Chunk(b"", MAX_INT64, None, error=OutOfLog(state.offset, earliest, latest)))
             return
         log.warning(
             "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d (auto.offset.reset=%s)",

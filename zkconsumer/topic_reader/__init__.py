@@ -1,0 +1,1 @@
+"""Reads topics without joining a group; described in docs/USAGE.md."""

@@ -1,0 +1,398 @@
+"""Fetches partitions without a group and decodes their chunks, until each partition is at its end or cannot be read.
+
+Rules, and which failure each prevents:
+- A partition ends at an offset and not at a message: the last offsets of a log may be markers of transactions, or may
+  have been compacted, and no message ever comes for them.
+- A position never leaves its place by itself: if the log does not have it, the partition stops with the offsets that
+  are lost. `auto.offset.reset` does not apply.
+- A partition that makes no progress until the deadline stops, with the reason. The others are read on.
+- The chunks that were fetched before a partition stops are delivered first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NoReturn
+
+from rebalance.counters import Counters
+from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ConsumerTimeout, PartitionStopped, StreamFailed, shown_broker
+from zkconsumer.fetching.byte_budget import ByteBudget
+from zkconsumer.fetching.fetch_state import EMPTY_TRIES, FetchState, OutOfLog
+from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
+from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
+from zkconsumer.topic_reader.read_bounds import ReadBounds
+from zkconsumer.wakeup import Wakeup
+
+__all__ = ["PartitionReads"]
+
+log = logging.getLogger(__name__)
+
+_CHECK_S: Final = 1.0
+"""Time between two checks for partitions that make no progress."""
+_LOOK_S: Final = 0.1
+"""Longest sleep while partitions have an end: that an end was reached does not always come with a chunk."""
+_SUSPENDED_S: Final = 5.0
+"""So long after a check, the next one does not count the time since then: the process may have been stopped."""
+
+
+class _Progress:
+    """When a partition last made progress, and how far it was then."""
+
+    __slots__ = ("at", "offset")
+
+    def __init__(self, at: float, offset: int) -> None:
+        self.at = at
+        self.offset = offset
+
+
+class PartitionReads:
+    """The partitions of one topic that are being read.
+
+    Args:
+        bounds: Where each partition starts and ends.
+        stall_timeout_s: How long a partition may make no progress.
+        clock: Seconds.
+        gone: Returns why the topic is not there any more, empty while it is.
+
+    Attributes:
+        ready, reader, handed: See `zkconsumer.fetching.partition_queue.Reader`; the last two are not used.
+        failed: How many messages and partitions could not be read.
+
+    Threads: One reads; `stop`, `join` and `wake` from any thread.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        directory: BrokerDirectory,
+        bounds: Mapping[TopicPartition, ReadBounds],
+        stall_timeout_s: float,
+        clock: Callable[[], float],
+        gone: Callable[[], str],
+    ) -> None:
+        self.ready: deque[PartitionQueue] = deque()
+        self.reader: int | None = None
+        self.handed: InHand | None = None
+        self.failed = 0
+        self._config = config
+        self._bounds = dict(bounds)
+        self._stall_timeout_s = stall_timeout_s
+        self._clock = clock
+        self._gone = gone
+        self._wakeup = Wakeup()
+        self._is_stopped = False
+        self._fault: StreamFailed | None = None
+        self._budget = ByteBudget(config.queued_max_bytes, 1)
+        self._tasks: dict[TopicPartition, FetchTask] = {}
+        self._progress: dict[TopicPartition, _Progress] = {}
+        self._positions = {name: bound.start for name, bound in bounds.items()}
+        calls = PoolCalls(self._tasks.get, lambda partition: None, self._died)
+        self._pool = FetcherPool(config, directory, self._budget, clock, calls, Counters())
+        self._checked_at = clock()
+        self._queue: PartitionQueue | None = None
+        self._chunk: Chunk | None = None
+        self._is_past_end = False
+
+    def start(self) -> None:
+        """Start to fetch."""
+        for name, bound in self._bounds.items():
+            if bound.end is None or bound.start < bound.end:
+                self._start(name, bound.start)
+
+    def _start(self, name: TopicPartition, offset: int) -> None:
+        queue = PartitionQueue(name, offset, self, self._budget)
+        state = FetchState(name, offset, self._config.fetch_message_max_bytes)
+        self._progress[name] = _Progress(self._clock(), offset)
+        self._tasks[name] = FetchTask(state, queue, "stop")
+        self._pool.finder.look_for(name, is_new=True)
+
+    def wake(self) -> None:
+        """Let a waiting reader check again."""
+        self._wakeup.wake()
+
+    def stop(self) -> None:
+        """End the reading and the threads; waits for nothing."""
+        self._is_stopped = True
+        self._pool.stop()
+        for task in list(self._tasks.values()):
+            task.is_cancelled = True
+        self._wakeup.wake()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the threads to end after `stop`."""
+        self._pool.join(self._clock() + timeout_s)
+
+    def _died(self, name: str, error: BaseException) -> None:
+        failure = StreamFailed(f"{name} has ended by a fault: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        self._fault = failure
+        self._wakeup.wake()
+
+    def positions(self, last: Message | None) -> dict[TopicPartition, int]:
+        """Return the next offset of each partition.
+
+        Args:
+            last: The message that was delivered last.
+        """
+        found = dict(self._positions)
+        queue = self._queue
+        if last is not None and queue is not None and (last.topic, last.partition) == queue.partition:
+            found[queue.partition] = max(found[queue.partition], last.next_offset)
+        return found
+
+    # -- chunks --------------------------------------------------------------------------------------------------------
+
+    def next_items(self) -> Iterator[Message] | None:
+        """Leave the chunk that was read, and return the messages of the next one; None when everything was read.
+
+        Raises:
+            ConsumerTimeout: No chunk came within `consumer.timeout.ms`.
+            MessageError: A message cannot be fetched; the next call continues behind it.
+            PartitionStopped: A partition cannot be read further; the next call continues with the others.
+            StreamFailed: A thread has ended by a fault.
+        """
+        timeout_s = self._config.consumer_timeout_ms / 1000
+        started_at = self._clock()
+        while True:
+            self._leave_chunk()
+            if self._is_stopped:
+                return None
+            if self._fault is not None:
+                raise self._fault
+            items = self._open_next()
+            if items is not None:
+                return items
+            self._check_if_due(is_idle=True)
+            if not self._tasks:
+                return None
+            wait_s = _LOOK_S if any(bound.end is not None for bound in self._bounds.values()) else _CHECK_S
+            if timeout_s >= 0:
+                left_s = started_at + timeout_s - self._clock()
+                if left_s <= 0:
+                    raise ConsumerTimeout(self._config.consumer_timeout_ms)
+                wait_s = min(wait_s, left_s)
+            if not self.ready:
+                self._wakeup.wait(wait_s)
+
+    def _open_next(self) -> Iterator[Message] | None:
+        """Return the messages of the next chunk, None if none is queued."""
+        self._check_if_due(is_idle=False)
+        while self.ready:
+            try:
+                queue = self.ready[0]
+            except IndexError:  # its fetcher has just dropped it
+                continue
+            if not queue.is_live:
+                queue.drop()
+                continue
+            if not queue.chunks:
+                queue.forget_entry()
+                continue
+            chunk = queue.chunks[0]
+            self._queue, self._chunk = queue, chunk
+            if isinstance(chunk.error, OutOfLog):
+                self._leave_log(queue, chunk.error)
+                continue
+            return self._items(queue.position)
+        return None
+
+    def _items(self, start_offset: int, resume: object = None) -> Iterator[Message]:
+        """Return the messages of the open chunk from an offset on, or behind an error."""
+        queue, chunk = self._queue, self._chunk
+        if queue is None or chunk is None or chunk.dialect is None:
+            return iter(())
+        topic, partition = queue.partition
+        items = chunk.dialect.decode_messages(
+            chunk.data, topic, partition, start_offset, high_watermark=chunk.high_watermark,
+            max_decoded_bytes=self._config.decoded_max_bytes, resume=resume,
+        )  # fmt: skip
+        end = self._bounds[queue.partition].end
+        return items if end is None or chunk.next_offset <= end else self._before(items, end)
+
+    def _before(self, items: Iterator[Message], end: int) -> Iterator[Message]:
+        for message in items:
+            if message.offset >= end:
+                self._is_past_end = True
+                return
+            yield message
+
+    def reopen(self, last: Message | None) -> Iterator[Message]:
+        """Return the rest of the open chunk behind the message that was delivered last, after an interrupt."""
+        queue, chunk = self._queue, self._chunk
+        if queue is None or chunk is None:
+            return iter(())
+        position = self.positions(last)[queue.partition]
+        if chunk.resume is not None and position <= queue.position:
+            return self._items(0, chunk.resume)
+        return self._items(position)
+
+    def _leave_chunk(self) -> None:
+        """Take note that the open chunk was read to its end.
+
+        Raises:
+            MessageError, PartitionStopped: What stands at its end cannot be read.
+        """
+        queue, chunk = self._queue, self._chunk
+        if queue is None or chunk is None:
+            return
+        error = None if self._is_past_end else chunk.error
+        self._is_past_end = False
+        if error is not None and not isinstance(error, MessageError):
+            self._stop(queue, str(error))
+        # The position first: after an interrupt in between, the chunk is opened again, and nothing in it is left.
+        self._move(queue, chunk.next_offset)
+        self._queue = self._chunk = None
+        queue.take_out(chunk)
+        end = self._bounds[queue.partition].end
+        if isinstance(error, MessageError) and (end is None or error.offset < end):
+            self._report(queue, error)
+
+    def _move(self, queue: PartitionQueue, next_offset: int) -> None:
+        queue.position = max(queue.position, next_offset)
+        end = self._bounds[queue.partition].end
+        self._positions[queue.partition] = queue.position if end is None else min(queue.position, end)
+        if end is not None and queue.position >= end:
+            self._finish(queue.partition)
+
+    def _finish(self, name: TopicPartition) -> None:
+        """Fetch and deliver nothing more of a partition."""
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.is_cancelled = True
+            self._pool.finder.forget(name)
+            if task.queue is not None:
+                task.queue.end()
+
+    # -- what cannot be read -------------------------------------------------------------------------------------------
+
+    def after_error(self, error: MessageError | BrokenFraming, last: Message | None) -> Iterator[Message]:
+        """Return what comes behind an error of the open chunk, if it is skipped.
+
+        Raises:
+            MessageError: As `on.message.error` says; `reopen` continues behind it.
+            PartitionStopped: Nothing behind it can be read.
+        """
+        queue, chunk = self._queue, self._chunk
+        assert queue is not None
+        assert chunk is not None
+        self._positions = self.positions(last)
+        queue.position = self._positions[queue.partition]
+        if isinstance(error, BrokenFraming):
+            self._stop(queue, f"broken message set: {error}; nothing after it can be found")
+        end = self._bounds[queue.partition].end
+        if end is not None and error.offset >= end:
+            self._finish(queue.partition)
+            return iter(())
+        self._positions[queue.partition] = queue.position = max(queue.position, error.next_offset)
+        chunk.resume = error.resume
+        self._report(queue, error)
+        return self.reopen(None)
+
+    def _report(self, queue: PartitionQueue, error: Exception) -> None:
+        """Raise what is wrong with a message, or skip the message, as `on.message.error` says."""
+        if self._config.on_message_error == "stop":
+            self._stop(queue, str(error))
+        self.failed += 1
+        if self._config.on_message_error == "skip":
+            log.warning("message skipped, on.message.error=skip: %s", error)
+            return
+        raise error
+
+    def _leave_log(self, queue: PartitionQueue, error: OutOfLog) -> None:
+        """Stop a partition whose position is not in its log; start again where its first message was just deleted."""
+        name, bound = queue.partition, self._bounds[queue.partition]
+        self._queue = self._chunk = None
+        if not bound.is_exact and error.position == bound.start < error.earliest:
+            end = bound.end
+            start = error.earliest if end is None else min(error.earliest, end)
+            self._finish(name)
+            self._bounds[name] = ReadBounds(start, end, True)
+            self._positions[name] = start
+            if end is None or start < end:
+                self._start(name, start)
+            return
+        if error.position < error.earliest:
+            lost = f"offsets {error.position} to {error.earliest - 1} were deleted before they were read"
+        else:
+            lost = f"the log was cut off behind {error.latest}, and its messages from there on are lost"
+        self._stop(queue, f"{error}: {lost}", f"start again at an offset from {error.earliest} to {error.latest}")
+
+    def _stop(self, queue: PartitionQueue, reason: str, remedy: str = "") -> NoReturn:
+        """Read a partition no further.
+
+        Raises:
+            PartitionStopped: Always.
+        """
+        self.failed += 1
+        self._queue = self._chunk = None
+        self._finish(queue.partition)
+        raise PartitionStopped(*queue.partition, self._positions[queue.partition], reason, remedy)
+
+    # -- progress ------------------------------------------------------------------------------------------------------
+
+    def _check_if_due(self, is_idle: bool) -> None:
+        """End partitions that are at their end without a message for it, and stop those that make no progress.
+
+        Raises:
+            PartitionStopped: Of the first such partition; the next call raises that of the next one.
+        """
+        now = self._clock()
+        if is_idle:
+            self._finish_reached()
+            self._stop_if_gone()
+        if now - self._checked_at < _CHECK_S:
+            return
+        was_suspended = now - self._checked_at > _SUSPENDED_S
+        self._checked_at = now
+        for name, task in list(self._tasks.items()):
+            progress = self._progress[name]
+            if was_suspended or self._made_progress(name, task, progress):
+                progress.at, progress.offset = now, task.state.offset
+            elif now - progress.at >= self._stall_timeout_s and task.queue is not None:
+                self._checked_at = now - _CHECK_S  # the others, in the next call
+                self._stop(task.queue, self._stall_reason(name, task), "read again when that is mended")
+
+    def _made_progress(self, name: TopicPartition, task: FetchTask, progress: _Progress) -> bool:
+        state, queue = task.state, task.queue
+        if (queue is not None and queue.chunks) or state.full_since is not None or state.offset != progress.offset:
+            return True
+        answered = state.answered_at is not None and state.answered_at > progress.at
+        return answered and self._bounds[name].end is None
+
+    def _stall_reason(self, name: TopicPartition, task: FetchTask) -> str:
+        state, end = task.state, self._bounds[name].end
+        if state.error is not None:
+            reason = state.error
+        elif end is not None and state.answered_at is not None:
+            reason = f"its log ends at {state.high_watermark} now, and it ended at {end} at the start"
+        elif task.is_placed:
+            reason = "no answer"
+        else:
+            reason = "no broker leads it"
+        where = "" if state.leader is None else f" ({shown_broker(state.leader)} led it last)"
+        return f"no message for {self._stall_timeout_s:g} s: {reason}{where}"
+
+    def _finish_reached(self) -> None:
+        """End partitions behind whose position the log has no messages up to the end."""
+        for name, task in list(self._tasks.items()):
+            end, state, queue = self._bounds[name].end, task.state, task.queue
+            if end is None or queue is None or queue.chunks:
+                continue
+            if state.empty >= EMPTY_TRIES and state.high_watermark >= end:
+                self._positions[name] = end
+                self._finish(name)
+
+    def _stop_if_gone(self) -> None:
+        reason = self._gone()
+        if not reason or self.ready:
+            return
+        for task in list(self._tasks.values()):
+            if task.queue is not None:
+                self._stop(task.queue, reason)

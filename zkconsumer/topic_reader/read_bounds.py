@@ -1,0 +1,222 @@
+"""Asks ZooKeeper and the leaders where reading of each partition starts and ends.
+
+Rules, and which failure each prevents:
+- Nothing is read on a part of the answers. A partition whose leader does not answer is asked about again until the
+  deadline; then the error names it.
+- The ends of the logs are asked for after the offsets at a time, and the ends after the starts, so that a start is
+  never behind its end.
+- Topics are looked up in ZooKeeper before a broker is asked about them: brokers create a topic that they are asked
+  about.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rebalance.errors import GroupRefused, UnreadableNode
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.backoff import Backoff
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.time_search import TimeSearch
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ReadFailed, shown_broker
+from zkconsumer.topic_reader.start_at import StartAt, is_exact, start_offset, time_of
+
+__all__ = ["BoundsSearch", "ReadBounds", "Wanted"]
+
+_BACKOFF: Final = Backoff(0.1, 2.0, 1.5)
+_SHOWN: Final = 5
+
+
+class ReadBounds(NamedTuple):
+    """Where reading of a partition starts and ends.
+
+    Attributes:
+        start: First offset.
+        end: Offset behind the last one; None to read without end.
+        is_exact: The start was named as an offset; others may move if the start of the log moves.
+    """
+
+    start: int
+    end: int | None
+    is_exact: bool
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is read.
+
+    Attributes:
+        topic: Its name.
+        partitions: Their numbers; None for all.
+        start: Where reading starts.
+        is_bounded: Reading ends where the logs end now.
+    """
+
+    topic: str
+    partitions: tuple[int, ...] | None
+    start: StartAt
+    is_bounded: bool
+
+
+class BoundsSearch:
+    """One search for the bounds of a topic's partitions.
+
+    Args:
+        cluster: Where to ask.
+        timeout_s: Longest time without an answer about all partitions, in seconds.
+    """
+
+    def __init__(self, wanted: Wanted, cluster: Cluster, config: ConsumerConfig, timeout_s: float) -> None:
+        self._wanted = wanted
+        self._cluster = cluster
+        self._config = config
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+
+    def find(self) -> dict[TopicPartition, ReadBounds]:
+        """Return the bounds of each partition.
+
+        Raises:
+            ReadFailed: The topic, a partition or an offset does not exist, or a leader does not answer in time.
+            RebalanceError: ZooKeeper does not answer, or refuses a node.
+        """
+        wanted = self._wanted
+        names = self._partitions()
+        time_ms = time_of(wanted.start)
+        at_time = {} if time_ms is None else self._at_time(names, time_ms)
+        ends = self._log_ends(names)
+        found: dict[TopicPartition, ReadBounds] = {}
+        for name in names:
+            earliest, latest = ends[name]
+            start = start_offset(wanted.start, name, earliest, latest, at_time.get(name))
+            found[name] = ReadBounds(start, latest if wanted.is_bounded else None, is_exact(wanted.start))
+        return found
+
+    # -- topics and partitions -----------------------------------------------------------------------------------------
+
+    def _partitions(self) -> list[TopicPartition]:
+        topic, where = self._wanted.topic, f"in ZooKeeper at {self._config.zookeeper_connect}"
+        try:
+            self._cluster.reader.refuse_foreign_generation("")
+            existing = self._cluster.partitions([topic]).get(topic)
+        except GroupRefused as error:
+            raise ReadFailed(f"the topic cannot be read {where}: {error.reason}") from error
+        except UnreadableNode as error:
+            raise ReadFailed(str(error)) from error
+        if existing is None:
+            near = difflib.get_close_matches(topic, self._cluster.topics(), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`zkconsumer topics` lists those that exist"
+            raise ReadFailed(f"there is no topic {topic!r} {where}", hint)
+        chosen = self._chosen()
+        unknown = sorted(set(chosen or ()) - set(existing))
+        if unknown:
+            named = ", ".join(map(str, unknown[:_SHOWN]))
+            raise ReadFailed(f"topic {topic!r} has no partition {named}", f"it has {_ranges(existing)}")
+        return [TopicPartition(topic, number) for number in sorted(existing if chosen is None else chosen)]
+
+    def _chosen(self) -> set[int] | None:
+        """Return the partitions that were named, None for all."""
+        start, partitions = self._wanted.start, self._wanted.partitions
+        if not isinstance(start, Mapping):
+            return None if partitions is None else set(partitions)
+        if partitions is not None and set(partitions) != set(start):
+            raise ReadFailed(
+                f"the partitions are {sorted(partitions)}, and the start names offsets of {sorted(start)}",
+                "name the same partitions in both, or leave the partitions out",
+            )
+        return set(start)
+
+    # -- questions to leaders ------------------------------------------------------------------------------------------
+
+    def _log_ends(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        reasons: dict[TopicPartition, str] = {}
+        failures = 0
+        while missing := [name for name in names if name not in found]:
+            left_s = max(1.0, self._deadline - time.monotonic())
+            for name, answer in self._cluster.log_ends(missing, (EARLIEST, LATEST), left_s).items():
+                if isinstance(answer, str):
+                    reasons[name] = answer
+                    continue
+                earliest, latest = answer
+                if earliest is None or latest is None or latest < 0:
+                    reasons[name] = "its leader reports no offset"
+                else:
+                    # The log may have been truncated between the two requests; then the later answer counts.
+                    found[name] = min(earliest, latest), latest
+            failures = self._pause(names, found, reasons, failures)
+        return found
+
+    def _at_time(self, names: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after the time, None where no message is that recent."""
+        search = TimeSearch(dict.fromkeys(names, time_ms), False, self._config.fetch_message_max_bytes)
+        reasons: dict[TopicPartition, str] = {}
+        failures = 0
+        while missing := [name for name in names if name not in search.found]:
+            by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
+            for name, broker in self._cluster.leaders(missing).items():
+                by_leader[broker].append(name)
+            reasons = dict.fromkeys(missing, "no broker leads it")
+            for broker, led in by_leader.items():
+                reasons.update(self._ask(search, broker, led))
+            failures = self._pause(names, search.found, reasons, failures)
+        search.log_segments()
+        return {name: answer.offset for name, answer in search.found.items()}
+
+    def _ask(self, search: TimeSearch, broker: Broker, names: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+        """Ask one leader for offsets at a time; return why some partitions have no answer."""
+        timeout_s = min(self._config.socket_timeout_ms / 1000, max(1.0, self._deadline - time.monotonic()))
+        dialect = dialect_of(broker)
+        with SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id, dialect=dialect) as consumer:
+            try:
+                refused = search.ask(consumer, broker, names)
+            except SimpleConsumerError as error:
+                return dict.fromkeys(names, f"{shown_broker(broker)}: {error}")
+        return {name: str(BrokerError(code, name.topic, name.partition)) for name, code in refused.items()}
+
+    def _pause(
+        self,
+        names: Sequence[TopicPartition],
+        found: Mapping[TopicPartition, object],
+        reasons: Mapping[TopicPartition, str],
+        failures: int,
+    ) -> int:
+        """Wait before partitions without an answer are asked about again; return how many waits there were.
+
+        Raises:
+            ReadFailed: The deadline is over.
+        """
+        missing = [name for name in names if name not in found]
+        if not missing:
+            return failures
+        wait_s = _BACKOFF.wait_s(failures)
+        if time.monotonic() + wait_s > self._deadline:
+            shown = "; ".join(f"{name.topic}/{name.partition}: {reasons[name]}" for name in missing[:_SHOWN])
+            more = f"; and {len(missing) - _SHOWN} more partitions" if len(missing) > _SHOWN else ""
+            raise ReadFailed(
+                f"the leaders did not report the ends of the logs within {self._timeout_s:g} s ({shown}{more})",
+                "`zkconsumer topics --check` shows which partitions have no leader",
+            )
+        time.sleep(wait_s)
+        return failures + 1
+
+
+def _ranges(partitions: Sequence[int]) -> str:
+    """Return `partition 0`, `partitions 0 to 7`, or the numbers if some are missing in between."""
+    numbers = sorted(partitions)
+    if not numbers:
+        return "no partitions"
+    if len(numbers) == 1:
+        return f"partition {numbers[0]}"
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"partitions {numbers[0]} to {numbers[-1]}"
+    return f"partitions {', '.join(map(str, numbers[:20]))}{' and more' if len(numbers) > 20 else ''}"

@@ -1,0 +1,198 @@
+"""`read_topic`: reads the messages of a topic without joining a group, as an iterator."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from rebalance import znodes
+from rebalance.requests import Exists
+from rebalance.subscription import check_topic
+from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.types import Message, TopicPartition
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.zookeeper_connection import configured_connection
+from zkconsumer.cluster.zookeeper_reads import read_all
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import NotSupported, ReadFailed
+from zkconsumer.topic_reader.partition_reads import PartitionReads
+from zkconsumer.topic_reader.read_bounds import BoundsSearch, Wanted
+from zkconsumer.topic_reader.start_at import StartAt, check_start
+from zkconsumer.topic_reader.topic_watch import TopicWatch
+
+__all__ = ["TopicReader", "read_topic"]
+
+_BROKER_S: Final = 5.0
+"""Longest wait for a broker that is asked about the ends of its logs."""
+_CLOSE_S: Final = 2.0
+_NOTHING: Final[Iterator[Message]] = iter(())
+
+
+class TopicReader:
+    """Iterator of the messages of a topic, as `read_topic` returns it.
+
+    Messages come in the order of their offsets in each partition; partitions come as their brokers answer. Fetched
+    messages wait in at most `queued.max.bytes`. The threads and connections end with the iteration, with `close()`, at
+    the end of a `with` block, or when the iterator is dropped.
+
+    Raises by `next()`:
+        MessageError: One message is unreadable; iterating again continues behind it (`on.message.error`).
+        PartitionStopped: One partition cannot be read further: its leader is missing, its messages or its topic were
+            deleted. Iterating again continues with the others.
+        ConsumerTimeout: No message came within `consumer.timeout.ms`, if that is set; iterating again continues.
+        StreamFailed: A thread of the reader has ended by a fault.
+
+    Threads: One at a time; `close` from any.
+    """
+
+    def __init__(self, wanted: Wanted, config: ConsumerConfig, count: int | None, stall_timeout_s: float) -> None:
+        with ExitStack() as stack:
+            # The reader must not be referenced from below: it is closed when the application drops it.
+            watch = TopicWatch(wanted.topic, lambda: None)
+            port = stack.enter_context(configured_connection(config, watch.session_changed))
+            [stat] = read_all(port, [Exists(znodes.topic_path(wanted.topic))])
+            cluster = Cluster(port, config.client_id, min(config.socket_timeout_ms / 1000, _BROKER_S))
+            bounds = BoundsSearch(wanted, cluster, config, stall_timeout_s).find()
+            reads = PartitionReads(
+                config, cluster.directory, bounds, stall_timeout_s, time.monotonic, lambda: watch.reason
+            )
+            if stat is not None:
+                watch.start(port, stat.czxid)
+            stack.callback(reads.join, _CLOSE_S)
+            stack.callback(reads.stop)
+            reads.start()
+            opened = stack.pop_all()
+        self._reads = reads
+        self._left = count
+        self._items = _NOTHING
+        self._last: Message | None = None
+        self._finalizer = weakref.finalize(self, opened.close)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        while True:
+            try:
+                message = self._last = next(self._items)
+                return message
+            except StopIteration:
+                pass
+            except (MessageError, BrokenFraming) as error:
+                self._items = self._bounded(self._behind(error))
+                continue
+            except BaseException:
+                self._items = self._bounded(self._reads.reopen(self._last))
+                raise
+            items = None if self._left == 0 else self._reads.next_items()
+            if items is None:
+                self.close()
+                raise StopIteration
+            self._items = self._bounded(items)
+
+    def _behind(self, error: MessageError | BrokenFraming) -> Iterator[Message]:
+        """Return what comes behind an error, or raise the error."""
+        self._items = _NOTHING
+        try:
+            return self._reads.after_error(error, self._last)
+        except MessageError:
+            self._items = self._bounded(self._reads.reopen(None))
+            raise
+
+    def _bounded(self, items: Iterator[Message]) -> Iterator[Message]:
+        return items if self._left is None else self._counted(items)
+
+    def _counted(self, items: Iterator[Message]) -> Iterator[Message]:
+        for message in items:
+            yield message
+            assert self._left is not None
+            self._left -= 1
+            if not self._left:
+                return
+
+    @property
+    def failed(self) -> int:
+        """How many messages and partitions could not be read."""
+        return self._reads.failed
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the offset behind the last delivered message of each partition; the start where none was delivered.
+
+        `{name.partition: offset for name, offset in reader.positions().items()}` is a `start` for the next
+        `read_topic`.
+        """
+        return self._reads.positions(self._last)
+
+    def close(self) -> None:
+        """End the iteration, the threads and the connections; a second call does nothing."""
+        self._items = _NOTHING
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_topic(
+    zookeeper: str,
+    topic: str,
+    partitions: Iterable[int] | None = None,
+    *,
+    start: StartAt = "earliest",
+    until: Literal["end"] | None = "end",
+    count: int | None = None,
+    properties: Mapping[str, object] | None = None,
+    stall_timeout_s: float = 60.0,
+    client_id: str = "zkconsumer-read",
+) -> TopicReader:
+    """Return an iterator of the messages of a topic; no group is joined, and no offset is stored.
+
+    Args:
+        zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`.
+        topic: Its name.
+        partitions: Numbers of the partitions to read; None for all that the topic has now.
+        start: `earliest`, `latest`, an offset, a negative number (so many offsets before the end of each partition), a
+            `datetime` with a time zone, or a mapping of partitions to offsets, which also chooses the partitions. A
+            time is exact to the message with brokers of Kafka 0.10.1 and later and messages with timestamps. Otherwise
+            it is exact to the segment of the log: reading starts earlier than asked for, and never later.
+        until: `end`: end where the logs ended when this was called. None: wait for new messages, for ever.
+        count: End after so many messages of all partitions together.
+        properties: Settings of the consumer by their names in Kafka; those about groups and commits do not matter.
+        stall_timeout_s: Longest time, in seconds, that a partition may not be readable (its leader is missing, its
+            broker does not answer) before `PartitionStopped` is raised; also the longest wait for the leaders at the
+            start.
+        client_id: The name under which brokers log and count the requests.
+
+    Raises:
+        ReadFailed: The topic, a partition, or an offset that was named does not exist; or leaders do not answer.
+        ConfigError: A property has a value that is not allowed.
+        ValueError: An argument has a value that is not allowed.
+        ZooKeeperUnavailable: No server of the ensemble opened a session in time.
+        ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.
+    """
+    check_topic(topic)
+    numbers = None if partitions is None else tuple(partitions)
+    if numbers is not None and (not numbers or not all(isinstance(each, int) and each >= 0 for each in numbers)):
+        raise ValueError(f"partitions is {list(numbers)}; it must name at least one partition, as numbers from 0 on")
+    if until not in ("end", None):
+        raise ValueError(f"until is {until!r}; it must be 'end' or None")
+    if count is not None and count < 1:
+        raise ValueError(f"count is {count}; it must be at least 1, or None for no limit")
+    if not stall_timeout_s > 0:
+        raise ValueError(f"stall_timeout_s is {stall_timeout_s}; it must be a number of seconds above 0")
+    entries = {"group.id": "none", "client.id": client_id, **(properties or {})}
+    config = ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper)
+    if config.kafka_generation == "0.7":
+        raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")
+    checked = check_start(start)
+    if isinstance(checked, Mapping) and not checked:
+        raise ReadFailed("start names no partition", "name at least one, or start at 'earliest'")
+    return TopicReader(Wanted(topic, numbers, checked, until == "end"), config, count, stall_timeout_s)
