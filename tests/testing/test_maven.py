@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.server
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from zkconsumer.testing.errors import JarMismatch, KitError, MavenMissing
 from zkconsumer.testing.java import maven
+from zkconsumer.testing.java.download import Repository, mirror_of_central
 
 CONTENT = {"a-1.jar": b"first jar", "b-2-linux.jar": b"second"}
 
@@ -32,11 +35,24 @@ def pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(maven.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.delenv(maven.REPOSITORY_VARIABLE, raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setenv("HOME", str(tmp_path))
     return poms
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+def requests() -> list[str | None]:
+    """The `Authorization` of each request to the repository, in order."""
+    return []
+
+
+@pytest.fixture
+def failures() -> list[int]:
+    """Statuses with which the next requests to the repository fail."""
+    return []
+
+
+@pytest.fixture
+def repository(tmp_path: Path, requests: list[str | None], failures: list[int]) -> Iterator[tuple[str, Path]]:
     """A web server with the two jars in Maven layout: base address and folder."""
     root = tmp_path / "repository"
     for jar in maven.parse_lock(lock_text()):
@@ -47,6 +63,13 @@ def repository(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *args: object) -> None:
             super().__init__(*args, directory=str(root))  # type: ignore[arg-type]
+
+        def do_GET(self) -> None:
+            requests.append(self.headers["Authorization"])
+            if failures:
+                self.send_error(failures.pop(0))
+            else:
+                super().do_GET()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             pass
@@ -81,9 +104,15 @@ def test_a_broken_lock_line_is_named(line: str) -> None:
         maven.parse_lock(line)
 
 
-def test_without_cache_maven_and_address_the_sentence_says_what_to_do(pinned: Path) -> None:
-    with pytest.raises(MavenMissing, match=r"install Maven 3, or set ZKCONSUMER_MAVEN_REPOSITORY"):
+def test_without_cache_maven_and_address_the_sentence_says_what_to_do(
+    pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jgo", None)
+    with pytest.raises(MavenMissing, match=r"pip install jgo, or install Maven 3, or set ZKCONSUMER_MAVEN_REPOSITORY"):
         maven.jars("9.9")
+    assert maven.needs_of("9.9") == "Java and, the first time, Maven or jgo"
+    monkeypatch.setenv(maven.REPOSITORY_VARIABLE, "http://127.0.0.1:9")
+    assert maven.needs_of("9.9") == "Java and, the first time, the network"
 
 
 def test_an_unknown_version_lists_the_known_ones(pinned: Path) -> None:
@@ -136,6 +165,98 @@ def test_a_jar_the_repository_lacks_is_named_with_its_address(
     monkeypatch.setenv(maven.REPOSITORY_VARIABLE, repository[0])
     with pytest.raises(MavenMissing, match=r"org/x/a/1/a-1\.jar could not be fetched: .*404"):
         maven.jars("9.9")
+
+
+SETTINGS = """<?xml version="1.0"?>
+<settings xmlns="http://maven.apache.org/SETTINGS/1.0.0">
+  <servers>
+    <server><id>other</id><username>nobody</username><password>wrong</password></server>
+    <server><id>house</id><username>ann</username><password>{password}</password></server>
+  </servers>
+  <mirrors>
+    <mirror><id>other</id><mirrorOf>snapshots,*,!central</mirrorOf><url>http://127.0.0.1:9/</url></mirror>
+    <mirror><id>house</id><mirrorOf>{pattern}</mirrorOf><url>{address}</url></mirror>
+  </mirrors>
+</settings>
+"""
+
+
+def write_settings(home: Path, address: str, pattern: str = "*", password: str = "${env.HOUSE_PASSWORD}") -> None:
+    (home / ".m2").mkdir()
+    text = SETTINGS.format(address=address, pattern=pattern, password=password)
+    (home / ".m2" / "settings.xml").write_text(text)
+
+
+@pytest.mark.parametrize("pattern", ["*", "central", "external:*", "internal, central"])
+def test_without_maven_the_mirror_of_its_settings_is_used_with_its_password(
+    pinned: Path, repository: tuple[str, Path], requests: list[str | None], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, pattern: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("HOUSE_PASSWORD", "secret")
+    write_settings(tmp_path, repository[0], pattern)
+    assert {path.name: path.read_bytes() for path in maven.jars("9.9")} == CONTENT
+    assert requests == ["Basic " + base64.b64encode(b"ann:secret").decode()] * len(CONTENT)
+
+
+def test_a_mirror_of_something_else_is_not_used(tmp_path: Path) -> None:
+    write_settings(tmp_path, "http://127.0.0.1:9/", "internal")
+    assert mirror_of_central(tmp_path / ".m2" / "settings.xml") is None
+
+
+def test_a_mirror_of_exactly_central_comes_before_one_with_a_pattern(tmp_path: Path) -> None:
+    path = tmp_path / "settings.xml"
+    mirrors = [("*", "http://all/"), ("central", "http://central/")]
+    each = "<mirror><id>{0}</id><mirrorOf>{0}</mirrorOf><url>{1}</url></mirror>"
+    path.write_text(f"<settings><mirrors>{''.join(each.format(*mirror) for mirror in mirrors)}</mirrors></settings>")
+    assert mirror_of_central(path) == Repository("http://central/")
+
+
+def test_an_encrypted_password_is_refused_with_what_helps(pinned: Path, tmp_path: Path) -> None:
+    write_settings(tmp_path, "http://127.0.0.1:9/", password="{COQLCE6DU6GtcS5P=}")
+    with pytest.raises(MavenMissing, match=r"password of server house is encrypted.*; install Maven 3, or set"):
+        maven.jars("9.9")
+
+
+def test_broken_settings_are_named(pinned: Path, tmp_path: Path) -> None:
+    (tmp_path / ".m2").mkdir()
+    (tmp_path / ".m2" / "settings.xml").write_text("<settings>")
+    with pytest.raises(MavenMissing, match=r"settings\.xml cannot be read: .*; mend it, or set"):
+        maven.jars("9.9")
+
+
+@pytest.mark.parametrize("statuses", [[503], [503, 500]])
+def test_a_passing_failure_of_the_repository_is_tried_again(
+    pinned: Path, repository: tuple[str, Path], requests: list[str | None], failures: list[int],
+    monkeypatch: pytest.MonkeyPatch, statuses: list[int],
+) -> None:  # fmt: skip
+    monkeypatch.setenv(maven.REPOSITORY_VARIABLE, repository[0])
+    failures += statuses
+    assert {path.name: path.read_bytes() for path in maven.jars("9.9")} == CONTENT
+    assert len(requests) == len(CONTENT) + len(statuses)
+
+
+def test_a_lasting_failure_ends_with_its_reason_and_what_helps(
+    pinned: Path, repository: tuple[str, Path], failures: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(maven.REPOSITORY_VARIABLE, repository[0])
+    failures += [503] * 3
+    with pytest.raises(MavenMissing, match=r"a-1\.jar could not be fetched: .*503.*; look at the proxy"):
+        maven.jars("9.9")
+
+
+@pytest.mark.slow
+def test_without_maven_and_address_jgo_fetches_from_maven_central(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jgo")
+    monkeypatch.setenv(maven.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv(maven.REPOSITORY_VARIABLE, raising=False)
+    maven._jars.cache_clear()
+    found = maven.jars("zk-3.9")
+    assert all(path.is_file() for path in found)
+    assert [path.name for path in (tmp_path / "jars").iterdir() if path.is_dir()] == ["zk-3.9"]
 
 
 def test_the_lock_keeps_others_out_until_it_is_released(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class JavaMissing(KitError):
 
 
 class MavenMissing(KitError):
-    """Jars are needed that are not cached, and neither Maven nor a repository address is available."""
+    """Jars are needed that are not cached, and nothing on this machine can fetch them, or the fetch failed."""
 
 
 class DockerMissing(KitError):

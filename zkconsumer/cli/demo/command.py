@@ -36,7 +36,7 @@ pip install 'zkconsumer[embedded]' brings one.
 Examples:
   zkconsumer demo
   zkconsumer demo --inject loss       a member drops one message, to show that the count notices it
-  zkconsumer demo --kafka 0.8.2.2     on real brokers; Maven fetches their jars
+  zkconsumer demo --kafka 0.8.2.2     on real brokers; their jars are fetched once
 """
 
 

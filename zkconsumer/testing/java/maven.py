@@ -1,14 +1,13 @@
-"""Fetches jars of pinned versions: from the cache, else by Maven, always checked against a lock file.
+"""Fetches jars of pinned versions: from the cache, else by Maven or by Python, always checked against a lock file.
 
-Package data `poms/<version>.xml` names the artifacts, `poms/<version>.txt` locks every jar: one line
-`group:artifact:version[:classifier] sha256 size` each. The cache is `~/.cache/zkconsumer/jars/<version>/`; a folder
-there is complete or absent, because it is filled elsewhere and renamed, under a file lock. A complete cache needs no
-network.
+Package data `poms/<version>.xml` names the artifacts, `poms/<version>.txt` locks every jar. The cache is
+`~/.cache/zkconsumer/jars/<version>/`; a folder there is complete or absent, because it is filled elsewhere and renamed,
+under a file lock. A complete cache needs no network.
 
 Environment:
     ZKCONSUMER_CACHE: another folder instead of `~/.cache/zkconsumer`.
     ZKCONSUMER_MAVEN_REPOSITORY: base address of a repository in Maven layout; the jars are then fetched by Python
-    alone.
+    alone, also where Maven is installed.
 """
 
 from __future__ import annotations
@@ -16,48 +15,24 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from zkconsumer.testing.errors import JarMismatch, KitError, MavenMissing
+from zkconsumer.testing.errors import KitError, MavenMissing
+from zkconsumer.testing.java.download import REPOSITORY_VARIABLE, download, download_by_jgo, known_repository
+from zkconsumer.testing.java.locks import LockedJar, check, parse_lock
 from zkconsumer.testing.waiting import Deadline
 
 POMS = Path(__file__).parents[1] / "poms"
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
 CACHE_VARIABLE = "ZKCONSUMER_CACHE"
-REPOSITORY_VARIABLE = "ZKCONSUMER_MAVEN_REPOSITORY"
 FETCH_TIMEOUT_S = 600.0
-
-
-@dataclass(frozen=True)
-class LockedJar:
-    """One line of a lock file."""
-
-    group: str
-    artifact: str
-    version: str
-    classifier: str
-    sha256: str
-    size_bytes: int
-
-    @property
-    def file_name(self) -> str:
-        """Name Maven gives the file: `artifact-version[-classifier].jar`."""
-        return f"{self.artifact}-{self.version}{'-' + self.classifier if self.classifier else ''}.jar"
-
-    @property
-    def repository_path(self) -> str:
-        """Its path below the base address of a repository."""
-        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
 
 def known_versions() -> list[str]:
@@ -65,23 +40,12 @@ def known_versions() -> list[str]:
     return sorted(path.stem for path in POMS.glob("*.xml") if path.with_suffix(".txt").exists())
 
 
-def parse_lock(text: str) -> list[LockedJar]:
-    """The jars a lock file names.
-
-    Raises:
-        ValueError: a line is not `group:artifact:version[:classifier] sha256 size`.
-    """
-    jars = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            coordinates, sha256, size = line.split()
-            group, artifact, version, *classifier = coordinates.split(":")
-            jars.append(LockedJar(group, artifact, version, "".join(classifier), sha256, int(size)))
-        except ValueError as error:
-            raise ValueError(f"line {number} of the lock file: {line!r}: {error}") from error
-    return jars
+def needs_of(version: str) -> str:
+    """What programs of a pinned version need on this machine; jars that are cached already need nothing."""
+    if (cache_folder() / "jars" / version).is_dir():
+        return "Java"
+    by_python = bool(os.environ.get(REPOSITORY_VARIABLE)) or find_spec("jgo") is not None
+    return "Java and, the first time, " + ("the network" if by_python else "Maven or jgo")
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
@@ -114,28 +78,6 @@ def _jars(version: str, cache: Path) -> tuple[Path, ...]:
     return tuple(folder / jar.file_name for jar in locked)
 
 
-def check(folder: Path, locked: list[LockedJar]) -> None:
-    """Return if `folder` holds exactly the locked jars.
-
-    Raises:
-        JarMismatch: one is missing, too many, or differs in size or SHA-256.
-    """
-    extra = {path.name for path in folder.glob("*.jar")} - {jar.file_name for jar in locked}
-    if extra:
-        raise JarMismatch(f"{folder} holds jars that the lock file does not name: {', '.join(sorted(extra))}")
-    for jar in locked:
-        path = folder / jar.file_name
-        if not path.is_file():
-            raise JarMismatch(f"{path} is missing")
-        size = path.stat().st_size
-        if size != jar.size_bytes:
-            raise JarMismatch(f"{path} has {size} bytes, its lock file says {jar.size_bytes}")
-        with path.open("rb") as file:  # in pieces: one of them has 650 MB
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != jar.sha256:
-            raise JarMismatch(f"{path} has SHA-256 {digest}, its lock file says {jar.sha256}")
-
-
 @contextlib.contextmanager
 def file_lock(path: Path, timeout_s: float = FETCH_TIMEOUT_S) -> Iterator[None]:
     """Holds an exclusive lock on `path` between processes.
@@ -161,24 +103,33 @@ def _fill(version: str, locked: list[LockedJar], folder: Path) -> None:
     """Fetch into a temporary folder beside the final one, check, rename."""
     work = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=folder.parent))
     try:
-        repository = os.environ.get(REPOSITORY_VARIABLE)
-        if repository:
-            _download(repository, locked, work)
-        else:
-            _run_maven(version, work)
+        _fetch(version, locked, work)
         check(work, locked)
         work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _run_maven(version: str, folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
+def _fetch(version: str, locked: list[LockedJar], folder: Path) -> None:
+    """Fetch from the repository that the environment names, else by Maven, else by Python alone."""
+    maven = None if os.environ.get(REPOSITORY_VARIABLE) else shutil.which("mvn")
+    if maven is not None:
+        _run_maven(maven, version, folder)
+        return
+    repository = known_repository()
+    if repository is not None:
+        download(repository, locked, folder, FETCH_TIMEOUT_S)
+    elif find_spec("jgo") is not None:
+        download_by_jgo(locked, folder, FETCH_TIMEOUT_S)
+    else:
         raise MavenMissing(
-            f"the jars of {version} are not in {cache_folder() / 'jars'} and there is no mvn on PATH; install Maven 3, "
-            f"or set {REPOSITORY_VARIABLE} to the base address of a Maven repository"
+            f"the jars of {version} are not in {cache_folder() / 'jars'}, there is no mvn on PATH, and the package jgo "
+            f"is not installed; pip install jgo, or install Maven 3, or set {REPOSITORY_VARIABLE} to the base address "
+            "of a Maven repository"
         )
+
+
+def _run_maven(maven: str, version: str, folder: Path) -> None:
     command = [maven, "-q", "-B", "-f", str(POMS / f"{version}.xml"), COPY_DEPENDENCIES, f"-DoutputDirectory={folder}"]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False, cwd=folder)
@@ -187,15 +138,3 @@ def _run_maven(version: str, folder: Path) -> None:
     if ran.returncode != 0:
         last = "\n".join((ran.stdout + ran.stderr).splitlines()[-15:])
         raise MavenMissing(f"Maven could not fetch the jars of {version} (exit code {ran.returncode}):\n{last}")
-
-
-def _download(repository: str, locked: list[LockedJar], folder: Path) -> None:
-    """Fetch the locked jars from a repository in Maven layout."""
-    for jar in locked:
-        address = f"{repository.rstrip('/')}/{jar.repository_path}"
-        try:
-            with urllib.request.urlopen(address, timeout=60) as response:
-                # One byte more than expected suffices: the size is wrong.
-                (folder / jar.file_name).write_bytes(response.read(jar.size_bytes + 1))
-        except (urllib.error.URLError, OSError, ValueError) as error:
-            raise MavenMissing(f"{address} could not be fetched: {error}") from error

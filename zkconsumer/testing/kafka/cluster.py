@@ -36,8 +36,7 @@ def kafka_versions() -> list[str]:
 
 def needs_of(version: str) -> str:
     """What brokers of a version need on this machine, jars that are fetched already left out."""
-    fetched = (maven.cache_folder() / "jars" / JAR_SETS.get(version, version)).is_dir()
-    needs = "Java" if fetched else "Java and, the first time, Maven"
+    needs = maven.needs_of(JAR_SETS.get(version, version))
     return f"{needs}; its jar, named by {KAFKA_07_JAR}" if version_tuple(version) < (0, 8) else needs
 
 

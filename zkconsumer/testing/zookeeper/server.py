@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from zkconsumer.testing.errors import KitError, MavenMissing, StartFailed
+from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
@@ -59,23 +59,16 @@ def pyspark_jars() -> list[Path] | None:
 
 def needs() -> str:
     """What a server of the default version needs on this machine, jars that are here already left out."""
-    fetched = pyspark_jars() is not None or (maven.cache_folder() / "jars" / DEFAULT_JARS).is_dir()
-    return "Java for ZooKeeper" if fetched else "Java and, the first time, Maven for ZooKeeper"
+    return "Java for ZooKeeper" if pyspark_jars() is not None else f"{maven.needs_of(DEFAULT_JARS)} for ZooKeeper"
 
 
 def default_jars() -> list[Path]:
-    """The jars of ZooKeeper 3.9: those of the installed pyspark, else by Maven.
+    """The jars of ZooKeeper 3.9: those of the installed pyspark, else those of `zk-3.9`, fetched once (8 MB).
 
     Raises:
-        MavenMissing: neither is there; names what to install.
+        MavenMissing: they cannot be fetched on this machine; names what to install.
     """
-    found = pyspark_jars()
-    if found is not None:
-        return found
-    try:
-        return maven.jars(DEFAULT_JARS)
-    except MavenMissing as error:
-        raise MavenMissing(f"{error}; or, for ZooKeeper alone: pip install pyspark, whose wheel holds it") from error
+    return pyspark_jars() or maven.jars(DEFAULT_JARS)
 
 
 @dataclass(frozen=True)
@@ -113,7 +106,7 @@ class ZooKeeperServer:
 
         Args:
             version: a pinned set of jars that holds a ZooKeeper (`zk-3.4.14`, `0.8.2.2`); None takes the ZooKeeper
-                3.9 of the installed pyspark, else `zk-3.9` by Maven.
+                3.9 of the installed pyspark, else `zk-3.9`.
             tick_ms: the server looks for expired sessions once per tick; short, so that tests see them expire on time.
             min_session_timeout_ms: the shortest session time-out that the server grants.
             max_session_timeout_ms: the longest session time-out that the server grants.
