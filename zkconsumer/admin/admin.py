@@ -38,6 +38,8 @@ __all__ = ["Admin", "GroupOffsets", "connection_options"]
 
 log = logging.getLogger(__name__)
 
+CONNECTION_TIMEOUT_S: Final = 6.0
+"""Longest wait for the connection to ZooKeeper, as the default of `zookeeper.connection.timeout.ms`."""
 _BROKER_TIMEOUT_S: Final = 5.0
 """Longest wait for one answer of a broker."""
 
@@ -55,16 +57,17 @@ class GroupOffsets(JsonValue):
     partitions: tuple[PartitionRow, ...]
 
 
-def connection_options(zookeeper: str, properties: Mapping[str, object] | None) -> dict[str, Any]:
-    """Return the keyword arguments of `zookeeper_connection` for settings of the consumer.
+def connection_options(zookeeper: str, properties: Mapping[str, object] | None) -> tuple[dict[str, Any], float]:
+    """Return the keyword arguments of `zookeeper_connection` for settings of the consumer, and its time-out in seconds.
 
     Raises:
         ConfigError: A property has a value that is not allowed, or names a file that cannot be used.
     """
-    if properties is None:
-        return {}
+    if not properties:
+        return {}, CONNECTION_TIMEOUT_S
     entries = {"group.id": "none", **properties}
-    return zookeeper_options(ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper))
+    config = ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper)
+    return zookeeper_options(config), config.zookeeper_connection_timeout_ms / 1000
 
 
 class Admin:
@@ -78,7 +81,8 @@ class Admin:
         zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`.
         properties: Settings of the consumer by their names in Kafka. Those of `zookeeper.*` for TLS, SASL, credentials
             and access lists are used, the others are only checked.
-        timeout_s: Longest wait for the connection, in seconds.
+        timeout_s: Longest wait for the connection, in seconds; if left out, `zookeeper.connection.timeout.ms` of the
+            properties, and 6 without it.
         client_id: The name under which brokers log and count the requests.
 
     Raises:
@@ -98,10 +102,11 @@ class Admin:
         zookeeper: str,
         *,
         properties: Mapping[str, object] | None = None,
-        timeout_s: float = 6.0,
+        timeout_s: float | None = None,
         client_id: str = "zkconsumer-admin",
     ) -> None:
-        options = connection_options(zookeeper, properties)
+        options, given_s = connection_options(zookeeper, properties)
+        timeout_s = given_s if timeout_s is None else timeout_s
         self._zookeeper = zookeeper
         self._session = 0
         self._stack = ExitStack()

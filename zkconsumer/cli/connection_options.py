@@ -100,13 +100,13 @@ def connection_settings() -> ConnectionSettings:
 
 
 @contextmanager
-def open_zookeeper(hosts: str, timeout_s: float = 6.0, **options: Any) -> Iterator[ZooKeeperPort]:
+def open_zookeeper(hosts: str) -> Iterator[ZooKeeperPort]:
     """Yield a connected port inside the chroot, closed at the end of the block.
+
+    The settings are those of the files and profiles of the running command.
 
     Args:
         hosts: `host:port,host:port/chroot`.
-        timeout_s: Longest wait for the connection, in seconds.
-        options: As for `KazooPort`; without any, those of the files and profiles of the running command.
 
     Raises:
         ConfigError: A file that these settings name cannot be used.
@@ -114,8 +114,8 @@ def open_zookeeper(hosts: str, timeout_s: float = 6.0, **options: Any) -> Iterat
         ZooKeeperRefused: The credentials were refused.
         NamespaceMissing: The chroot does not exist.
     """
-    chosen = options or connection_options(hosts, connection_settings().properties)
-    with zookeeper_connection(hosts, timeout_s, **chosen) as port:
+    options, timeout_s = connection_options(hosts, connection_settings().properties)
+    with zookeeper_connection(hosts, timeout_s, **options) as port:
         yield port
 
 

@@ -18,12 +18,13 @@ from rebalance import znodes
 from rebalance.subscription import Subscription, check_topic
 from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import connection_settings, no_zookeeper, open_zookeeper, zookeeper_option
+from zkconsumer.cli.connection_options import connection_settings, no_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.consumption import Consumption, Outcome
 from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
+from zkconsumer.cluster.zookeeper_connection import configured_connection, zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import ConnectionSettings, canonical
@@ -224,8 +225,7 @@ def _take_auto_commit(settings: dict[str, Any]) -> bool:
 def _prepare(wanted: Wanted, from_beginning: bool, delete_first: bool) -> None:
     """Check topics and offsets in ZooKeeper, so that errors are reported before the group is joined."""
     config, subscription = wanted.config, wanted.subscription
-    timeout_s = config.zookeeper_connection_timeout_ms / 1000
-    with open_zookeeper(config.zookeeper_connect, timeout_s, **zookeeper_options(config)) as port:
+    with configured_connection(config) as port:
         for sentence in _missing(wanted, children(port, znodes.TOPICS) or []):
             click.echo(sentence, err=True)
         if wanted.generated_group:
@@ -260,7 +260,7 @@ def _remove(wanted: Wanted) -> None:
     """Remove the generated group from ZooKeeper; a failure must not hide how the run ended."""
     config = wanted.config
     try:
-        with open_zookeeper(config.zookeeper_connect, 2.0, **zookeeper_options(config)) as port:
+        with zookeeper_connection(config.zookeeper_connect, 2.0, **zookeeper_options(config)) as port:
             remove_group(port, config.group_id)
     except ZkConsumerError as error:
         click.echo(f"warning: group {config.group_id} stays in ZooKeeper: {error}", err=True)

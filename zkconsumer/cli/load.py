@@ -16,6 +16,7 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import connection_settings, zookeeper_option
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.terminal.tables import print_problem, print_table
+from zkconsumer.cluster.zookeeper_connection import configured_connection
 
 if TYPE_CHECKING:
     from zkconsumer.spark.load.job import LoadReport
@@ -111,6 +112,8 @@ def load(
     settings = LoadSettings(
         source, folder, shape, on_data_loss == "skip", gaps == "allow", on_missing_leader == "skip", max_messages
     )
+    with configured_connection(settings.options().config):
+        pass  # what is wrong with the connection is reported before Spark takes its seconds to start
     table = shape.format if shape.is_table else None
     with (
         interrupted_with(

@@ -1,0 +1,92 @@
+"""All commands of the command line that connect, with arguments that make them do their work.
+
+A new command is found by itself: it is called with the words of `WORDS` for what it requires. One that needs more says
+so in `MORE`. A command without the option `--zookeeper` is listed in `OFFLINE`, or the tests fail.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+
+from tests.cli.command_line import command
+from zkconsumer.cli.program import program
+
+TIMEOUT_S = 60.0
+AT_ONCE = 4
+LINE = b"/consumers/group/offsets/topic/0:1\n"
+"""What the commands read from stdin: a line of `offsets import`, and a message of `produce`."""
+
+OFFLINE = {
+    "cluster up", "cluster versions", "compact-files", "completion", "demo", "spark-zip", "check-config",
+}  # fmt: skip
+"""Commands that connect to no ZooKeeper that exists already."""
+
+WORDS = {"group": "group", "groups": "group", "topic": "topic", "topics": "topic", "partition": "0", "partitions": "1"}
+"""The values of required arguments and options, by their names."""
+
+MORE: Mapping[str, Sequence[str]] = {
+    "consume": ["--topic", "topic", "--group", "reader", "--timeout-ms", "1500"],
+    "load": ["--topic", "topic", "--to", "/nowhere/to"],
+    "offsets set": ["--topic", "topic", "--to", "0"],
+    "offsets import": ["--input-file", "-"],
+}
+"""What a command is given instead of its required options alone."""
+
+
+def every_command() -> list[str]:
+    """The names of all commands that connect, such as `offsets get`."""
+    return [" ".join(path) for path, found in _leaves(program) if " ".join(path) not in OFFLINE]
+
+
+def _leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, found in group.commands.items():
+        if isinstance(found, click.Group):
+            yield from _leaves(found, (*path, name))
+        else:
+            yield (*path, name), found
+
+
+def found_command(name: str) -> click.Command:
+    return {" ".join(path): found for path, found in _leaves(program)}[name]
+
+
+def arguments_of(name: str) -> list[str]:
+    """A call of the command, without the options of the connection."""
+    called = name.split()
+    more = list(MORE.get(name, ()))
+    for parameter in found_command(name).params:
+        if not parameter.required or parameter.opts[0] in more:
+            continue
+        assert parameter.name in WORDS, f"say in MORE how `{name}` is called: it requires {parameter.opts[0]}"
+        word = WORDS[parameter.name]
+        called += [word] if isinstance(parameter, click.Argument) else [parameter.opts[0], word]
+    return called + more
+
+
+def run_all(
+    names: Sequence[str], *options: str, environment: Mapping[str, str] | None = None
+) -> dict[str, subprocess.CompletedProcess[str]]:
+    """Run commands as processes, several at a time, each with more options."""
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        return run_one(name, *options, environment=environment)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(names, pool.map(run, names), strict=True))
+
+
+def run_one(
+    name: str, *options: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one command as a process."""
+    ran = subprocess.run(
+        command([*arguments_of(name), *options]), input=LINE, capture_output=True, timeout=TIMEOUT_S, check=False,
+        env={**os.environ, **(environment or {})}, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())

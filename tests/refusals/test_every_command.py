@@ -1,0 +1,125 @@
+"""Every command against ZooKeeper servers that demand credentials or TLS: a sentence with the cause and the remedy."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from certificates import Certificates
+from every_command import OFFLINE, every_command, found_command, run_all
+from secured import SASL_PASSWORD, USER, SecureServer, sasl_server
+
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+SECRET = "digest-secret-4711"
+WRONG = "wrong-secret-1234"
+SASL = "zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={}\nzookeeper.sasl.password={}\n"
+QUICK = "zookeeper.connection.timeout.ms={}\n"
+DEMANDED = r"ZooKeeper demands credentials of every session; set zookeeper\.auth or zookeeper\.sasl\.\* to credentials"
+REFUSED = r"ZooKeeper refused our SASL credentials; check zookeeper\.sasl\.username and zookeeper\.sasl\.password"
+HUNG_UP = r"(hung up|does not answer) when we show our credentials; check zookeeper\.sasl\.username and "
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    file = tmp_path / "consumer.properties"
+    file.touch(mode=0o600)
+    return file
+
+
+def check_refused(hosts: str, settings: Path, expected: str) -> None:
+    """Run every command, and check that each fails with one sentence in which no secret stands."""
+    wrong = []
+    for name, ran in run_all(every_command(), "--zookeeper", hosts, "--config", str(settings)).items():
+        if problem := _problem(ran, expected):
+            wrong.append(f"{name}: {problem}\n  status {ran.returncode}\n  {ran.stderr}\n  {ran.stdout[:400]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _problem(ran: subprocess.CompletedProcess[str], expected: str) -> str:
+    said = [line for line in ran.stderr.splitlines() if line.startswith("zkconsumer: ")]
+    if ran.returncode not in (1, 2):  # 2 is what `verify` ends with when it could not look
+        return "the status is neither 1 nor 2"
+    if len(said) != 1 or "fault of the program" in ran.stderr or "Traceback" in ran.stderr:
+        return "not one sentence"
+    if not re.search(expected, said[0]):
+        return "another sentence"
+    if any(secret in ran.stdout + ran.stderr for secret in (SECRET, WRONG, SASL_PASSWORD)):
+        return "a secret is shown"
+    return "" if not ran.stdout else "it prints something"
+
+
+def test_every_command_takes_the_options_of_the_connection() -> None:
+    for name in every_command():
+        options = {text for each in found_command(name).params for text in each.opts}
+        assert {"--zookeeper", "--config", "--consumer-config", "--profile"} <= options, (
+            f"`{name}` lacks the decorator zookeeper_option(); OFFLINE names the commands that connect to nothing: "
+            f"{sorted(OFFLINE)}"
+        )
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_credentials_where_they_are_demanded(sasl_only: ZooKeeperServer, settings: Path) -> None:
+    check_refused(sasl_only.connect, settings, DEMANDED)
+
+
+def test_a_digest_where_sasl_is_demanded(sasl_only: ZooKeeperServer, settings: Path) -> None:
+    settings.write_text(f"zookeeper.auth=digest:bob:{SECRET}\n")
+    check_refused(sasl_only.connect, settings, DEMANDED)
+
+
+def test_a_wrong_password(sasl_only: ZooKeeperServer, settings: Path) -> None:
+    settings.write_text(SASL.format(USER, WRONG))
+    check_refused(sasl_only.connect, settings, REFUSED)
+
+
+def test_a_wrong_password_at_an_old_server(tmp_path: Path, settings: Path) -> None:
+    with sasl_server(tmp_path, "zk-3.4.14") as server:
+        settings.write_text(SASL.format(USER, WRONG) + QUICK.format(3000))
+        check_refused(server.connect, settings, HUNG_UP)
+
+
+def test_sasl_to_a_server_without_it(zookeeper: ZooKeeperServer, settings: Path) -> None:
+    settings.write_text(SASL.format(USER, WRONG) + QUICK.format(3000))
+    check_refused(zookeeper.connect, settings, HUNG_UP)
+
+
+def test_plain_to_a_tls_port(open_server: SecureServer, settings: Path) -> None:
+    settings.write_text(QUICK.format(2000))
+    check_refused(open_server.secure, settings, r"speaks TLS at this port; set zookeeper\.use\.ssl=true")
+
+
+def test_tls_to_a_plain_port(open_server: SecureServer, certificates: Certificates, settings: Path) -> None:
+    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n" + QUICK.format(2000))
+    check_refused(open_server.connect, settings, r"does not speak TLS at this port; set zookeeper\.use\.ssl=false")
+
+
+def test_an_authority_that_is_not_trusted(
+    open_server: SecureServer, certificates: Certificates, settings: Path
+) -> None:
+    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.stranger}\n" + QUICK.format(2000))
+    check_refused(open_server.secure, settings, r"shows a certificate that we do not trust .*; set zookeeper\.ssl\.caf")
+
+
+def test_no_certificate_where_one_is_demanded(
+    strict_server: SecureServer, certificates: Certificates, settings: Path
+) -> None:
+    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n" + QUICK.format(3000))
+    check_refused(strict_server.secure, settings, r"demands a certificate of its clients .*; set zookeeper\.ssl\.certf")
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("expired", r"shows a certificate that has expired .*; renew it, at the server"),
+    ("elsewhere", r"shows a certificate of another host .*; name the server in zookeeper\.connect as"),
+])
+def test_a_certificate_of_the_server_that_is_wrong(
+    certificates: Certificates, settings: Path, kind: str, said: str
+) -> None:
+    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n"
+                        "zookeeper.ssl.check.hostname=true\n" + QUICK.format(2000))
+    with SecureServer(getattr(certificates, kind), certificates.authority) as server:
+        check_refused(server.secure, settings, said)
