@@ -83,8 +83,8 @@ def main() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as `&` in a script has it: Ctrl-C is for others
             signal.signal(number, lambda number, frame: sys.exit())  # at any line: the next start sees to the rest
 
-    settings = {"auto_offset_reset": "smallest", "auto_commit_enable": False, "consumer_timeout_ms": BATCH_MS}
-    config = ConsumerConfig(options.zookeeper, options.group, **settings)
+    config = ConsumerConfig(options.zookeeper, options.group, auto_offset_reset="smallest", auto_commit_enable=False,
+                            consumer_timeout_ms=BATCH_MS)  # fmt: skip
     with closing(sqlite3.connect(options.database, timeout=30)) as database:
         database.executescript(TABLES)
         consume(config, options.topic, options.database, database)

@@ -34,6 +34,7 @@ from zkconsumer.errors import (
 from zkconsumer.filters import TopicFilter
 from zkconsumer.member.forking import notify_after_fork
 from zkconsumer.member.group_member import GroupMember
+from zkconsumer.member.listening import check_listener
 from zkconsumer.member.membership import Membership
 from zkconsumer.member.pausing import checked_partitions
 from zkconsumer.member.signal_handlers import called_by_signal_handler
@@ -62,9 +63,14 @@ class ConsumerConnector:
 
     Args:
         config: settings.
-        listener: any object with some of the methods of `RebalanceListener`; called on a thread of its own.
+        listener: any object with some of the methods of `RebalanceListener`, and no other method `on_...`; called on a
+            thread of its own.
         on_statistics: called with the statistics every `statistics.interval.ms`, on a thread of its own, from the
             creation of the streams to the shutdown. What it raises is logged, once.
+
+    Raises:
+        ListenerRefused: the listener has no method that would be called, or one that never would.
+        NotSupported: this release does not serve the settings.
 
     Nothing is connected before streams are created. As a context manager it shuts down at the end of the block: a
     clean end counts the message in hand as done, an exception does not.
@@ -85,6 +91,8 @@ class ConsumerConnector:
             raise TypeError(f"config is {config!r}; it must be a ConsumerConfig(zookeeper_connect, group_id, ...)")
         _refuse_unsupported(config)
         _check_statistics(config, on_statistics)
+        if listener is not None:
+            check_listener(listener)
         self.config = config
         self.consumer_id = new_consumer_id(config)
         self._listener = listener

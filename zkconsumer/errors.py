@@ -2,6 +2,8 @@
 
     ZkConsumerError          the root of all errors (`zkconsumer_error`), those of the packages below included
     ├── ConfigError          a setting with a value that is not allowed (a ValueError)
+    │   └── UnknownSetting   a setting that does not exist
+    ├── ListenerRefused      a rebalance listener whose methods would never be called (a TypeError)
     ├── NotSupported         a legal setting, or a cluster, that this release does not serve
     ├── ZooKeeperUnavailable no ZooKeeper within zookeeper.connection.timeout.ms
     │   └── ZooKeeperRefused ZooKeeper refuses the credentials, or keeps a node from them
@@ -39,6 +41,7 @@ __all__ = [
     "ConsumerTimeout",
     "DecoderFailed",
     "ForkedConnector",
+    "ListenerRefused",
     "MessageStreamsExist",
     "NotSupported",
     "Obstacle",
@@ -46,6 +49,7 @@ __all__ = [
     "PauseFailed",
     "ReadFailed",
     "StreamFailed",
+    "UnknownSetting",
     "ZkConsumerError",
     "ZooKeeperRefused",
     "ZooKeeperUnavailable",
@@ -75,6 +79,41 @@ class ConfigError(ZkConsumerError, ValueError):
         if self.value is None:
             return f"{self.key} is not set; {self.remedy}"
         return f"{self.key} is {self.value!r}; {self.remedy}"
+
+
+class UnknownSetting(ConfigError):
+    """A setting that does not exist. Its value is not kept: it may be a secret under a misspelled name.
+
+    Attributes:
+        key: The name as it was given.
+        hint: What to use instead, a clause; empty if nothing is known about it.
+    """
+
+    def __init__(self, key: str, hint: str = "") -> None:
+        super().__init__(key, None, "left out")
+        self.args = (key, hint)
+        self.hint = hint
+        self.remedy = hint or "docs/CONFIGURATION.md lists all settings"
+
+    def __str__(self) -> str:
+        return f"unknown setting {self.key!r}; {self.remedy}"
+
+
+class ListenerRefused(ZkConsumerError, TypeError):
+    """A rebalance listener with methods that would never be called, or that fail when they are called.
+
+    Attributes:
+        reason: What is wrong with it, a clause.
+        remedy: What to do about it, a clause.
+    """
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason, remedy)
+        self.reason = reason
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"the rebalance listener {self.reason}; {self.remedy}"
 
 
 class NotSupported(ZkConsumerError):

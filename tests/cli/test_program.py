@@ -161,12 +161,25 @@ def test_settings_of_a_file_are_overridden_by_property_and_option(tmp_path: Path
     assert not generated
 
 
-def test_an_unknown_setting_is_warned_about_with_the_nearest_one() -> None:
+def test_an_unknown_setting_is_refused_with_the_nearest_one() -> None:
     result = invoke("consume", "--zookeeper", f"127.0.0.1:{free_port()}", "--topic", "t", *QUICK,
                     "--property", "auto.offset.rest=smallest")  # fmt: skip
-    assert "warning: unknown setting 'auto.offset.rest' is ignored; the nearest known one is 'auto.offset.reset'\n" in (
-        result.stderr
-    )
+    assert (result.exit_code, result.stderr) == (
+        1, "zkconsumer: unknown setting 'auto.offset.rest'; the nearest known one is 'auto.offset.reset'\n",
+    )  # fmt: skip
+
+
+def test_an_unknown_setting_in_a_file_is_warned_about_with_the_nearest_one(tmp_path: Path) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text("auto.offset.rest=smallest\nzk.synctime.ms=2000\n")
+    result = invoke("consume", "--zookeeper", f"127.0.0.1:{free_port()}", "--topic", "t", *QUICK,
+                    "--config", str(file))  # fmt: skip
+    lines = result.stderr.splitlines()
+    assert any(line.startswith("warning: unknown setting 'auto.offset.rest' is ignored; the nearest") for line in lines)
+    assert any(line.startswith("warning: settings with names of Kafka 0.7 (zk.synctime.ms) and no") for line in lines)
+    result = invoke("consume", "--zookeeper", f"127.0.0.1:{free_port()}", "--topic", "t", *QUICK,
+                    "--config", str(file), "--from-beginning")  # fmt: skip
+    assert "names of Kafka 0.7" not in result.stderr
 
 
 def test_an_unknown_version_of_kafka_is_refused_with_the_known_ones() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import pickle
 import re
 import typing
 from pathlib import Path
@@ -16,7 +17,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.keys import KEYS, Key, find_key
 from zkconsumer.config.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress
-from zkconsumer.errors import ConfigError
+from zkconsumer.errors import ConfigError, UnknownSetting
 
 INT32_MAX = 2**31 - 1
 
@@ -238,6 +239,112 @@ def test_contradictions_are_refused(settings: dict[str, object], refused_key: st
     assert refused.value.key == refused_key
 
 
+# Unknown names
+
+
+UNKNOWN = [
+    ("auto.ofset.reset", "the nearest known one is 'auto.offset.reset'"),
+    ("zookeeperConnect", "the nearest known one is 'zookeeper.connect'"),
+    ("autooffsetreset", "the nearest known one is 'autooffset.reset'"),
+    ("bootstrap_servers", "the brokers are found in ZooKeeper: set 'zookeeper.connect'"),
+    ("enable.auto.commit", "here it is called 'auto.commit.enable'"),
+    ("session.timeout.ms", "here it is called 'zookeeper.session.timeout.ms'"),
+    ("group.instance.id", "here it is called 'consumer.id'"),
+    ("max.poll.records", "a stream delivers one message at a time"),
+    ("key.deserializer", "'key_decoder' and 'value_decoder'"),
+    ("isolation.level", "no transactions"),
+    ("security.protocol", "neither TLS nor SASL to brokers"),
+    ("ssl.truststore.location", "neither TLS nor SASL to brokers"),
+    ("zookeeper.ssl.keyStore.location", "openssl pkcs12"),
+    ("request.required.acks", "a setting of producers"),
+    ("log.dirs", "a setting of brokers"),
+    ("tier1.sources.source1.kafka.consumer.timeout.ms", "ends with the known name 'consumer.timeout.ms'"),
+    ("qqqq", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "hint"), UNKNOWN)
+def test_an_unknown_keyword_is_refused_with_what_to_use_instead(name: str, hint: str) -> None:
+    with pytest.raises(UnknownSetting, match=f"unknown setting '{re.escape(name)}'") as refused:
+        config(**{name: "hunter2"})
+    assert hint in str(refused.value)
+    assert hint in refused.value.remedy
+    assert refused.value.remedy
+    assert "hunter2" not in str(refused.value)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    with pytest.raises(UnknownSetting):
+        ConsumerConfig.from_properties({"zk.connect": "zk", "group.id": "g"}, **{name: "x"})
+    with pytest.raises(UnknownSetting):
+        config(**{name: None})
+
+
+@pytest.mark.parametrize(("name", "hint"), UNKNOWN)
+def test_an_unknown_name_in_properties_is_a_warning_once(
+    name: str, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        read = ConsumerConfig.from_properties({"zookeeper.connect": "zk", "group.id": "g", name: "hunter2"})
+    assert read == ConsumerConfig("zk", "g")
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("zkconsumer.config", logging.WARNING)
+    assert record.getMessage().startswith(f"unknown setting {name!r} is ignored")
+    assert hint in record.getMessage()
+    assert "hunter2" not in record.getMessage()
+
+
+def test_names_that_are_arguments_of_python_are_unknown_in_properties_too() -> None:
+    read = ConsumerConfig.from_properties({"zookeeper.connect": "zk", "group.id": "g", "self": "1", "cls": "2"})
+    assert read == ConsumerConfig("zk", "g")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("auto.offset.reset", "earliest", "'earliest' of other consumers is 'smallest' here"),
+        ("auto.offset.reset", "latest", "'latest' of other consumers is 'largest' here"),
+        ("auto.offset.reset", "none", "'none' of newer consumers does not exist here"),
+        ("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor", "is 'range' here"),
+        ("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor", "'roundrobin' here"),
+        ("partition.assignment.strategy", "org.apache.kafka.clients.consumer.StickyAssignor", "does not exist here"),
+        ("kafka.generation", "2.8", "0.8 stands for all brokers of 0.8 to 3.9"),
+        ("group.id", '"billing"', "the quotes are part of the value"),
+        ("group.id", "billing ", "white space at its end is part of the value"),
+        ("auto.commit.interval.ms", "60000 # a minute", "a comment has a line of its own"),
+    ],
+)
+def test_a_refused_value_says_what_it_would_be_here(name: str, value: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(hint)) as refused:
+        ConsumerConfig.from_properties({"zookeeper.connect": "zk", "group.id": "g", name: value})
+    assert refused.value.key == name
+
+
+# Names of 0.7
+
+
+@pytest.mark.parametrize(
+    ("properties", "names"),
+    [
+        ({"zk.connect": "zk", "groupid": "g"}, "zk.connect, groupid"),
+        ({"zookeeper.connect": "zk", "group.id": "g", "fetch.size": "5"}, "fetch.size"),
+        ({"zk.connect": "zk", "groupid": "g", "autooffset.reset": "smallest"}, None),
+        ({"zk.connect": "zk", "groupid": "g", "auto.offset.reset": "largest"}, None),
+        ({"zk.connect": "zk", "groupid": "g", "kafka.generation": "0.7"}, None),
+        ({"zookeeper.connect": "zk", "group.id": "g"}, None),
+    ],
+)
+def test_names_of_07_without_a_reset_policy_say_that_the_default_differs(
+    properties: dict[str, str], names: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    ConsumerConfig.from_properties(properties)
+    said = [record.getMessage() for record in caplog.records]
+    assert bool(said) == bool(names)
+    if names:
+        assert f"names of Kafka 0.7 ({names}) and no auto.offset.reset" in said[0]
+    caplog.clear()
+    ConsumerConfig.from_properties(properties, auto_offset_reset="largest")
+    assert caplog.records == []
+
+
 # What is logged
 
 
@@ -245,9 +352,7 @@ def test_contradictions_are_refused(settings: dict[str, object], refused_key: st
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"auto.ofset.reset": "smallest"}, ["'auto.ofset.reset'", "'auto.offset.reset'"]),
-        ({"grupid": "g"}, ["'grupid'", "'groupid'"]),
-        ({"qqqq": 1}, ["'qqqq' is ignored"]),
+        ({"fetch_size": 7}, ["fetch_size", "largest", "set auto.offset.reset"]),
         ({"rebalance_max_retries": 1}, ["2000 ms", "6000"]),
         ({"rebalance_drain_timeout_ms": 4000}, ["rebalance.drain.timeout.ms = 4000"]),
         ({"zookeeper_use_ssl": True, "zookeeper_ssl_verify_certs": False}, ["verify.certs"]),
@@ -376,6 +481,7 @@ DEFAULTS_OF_OTHERS = {"zookeeper.sync.time.ms"}
 
 def test_every_setting_has_an_effect_but_those_that_the_documentation_names() -> None:
     root = Path(__file__).resolve().parents[2] / "zkconsumer"
-    sources = [path for path in root.rglob("*.py") if path.name not in ("consumer_config.py", "keys.py")]
+    tables = ("consumer_config.py", "keys.py", "typed_settings.py")
+    sources = [path for path in root.rglob("*.py") if path.name not in tables]
     words = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in sources)))
     assert {key.name for key in KEYS if key.attribute not in words} == WITHOUT_EFFECT | DEFAULTS_OF_OTHERS

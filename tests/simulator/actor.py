@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from rebalance.requests import ZooKeeperPort
 from zkconsumer.testing.history import Place
@@ -48,10 +48,10 @@ class MemberSpec:
     topics: tuple[tuple[str, int], ...] = ()
     whitelist: str = ""
     streams: int = 1
-    strategy: str = "range"
+    strategy: Literal["range", "roundrobin"] = "range"
     session_s: float = 6.0
     auto_commit_s: float = 1.0
-    reset: str = "smallest"
+    reset: Literal["smallest", "largest"] = "smallest"
     work_s: float = 0.02
     commit_every: int = 5
     commits_when_revoked: bool = True

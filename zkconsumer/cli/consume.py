@@ -27,8 +27,9 @@ from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.zookeeper_connection import configured_connection, zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.checks import warning_about_07
 from zkconsumer.config.connection_settings import ConnectionSettings, canonical
-from zkconsumer.config.keys import find_key
+from zkconsumer.config.keys import find_key, unknown_setting
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ZkConsumerError
@@ -159,6 +160,9 @@ def _wanted(options: Mapping[str, Any]) -> Wanted:
         topic_filter = Blacklist(options["blacklist"])
     properties = _properties(options["properties"])
     formatting = {name: properties.pop(name) for name in _FORMAT_KEYS if name in properties}
+    for name in properties:
+        if find_key(name) is None:
+            raise unknown_setting(name)
     config, auto_commit, generated = _config(connection_settings(), options, properties)
     ConsumerConnector(config)  # refuses what this release does not serve, before any server is asked
     return Wanted(config, auto_commit, topics, topic_filter, options["streams"], _shape(options, formatting), generated)
@@ -201,6 +205,8 @@ def _config(
     settings.update({name: value for name, value in chosen.items() if value is not None})
     if settings["zookeeper.connect"] is None:
         raise no_zookeeper(found)
+    if warning := warning_about_07(found.names_of_07, settings):
+        click.echo(f"warning: {warning}", err=True)
     generated = "group.id" not in settings
     if generated:
         settings["group.id"] = f"console-consumer-{random.randrange(100_000)}"

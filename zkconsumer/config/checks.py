@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from zkconsumer.errors import ConfigError
@@ -43,6 +43,24 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
             "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not support: they read the password "
             "and treat the session as unauthenticated"
         )
+
+
+def warning_about_07(names: Sequence[str], given: Container[str]) -> str | None:
+    """Return what happens if settings have names of Kafka 0.7 and leave the reset policy out; else None.
+
+    0.8 changed its default. Messages would be skipped without a word.
+
+    Args:
+        names: The names that 0.7 alone has.
+        given: The 0.8 names of all settings that are given.
+    """
+    if not names or "auto.offset.reset" in given or "kafka.generation" in given:
+        return None
+    return (
+        f"settings with names of Kafka 0.7 ({', '.join(names)}) and no auto.offset.reset: without a stored offset 0.7 "
+        "started at the oldest message (smallest), and this consumer, as 0.8, starts behind the newest one (largest) "
+        "and skips what is there; set auto.offset.reset"
+    )
 
 
 def _check_at_least(values: Mapping[str, Any], larger: str, smaller: str) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.config.keys import find_key
+from zkconsumer.config.keys import find_key, names_of_07
 from zkconsumer.config.properties import read_properties
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer_error import RemediedError
@@ -69,12 +69,14 @@ class ConnectionSettings:
         zookeeper_from: The place that named it, for messages; empty when nothing does.
         properties: The settings of the files by their names in Kafka 0.8, without `zookeeper.connect`.
         files: The files that were read, the first one counts most.
+        names_of_07: The names in these files that Kafka 0.7 alone has.
     """
 
     zookeeper: str | None = None
     zookeeper_from: str = ""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: tuple[str, ...] = ()
+    names_of_07: tuple[str, ...] = ()
 
 
 def find_connection_settings(
@@ -98,12 +100,14 @@ def find_connection_settings(
     from_arguments = config is not None or profile is not None
     if not from_arguments:
         config, profile = variables.get(CONFIG_VARIABLE) or None, variables.get(PROFILE_VARIABLE) or None
-    files: list[tuple[str, dict[str, str]]] = []
+    raw: list[tuple[str, dict[str, str]]] = []
     if config is not None:
-        files.append((config, canonical(read_settings_file(config))))
+        raw.append((config, read_settings_file(config)))
     if profile is not None:
         path = profile_file(profile, variables)
-        files.append((str(path), canonical(_read_profile(profile, path))))
+        raw.append((str(path), _read_profile(profile, path)))
+    files = [(path_read, canonical(entries)) for path_read, entries in raw]
+    old = tuple(names_of_07(name for _, entries in raw for name in entries))
     named = [(f"{_CONNECT} in {path}", entries[_CONNECT]) for path, entries in files if entries.get(_CONNECT)]
     variable = variables.get(ZOOKEEPER_VARIABLE)
     if variable:
@@ -113,11 +117,11 @@ def find_connection_settings(
     properties = {name: value for _, entries in reversed(files) for name, value in entries.items() if name != _CONNECT}
     read = tuple(path for path, _ in files)
     if not named:
-        return ConnectionSettings(properties=properties, files=read)
+        return ConnectionSettings(properties=properties, files=read, names_of_07=old)
     place, address = named[0]
     _check_address(place, address)
     _warn_of_foreign_credentials(place, address, files)
-    return ConnectionSettings(address, place, properties, read)
+    return ConnectionSettings(address, place, properties, read, old)
 
 
 def canonical(entries: Mapping[str, str]) -> dict[str, str]:

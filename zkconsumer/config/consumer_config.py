@@ -6,17 +6,18 @@ too. Values keep Kafka's units, as the names say. The table of all settings is `
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
-from zkconsumer.config.checks import check_settings, warnings_about
-from zkconsumer.config.keys import KEYS, Key, find_key, known_names
+from zkconsumer.config.checks import check_settings, warning_about_07, warnings_about
+from zkconsumer.config.foreign_names import hint_for_value
+from zkconsumer.config.keys import KEYS, Key, find_key, names_of_07, unknown_setting
 from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.properties import read_properties
+from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
 from zkconsumer.errors import ConfigError
 
@@ -27,10 +28,10 @@ logger = logging.getLogger("zkconsumer.config")
 class ConsumerConfig:
     """The settings of a consumer; see docs/CONFIGURATION.md for each of them.
 
-    Text is converted to the type of the setting (`"true"`, `"30000"`). An unknown name is logged with the nearest
-    known one, and ignored, as in Kafka.
+    Text is converted to the type of the setting (`"true"`, `"30000"`); None counts as not given.
 
     Raises:
+        UnknownSetting: There is no such setting; names the nearest one.
         ConfigError: A setting is missing, has a value that is not allowed, contradicts another, or is
             given in two spellings with different values.
     """
@@ -98,26 +99,29 @@ class ConsumerConfig:
     _given: Mapping[str, object] = field(compare=False)
 
     def __init__(
-        self, zookeeper_connect: str | None = None, group_id: str | None = None, **settings: object
+        self, zookeeper_connect: str | None = None, group_id: str | None = None, **settings: Unpack[OptionalSettings]
     ) -> None:
-        named = {"zookeeper_connect": zookeeper_connect, "group_id": group_id, **settings}
+        named: dict[str, object] = {"zookeeper_connect": zookeeper_connect, "group_id": group_id, **settings}
         given = _typed(named)
         values = _completed(given)
         check_settings(values)
         for key in KEYS:
             object.__setattr__(self, key.attribute, values[key.name])
         object.__setattr__(self, "_given", given)
-        for warning in warnings_about(values):
+        for warning in (*warnings_about(values), *_warnings_about_07(named, given)):
             logger.warning(warning)
 
     @classmethod
     def from_properties(
-        cls, source: str | os.PathLike[str] | Mapping[str, object], **settings: object
+        cls, source: str | os.PathLike[str] | Mapping[str, object], **settings: Unpack[ConsumerSettings]
     ) -> ConsumerConfig:
         """Return the configuration of a Java properties file, or of a mapping with its keys.
 
+        An unknown name in `source` is logged with the nearest known one, and ignored, as in Kafka; one among
+        `settings` is refused.
+
         Args:
-            source: Path of a file in UTF-8 or ISO 8859-1, or key -> value.
+            source: Path of a file in UTF-8 or ISO 8859-1, or name -> value.
             **settings: Settings that override those of `source`.
 
         Raises:
@@ -127,7 +131,14 @@ class ConsumerConfig:
         """
         entries = source if isinstance(source, Mapping) else read_properties(source)
         overridden = {find_key(name) for name in settings} - {None}
-        kept = {name: value for name, value in entries.items() if find_key(name) not in overridden}
+        kept = {}
+        for name, value in entries.items():
+            key = find_key(name)
+            if key is None:
+                error = unknown_setting(name)
+                logger.warning("unknown setting %r is ignored%s", name, error.hint and f"; {error.hint}")
+            elif key not in overridden:
+                kept[name] = value
         return cls(**cast(dict[str, Any], {**kept, **settings}))
 
     def to_properties(self) -> dict[str, str]:
@@ -159,8 +170,8 @@ def _typed(settings: Mapping[str, object]) -> dict[str, object]:
     for name, value in settings.items():
         key = find_key(name)
         if key is None:
-            _warn_unknown(name)
-        elif value is not None:
+            raise unknown_setting(name)
+        if value is not None:
             converted = _convert(key, value, "0.7" if _says_07(settings) else "0.8")
             if typed.setdefault(key.name, converted) != converted:
                 shown = "***" if key.secret else value
@@ -175,7 +186,8 @@ def _convert(key: Key, value: object, generation: str) -> object:
         # In 0.7 any other word makes the fetcher raise instead of reset.
         if key.name == "auto.offset.reset" and generation == "0.7" and isinstance(value, str):
             return value
-        reason = f"{key.kind.allowed} ({error})" if str(error) else key.kind.allowed
+        reasons = "; ".join(filter(None, (str(error), "" if key.secret else hint_for_value(key.name, value))))
+        reason = f"{key.kind.allowed} ({reasons})" if reasons else key.kind.allowed
         raise ConfigError(key.name, "***" if key.secret else value, reason) from None
 
 
@@ -202,8 +214,8 @@ def _completed(given: Mapping[str, object]) -> dict[str, Any]:
     return values
 
 
-def _warn_unknown(name: str) -> None:
-    dotted = name.replace("_", ".")
-    nearest = difflib.get_close_matches(dotted, known_names(), n=1)
-    hint = f"; the nearest known one is {nearest[0]!r}" if nearest else ""
-    logger.warning("unknown setting %r is ignored%s", name, hint)
+def _warnings_about_07(named: Iterable[str], given: Mapping[str, object]) -> Iterator[str]:
+    """Yield the sentence about names of 0.7, if there is one."""
+    sentence = warning_about_07(names_of_07(named), given)
+    if sentence is not None:
+        yield sentence

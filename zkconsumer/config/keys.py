@@ -7,14 +7,16 @@ Source: kafka/consumer/ConsumerConfig.scala (0.7.2, 0.8.2.2, 0.9.0.1); keys of o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rebalance.subscription import check_client_id, check_group
 from simpleconsumer.types import MAX_INT64
+from zkconsumer.config.foreign_names import hint_for_name
 from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Kind, Text
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.errors import UnknownSetting
 
 _MIB = 1024 * 1024
 
@@ -219,6 +221,16 @@ _BY_NAME = {name: key for key in KEYS for name in (key.name, key.name_07) if nam
 def find_key(name: str) -> Key | None:
     """Return the setting of a name of 0.8, 0.7 or ours, written with dots or underscores; None if unknown."""
     return _BY_NAME.get(name.replace("_", "."))
+
+
+def unknown_setting(name: str) -> UnknownSetting:
+    """Return the error for a name that `find_key` does not know, with what to use instead."""
+    return UnknownSetting(name, hint_for_name(name, _BY_NAME))
+
+
+def names_of_07(names: Iterable[str]) -> list[str]:
+    """Return those of the names that Kafka 0.7 alone has, in their order."""
+    return [name for name in names if (key := find_key(name)) and name.replace("_", ".") == key.name_07]
 
 
 def known_names() -> list[str]:

@@ -12,19 +12,22 @@ Source: docs/SEMANTICS.md, "The rebalance listener".
 
 from __future__ import annotations
 
+import inspect
 import logging
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from rebalance.assignment import Partition
 from rebalance.ports import Starts
 from simpleconsumer.types import TopicPartition
+from zkconsumer.config.foreign_names import nearest_name
+from zkconsumer.errors import ListenerRefused
 from zkconsumer.offsets.start_offsets import read_starts
 
-__all__ = ["ListenerThread", "RebalanceListener"]
+__all__ = ["ListenerThread", "RebalanceListener", "check_listener"]
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,53 @@ class RebalanceListener:
 
     def on_partitions_blocked(self, partitions: list[TopicPartition]) -> None:
         """Another member has held these for long; for information, the claim continues to wait."""
+
+
+_METHODS: Final = tuple(name for name in vars(RebalanceListener) if name.startswith("on_"))
+
+
+def check_listener(listener: object) -> None:
+    """Refuse a listener with a method that would never be called: offsets would be committed or sought nowhere.
+
+    Raises:
+        ListenerRefused: It has no method of `RebalanceListener`, has another `on_...` method, or has one that cannot be
+            called with one argument.
+    """
+    if isinstance(listener, type):
+        raise ListenerRefused(f"is the class {listener.__name__}", f"give an object: {listener.__name__}(...)")
+    kind = type(listener).__name__
+    for name in dir(listener):
+        if name.startswith("on_") and name not in _METHODS and callable(getattr(listener, name, None)):
+            nearest = nearest_name(name, _METHODS)
+            instead = f"did you mean {nearest!r}? " if nearest else ""
+            raise ListenerRefused(
+                f"{kind} has a method {name!r}, which is never called",
+                f"{instead}methods are {', '.join(_METHODS)}; another one needs a name that does not start with 'on_'",
+            )
+    known = {name: method for name in _METHODS if (method := getattr(listener, name, None)) is not None}
+    if not known or (type(listener) is not RebalanceListener and not any(map(_is_own, known.values()))):
+        raise ListenerRefused(f"{kind} has no method that could be called", f"define one of {', '.join(_METHODS)}")
+    for name, method in known.items():
+        _check_method(f"{kind}.{name}", method)
+
+
+def _is_own(method: object) -> bool:
+    """Return whether it is not one of the empty methods of `RebalanceListener`."""
+    return getattr(method, "__func__", method) not in vars(RebalanceListener).values()
+
+
+def _check_method(name: str, method: object) -> None:
+    if not callable(method):
+        raise ListenerRefused(f"has {name}, which is no method", "make it a method with one argument")
+    if inspect.iscoroutinefunction(method):
+        raise ListenerRefused(f"has {name}, a coroutine function", "make it `def`: nothing awaits it")
+    try:
+        inspect.signature(method).bind(None)
+    except TypeError as error:
+        raise ListenerRefused(f"has {name}, which does not take one argument ({error})",
+                              "give it one argument, as in RebalanceListener") from None  # fmt: skip
+    except ValueError:  # a method in C without a signature
+        pass
 
 
 def _name(partition: Partition) -> TopicPartition:

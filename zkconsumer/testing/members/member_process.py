@@ -13,6 +13,7 @@ from typing import Self
 
 from kazoo.client import KazooClient
 
+from zkconsumer.config.keys import find_key, unknown_setting
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history.events import Event, parse_event
 from zkconsumer.testing.processes import ChildProcess
@@ -67,7 +68,13 @@ class MemberProcess:
             skip: number of the message that its application forgets; 0: none. Such a history must not pass as clean.
             twice: number of the message that its application handles twice; 0: none. The same.
             settings: consumer properties.
+
+        Raises:
+            UnknownSetting: There is no such setting.
         """
+        for setting in settings or {}:
+            if find_key(setting) is None:
+                raise unknown_setting(setting)
         self.name = name
         self.group = group
         self.id = f"{group}_{name}"

@@ -1,0 +1,190 @@
+"""Says what to use instead of a setting that the legacy consumer does not have.
+
+Pure. Names of newer Kafka consumers, of librdkafka, of producers, brokers and other tools stand in many files. The
+hint names the setting of the same meaning, or says why there is none. For any other unknown name the hint is the most
+similar known name.
+
+Source: org.apache.kafka.clients.consumer.ConsumerConfig (0.9 to 3.9); kafka.producer.ProducerConfig,
+kafka.server.KafkaConfig (0.8.2.2); CONFIGURATION.md of librdkafka.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+__all__ = ["hint_for_name", "hint_for_value", "nearest_name"]
+
+_NEWER: Final = "newer Kafka consumers have it; "
+_BROKERS_IN_ZOOKEEPER: Final = "the brokers are found in ZooKeeper: set 'zookeeper.connect'"
+_DECODERS: Final = "give 'key_decoder' and 'value_decoder' to create_message_streams"
+_PLAIN_BROKERS: Final = (
+    "the legacy consumer has neither TLS nor SASL to brokers; for ZooKeeper there are 'zookeeper.use.ssl' and "
+    "'zookeeper.sasl.mechanism'"
+)
+_NO_TRANSACTIONS: Final = (
+    "there are no transactions in this protocol: messages of transactions that were aborted are delivered, too"
+)
+_STATISTICS: Final = "see 'statistics.interval.ms' and zkconsumer.prometheus for figures"
+
+
+def _called(name: str, note: str = "") -> str:
+    return f"{_NEWER}here it is called {name!r}" + (f" ({note})" if note else "")
+
+
+_OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
+    "enable.auto.commit": _called("auto.commit.enable"),
+    "session.timeout.ms": _called("zookeeper.session.timeout.ms"),
+    "max.partition.fetch.bytes": _called("fetch.message.max.bytes"),
+    "fetch.max.wait.ms": _called("fetch.wait.max.ms"),
+    "fetch.max.bytes": _called("queued.max.bytes", "it limits what waits in all streams; one fetch of a partition is "
+                               "limited by 'fetch.message.max.bytes'"),
+    "request.timeout.ms": _called("socket.timeout.ms"),
+    "default.api.timeout.ms": _NEWER + "here 'socket.timeout.ms' limits one request",
+    "receive.buffer.bytes": _called("socket.receive.buffer.bytes"),
+    "retry.backoff.ms": _NEWER + "here 'refresh.leader.backoff.ms' and 'rebalance.backoff.ms' are the waits",
+    "max.poll.interval.ms": _called("max.processing.interval.ms", "off unless it is set"),
+    "group.instance.id": _called("consumer.id", "a fixed name; a member that leaves gives its partitions up all the "
+                                 "same: there is no static membership"),
+    "bootstrap.servers": _NEWER + _BROKERS_IN_ZOOKEEPER,
+    "key.deserializer": _NEWER + _DECODERS,
+    "value.deserializer": _NEWER + _DECODERS,
+    "max.poll.records": _NEWER + "a stream delivers one message at a time; 'queued.max.message.chunks' and "
+                        "'queued.max.bytes' limit what waits",
+    "heartbeat.interval.ms": _NEWER + "here the ZooKeeper session keeps the membership: 'zookeeper.session.timeout.ms'",
+    "isolation.level": _NEWER + _NO_TRANSACTIONS,
+    "metadata.max.age.ms": _NEWER + "here topics and partitions are watched in ZooKeeper",
+    "check.crcs": _NEWER + "here checksums are always checked",
+    "allow.auto.create.topics": _NEWER + "this consumer creates no topics",
+    "group.protocol": _NEWER + "the members of this group agree in ZooKeeper; there is one protocol",
+    "group.remote.assignor": _NEWER + "the members assign the partitions: 'partition.assignment.strategy'",
+    "client.rack": _NEWER + "this protocol reads from leaders alone",
+    "interceptor.classes": _NEWER + "change messages where they are read from the stream",
+    "metric.reporters": _NEWER + _STATISTICS,
+    "enable.metrics.push": _NEWER + _STATISTICS,
+}
+_OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
+    "metadata.broker.list": "it is for producers, and for librdkafka; " + _BROKERS_IN_ZOOKEEPER,
+    "broker.list": "it is for producers of Kafka 0.7; " + _BROKERS_IN_ZOOKEEPER,
+    "enable.auto.offset.store": "librdkafka has it; here offsets are stored when messages are done, and "
+                                "'auto.commit.enable' commits them",
+    "enable.partition.eof": "librdkafka has it; 'consumer.timeout.ms' ends a wait for messages",
+    "consumer.group": "other clients have it; here it is called 'group.id'",
+    "shallow.iterator.enable": "the name of the setting of Kafka 0.7 is 'shallowiterator.enable'",
+    "backoff.increment.ms": "Kafka 0.7.0 has it; the wait after empty fetches is 'fetch.wait.max.ms'",
+    "mirror.topics.whitelist": "Kafka 0.7 lists it and does not read it; give a Whitelist to "
+                               "create_message_streams_by_filter",
+    "mirror.topics.blacklist": "Kafka 0.7 lists it and does not read it; give a Blacklist to "
+                               "create_message_streams_by_filter",
+    "mirror.consumer.numthreads": "Kafka 0.7 lists it and does not read it; give the number of streams to "
+                                  "create_message_streams",
+    "print.key": "it belongs to the formatter of a console consumer: `zkconsumer consume --key`",
+    "print.timestamp": "it belongs to the formatter of a console consumer: `zkconsumer consume --timestamp`",
+    "print.partition": "it belongs to the formatter of a console consumer: `zkconsumer consume --partition`",
+    "print.offset": "it belongs to the formatter of a console consumer: `zkconsumer consume --offset`",
+    "key.separator": "it belongs to the formatter of a console consumer: `zkconsumer consume --key-separator`",
+    "zookeeper.clientcnxnsocket": "ZooKeeper's Java client has it; 'zookeeper.use.ssl' alone turns TLS on here",
+    "zookeeper.ssl.client.enable": "Kafka's tools have it; here it is called 'zookeeper.use.ssl'",
+    "zookeeper.client.secure": "ZooKeeper's Java client has it; here it is called 'zookeeper.use.ssl'",
+    "zookeeper.set.acl": "Kafka's brokers have it; here it is 'zookeeper.acl', such as zookeeper.acl=creator",
+}
+_PRODUCER_NAMES: Final = frozenset((
+    "acks", "batch.num.messages", "batch.size", "buffer.memory", "compressed.topics", "compression.codec",
+    "compression.type", "delivery.timeout.ms", "enable.idempotence", "key.serializer", "key.serializer.class",
+    "linger.ms", "max.block.ms", "max.in.flight.requests.per.connection", "max.message.size", "max.request.size",
+    "message.send.max.retries", "num.retries", "partitioner.class", "producer.type", "queue.buffering.max.messages",
+    "queue.buffering.max.ms", "queue.enqueue.timeout.ms", "queue.size", "queue.time", "request.required.acks",
+    "retries", "send.buffer.bytes", "serializer.class", "topic.metadata.refresh.interval.ms", "transactional.id",
+    "value.serializer",
+))  # fmt: skip
+_BROKER_NAMES: Final = frozenset((
+    "advertised.host.name", "advertised.listeners", "auto.create.topics.enable", "broker.id", "brokerid",
+    "default.replication.factor", "delete.topic.enable", "host.name", "hostname", "inter.broker.protocol.version",
+    "listeners", "log.cleaner.enable", "log.dir", "log.dirs", "log.file.size", "log.message.format.version",
+    "log.retention.bytes", "log.retention.hours", "log.segment.bytes", "message.max.bytes", "num.io.threads",
+    "num.network.threads", "num.partitions", "offsets.topic.replication.factor", "replica.fetch.max.bytes",
+    "socket.request.max.bytes", "socket.send.buffer.bytes", "zookeeper.session.timeout",
+))  # fmt: skip
+_PREFIXES: Final = (
+    (("ssl.", "sasl.", "security."), _NEWER + _PLAIN_BROKERS),
+    (("metrics.",), _NEWER + _STATISTICS),
+    (("reconnect.backoff.", "connections.max.idle.", "socket.connection.setup."),
+     _NEWER + "here connections to brokers are opened anew after 'refresh.leader.backoff.ms'"),
+    (("zookeeper.ssl.keystore.", "zookeeper.ssl.truststore."),
+     "files of Java are not read; give PEM files as 'zookeeper.ssl.cafile' and 'zookeeper.ssl.certfile' "
+     "(openssl pkcs12 makes them of a PKCS12 keystore)"),
+)  # fmt: skip
+_ASSIGNORS: Final = {"RangeAssignor": "range", "RoundRobinAssignor": "roundrobin"}
+_RESETS: Final = {
+    "earliest": "smallest", "beginning": "smallest", "latest": "largest", "end": "largest", "-2": "smallest",
+    "-1": "largest",
+}  # fmt: skip
+
+
+def hint_for_name(name: str, known: Iterable[str]) -> str:
+    """Return what to use instead of an unknown setting, a clause; empty if nothing is known about it.
+
+    Args:
+        name: Written with dots or underscores.
+        known: All known names, with dots.
+    """
+    dotted = name.strip().replace("_", ".")
+    lower = dotted.lower()
+    found = _OF_NEWER_CONSUMERS.get(lower) or _OF_OTHER_CLIENTS.get(lower)
+    if found:
+        return found
+    if lower in _PRODUCER_NAMES:
+        return "it is a setting of producers"
+    if lower in _BROKER_NAMES:
+        return "it is a setting of brokers"
+    for prefixes, hint in _PREFIXES:
+        if lower.startswith(prefixes):
+            return hint
+    names = list(known)
+    for each in sorted(names, key=len, reverse=True):
+        if dotted.endswith(f".{each}"):
+            return f"it ends with the known name {each!r}: names have no prefix here"
+    nearest = nearest_name(dotted, names)
+    return f"the nearest known one is {nearest!r}" if nearest else ""
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the most similar of the known names, None if none is similar; case and punctuation do not count."""
+    names = list(known)
+    plain = {_plain(each): each for each in names}
+    if _plain(name) in plain:
+        return plain[_plain(name)]
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    return near[0] if near else None
+
+
+def hint_for_value(name: str, value: object) -> str:
+    """Return what a refused value of a setting means elsewhere, or why it was refused; empty if nothing is known.
+
+    Args:
+        name: The name of the setting in 0.8.
+        value: As it was given.
+    """
+    if not isinstance(value, str):
+        return ""
+    word = value.strip()
+    if name == "auto.offset.reset" and word.lower() in _RESETS:
+        return f"{word!r} of other consumers is {_RESETS[word.lower()]!r} here"
+    if name == "auto.offset.reset" and word.lower() in ("none", "error"):
+        return f"{word!r} of newer consumers does not exist here: one of the two offsets is always chosen"
+    if name == "partition.assignment.strategy" and "assignor" in word.lower():
+        ours = _ASSIGNORS.get(word.rpartition(".")[2])
+        return f"the class {word!r} of newer consumers is {ours!r} here" if ours else f"{word!r} does not exist here"
+    if name == "kafka.generation" and re.fullmatch(r"0\.([89]|1[01])(\..*)?|[1-3](\..*)?", word):
+        return "0.8 stands for all brokers of 0.8 to 3.9"
+    if word[:1] in "\"'" and word[:1] == word[-1:] and len(word) > 1:
+        return "the quotes are part of the value; leave them out"
+    if re.search(r"\s[#!]", value):
+        return "a comment has a line of its own; here it is part of the value"
+    return "white space at its end is part of the value" if value != value.rstrip() else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

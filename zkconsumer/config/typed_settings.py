@@ -1,0 +1,87 @@
+"""The settings as keywords with their types, as type checkers see them; the names of Kafka 0.7 are among them.
+
+Written by `python -m zkconsumer.config.typed_settings_writer` from the table in `zkconsumer.config.keys`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+__all__ = ["ConsumerSettings", "OptionalSettings"]
+
+
+class OptionalSettings(TypedDict, total=False):
+    """The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`; None counts as not given."""
+
+    zk_connect: str | None
+    groupid: str | None
+    consumer_id: str | None
+    consumerid: str | None
+    client_id: str | None
+    zookeeper_session_timeout_ms: int | None
+    zk_sessiontimeout_ms: int | None
+    zookeeper_connection_timeout_ms: int | None
+    zk_connectiontimeout_ms: int | None
+    zookeeper_sync_time_ms: int | None
+    zk_synctime_ms: int | None
+    auto_offset_reset: Literal["smallest", "largest"] | None
+    autooffset_reset: Literal["smallest", "largest"] | None
+    fetch_message_max_bytes: int | None
+    fetch_size: int | None
+    fetch_min_bytes: int | None
+    fetch_wait_max_ms: int | None
+    socket_timeout_ms: int | None
+    socket_receive_buffer_bytes: int | None
+    socket_buffersize: int | None
+    num_consumer_fetchers: int | None
+    queued_max_message_chunks: int | None
+    queuedchunks_max: int | None
+    refresh_leader_backoff_ms: int | None
+    consumer_timeout_ms: int | None
+    exclude_internal_topics: bool | None
+    auto_commit_enable: bool | None
+    autocommit_enable: bool | None
+    auto_commit_interval_ms: int | None
+    autocommit_interval_ms: int | None
+    offsets_storage: Literal["zookeeper", "kafka"] | None
+    dual_commit_enabled: bool | None
+    offsets_intent: Literal["max", "zookeeper", "kafka", "refuse"] | None
+    offsets_channel_backoff_ms: int | None
+    offsets_channel_socket_timeout_ms: int | None
+    offsets_commit_max_retries: int | None
+    partition_assignment_strategy: Literal["range", "roundrobin"] | None
+    rebalance_max_retries: int | None
+    rebalance_retries_max: int | None
+    rebalance_backoff_ms: int | None
+    fetcher_backoff_ms: int | None
+    shallowiterator_enable: bool | None
+    rebalance_drain_timeout_ms: int | None
+    rebalance_quiet_ms: int | None
+    rebalance_quiet_max_ms: int | None
+    queued_max_bytes: int | None
+    decoded_max_bytes: int | None
+    on_message_error: Literal["raise", "skip", "stop"] | None
+    roundrobin_order: Literal["0.8", "1.0"] | None
+    max_processing_interval_ms: int | Literal["off"] | None
+    statistics_interval_ms: int | Literal["off"] | None
+    kafka_generation: Literal["auto", "0.7", "0.8"] | None
+    zookeeper_auth: str | Sequence[str | tuple[str, str]] | None
+    zookeeper_acl: str | Sequence[str | tuple[str, str, str]] | None
+    zookeeper_use_ssl: bool | None
+    zookeeper_ssl_cafile: str | None
+    zookeeper_ssl_certfile: str | None
+    zookeeper_ssl_keyfile: str | None
+    zookeeper_ssl_keyfile_password: str | None
+    zookeeper_ssl_verify_certs: bool | None
+    zookeeper_ssl_check_hostname: bool | None
+    zookeeper_sasl_mechanism: Literal["DIGEST-MD5", "PLAIN", "GSSAPI"] | None
+    zookeeper_sasl_username: str | None
+    zookeeper_sasl_password: str | None
+
+
+class ConsumerSettings(OptionalSettings, total=False):
+    """The keywords of `ConsumerConfig.from_properties(...)`, for functions that pass settings on."""
+
+    zookeeper_connect: str | None
+    group_id: str | None
