@@ -8,17 +8,21 @@ from zkconsumer.admin.errors import (
     NotFound,
     OffsetsNotSet,
     RebalanceNotTriggered,
+    TopicRefused,
+    TopicUnfinished,
 )
 from zkconsumer.admin.findings import Finding, Verification
 from zkconsumer.admin.group_report import GroupReport, MemberRow, PartitionRow
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges
 from zkconsumer.admin.stored_offsets import ExportedOffsets
+from zkconsumer.admin.topic_changes import AssignedPartition, TopicChange
 from zkconsumer.admin.topic_report import TopicPartitionRow, TopicReport
 from zkconsumer.admin.values import GroupList, GroupRow, Released
 
 __all__ = [
     "Admin",
     "AdminError",
+    "AssignedPartition",
     "ClaimNotReleased",
     "ExportedOffsets",
     "Finding",
@@ -35,7 +39,10 @@ __all__ = [
     "PartitionRow",
     "RebalanceNotTriggered",
     "Released",
+    "TopicChange",
     "TopicPartitionRow",
+    "TopicRefused",
     "TopicReport",
+    "TopicUnfinished",
     "Verification",
 ]

@@ -25,6 +25,7 @@ from zkconsumer.admin.rebalance_trigger import trigger_rebalance
 from zkconsumer.admin.release import check_names, release_claim
 from zkconsumer.admin.repeated_checks import check_until_settled
 from zkconsumer.admin.stored_offsets import ExportedOffsets, export_offsets, lines_of, plan_target, topic_partitions
+from zkconsumer.admin.topic_administration import TopicAdministration
 from zkconsumer.admin.topic_nodes import read_topics
 from zkconsumer.admin.topic_report import TopicReport, topic_report
 from zkconsumer.admin.values import GroupList, JsonValue, Released
@@ -70,7 +71,7 @@ def connection_options(zookeeper: str, properties: Mapping[str, object] | None) 
     return zookeeper_options(config), config.zookeeper_connection_timeout_ms / 1000
 
 
-class Admin:
+class Admin(TopicAdministration):
     """Inspects and changes the consumer groups of one cluster, members of other clients included.
 
     A connection to ZooKeeper is opened by the constructor and closed by `close()`, or at the end of a `with` block.

@@ -6,7 +6,9 @@
         ├── GroupHasMembers       refused while consumers are in the group
         ├── OffsetsNotSet         offsets that cannot be set, or that somebody else has changed meanwhile
         ├── ClaimNotReleased      a claim whose owner may be alive, or that has changed meanwhile
-        └── RebalanceNotTriggered ZooKeeper did not take the passing registration
+        ├── RebalanceNotTriggered ZooKeeper did not take the passing registration
+        ├── TopicRefused          a topic that may not be created, grown or deleted so
+        └── TopicUnfinished       the nodes are written, and the brokers have not done it in time
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.
@@ -22,6 +24,8 @@ __all__ = [
     "NotFound",
     "OffsetsNotSet",
     "RebalanceNotTriggered",
+    "TopicRefused",
+    "TopicUnfinished",
 ]
 
 
@@ -47,3 +51,11 @@ class ClaimNotReleased(AdminError):
 
 class RebalanceNotTriggered(AdminError):
     """ZooKeeper did not take the registration that triggers a rebalance."""
+
+
+class TopicRefused(AdminError):
+    """A topic was not created, grown or deleted: the request breaks a rule, and nothing was written."""
+
+
+class TopicUnfinished(AdminError):
+    """A topic's nodes are written, and the brokers have not finished in time; says what hinders them."""

@@ -1,4 +1,4 @@
-"""`zkconsumer topics`: shows partitions, leaders, replicas and offsets of topics.
+"""`zkconsumer topics`: shows partitions, leaders, replicas and offsets of topics, and has the commands that change them.
 
 Source: kafka.admin.TopicCommand, kafka.tools.GetOffsetShell (0.8.2.2).
 """
@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 import click
 
-from zkconsumer.admin import TopicPartitionRow, TopicReport
+from zkconsumer.admin import NotFound, TopicPartitionRow, TopicReport
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.terminal.tables import print_problem, print_table
+from zkconsumer.cli.topic_commands import create_topic, delete_topic, grow_topic
 
 __all__ = ["topics"]
 
@@ -22,26 +24,70 @@ Leaders, replicas and in-sync replicas (ISR) are those in ZooKeeper, offsets tho
 oldest message that is kept, LATEST the offset that the next message will get.
 
 \b
-Example:
+Examples:
   zkconsumer topics --zookeeper localhost:2181 clicks
+  zkconsumer topics create clicks --zookeeper localhost:2181 --partitions 8
+"""
+_LIST_EPILOG = _EPILOG[: _EPILOG.index("\b\nExample")] + """\
+\b
+Example:
+  zkconsumer topics list clicks --zookeeper localhost:2181
 """
 
+_HELP = ("-h", "--help")
 
-@click.command(epilog=_EPILOG)
+
+class _TopicsGroup(click.Group):
+    """Lists topics unless the first word is one of the other commands, so that a topic's name may follow directly."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in _HELP):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.commands["list"].format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS] [NAME]... | COMMAND ..."]
+
+
+@click.group(cls=_TopicsGroup, epilog=_EPILOG)
+def topics() -> None:
+    """Show topics, or create, grow and delete one.
+
+    Without a command topics are listed, all of them when none is named; leaderless and under-replicated partitions are
+    marked. A topic whose name is that of a command is listed by `topics list NAME`.
+    """
+
+
+@topics.command("list", epilog=_LIST_EPILOG)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @zookeeper_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--check", is_flag=True, help="End with status 1 when something is wrong with a partition.")
-def topics(names: Sequence[str], zookeeper: str, as_json: bool, check: bool) -> None:
+def list_topics(names: Sequence[str], zookeeper: str, as_json: bool, check: bool) -> None:
     """Show topics, all of them when none is named; leaderless and under-replicated partitions are marked."""
-    with open_admin(zookeeper, "zkconsumer-topics") as admin:
-        found = admin.topics(*names)
+    try:
+        with open_admin(zookeeper, "zkconsumer-topics") as admin:
+            found = admin.topics(*names)
+    except NotFound as error:
+        if set(names) & _CHANGES.keys():
+            [word, *_] = [name for name in names if name in _CHANGES]
+            raise CliError(error.sentence, f"the command `{word}` comes first: zkconsumer topics {word} ...") from None
+        raise
     if as_json:
         click.echo(found.to_json())
     else:
         _print(found)
     if check and found.problems:
         raise click.exceptions.Exit(1)
+
+
+_CHANGES = {"create": create_topic, "grow": grow_topic, "delete": delete_topic}
+for _command in _CHANGES.values():
+    topics.add_command(_command)
 
 
 def _print(found: TopicReport) -> None:

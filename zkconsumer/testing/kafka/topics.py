@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from zkconsumer.cluster.topic_payloads import format_grown_topic, format_topic, format_topic_config
+
 REASSIGN = "/admin/reassign_partitions"
 ELECTION = "/admin/preferred_replica_election"
 
@@ -44,10 +46,13 @@ def create(
     Raises:
         kazoo's NodeExistsError: the topic exists.
     """
-    settings = {"version": 1, "config": {key: str(value) for key, value in config.items()}}
-    _put(client, f"/config/topics/{topic}", settings)
-    data = {"version": 1, "partitions": {str(p): list(replicas) for p, replicas in assignment.items()}}
-    client.create(topic_path(topic), _json(data), makepath=True)
+    path = f"/config/topics/{topic}"
+    data = format_topic_config(config)
+    try:
+        client.create(path, data, makepath=True)
+    except NodeExistsError:
+        client.set(path, data)
+    client.create(topic_path(topic), format_topic(assignment), makepath=True)
 
 
 def assignment_of(client: KazooClient, topic: str) -> dict[int, list[int]]:
@@ -62,9 +67,7 @@ def assignment_of(client: KazooClient, topic: str) -> dict[int, list[int]]:
 def grow(client: KazooClient, topic: str, added: Mapping[int, Sequence[int]]) -> None:
     """Add partitions to an existing topic, keeping all other fields of its node."""
     data, stat = client.get(topic_path(topic))
-    fields = json.loads(data)
-    fields["partitions"] |= {str(p): list(replicas) for p, replicas in added.items()}
-    client.set(topic_path(topic), _json(fields), version=stat.version)
+    client.set(topic_path(topic), format_grown_topic(topic, data, added), version=stat.version)
 
 
 def mark_for_deletion(client: KazooClient, topic: str) -> None:
@@ -95,13 +98,6 @@ def leader_in_zookeeper(client: KazooClient, topic: str, partition: int) -> int 
         return None
     leader = int(json.loads(data)["leader"])
     return leader if leader >= 0 else None
-
-
-def _put(client: KazooClient, path: str, value: object) -> None:
-    try:
-        client.create(path, _json(value), makepath=True)
-    except NodeExistsError:
-        client.set(path, _json(value))
 
 
 def _json(value: object) -> bytes:

@@ -1,0 +1,211 @@
+"""Chooses the brokers that keep the partitions of a topic, as Kafka's own tools choose them. Pure.
+
+The first replicas go round the brokers from a random one. The further replicas follow with a shift that grows by one
+with each round, so that the partitions of one broker have their copies on different ones. When every broker names its
+rack, the replicas of a partition are spread over as many racks as possible.
+
+Source: kafka.admin.AdminUtils (0.8.0 to 2.0), org.apache.kafka.admin.AdminUtils (3.9).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from zkconsumer.admin.errors import TopicRefused
+from zkconsumer.admin.phrases import count_of
+
+__all__ = [
+    "MAX_PARTITIONS",
+    "Start",
+    "assign_replicas",
+    "check_assignment",
+    "check_count",
+    "check_numbers",
+    "parse_assignment",
+]
+
+MAX_PARTITIONS = 200_000
+"""More partitions than the largest clusters that coordinate by ZooKeeper have; the limit keeps the work bounded."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where an assignment starts.
+
+    Attributes:
+        first: Place in the list of brokers of the first replica of partition 0.
+        shift: Shift of the further replicas.
+    """
+
+    first: int
+    shift: int
+
+
+def check_count(name: str, value: int, most: int) -> int:
+    """Return a number of partitions or replicas.
+
+    Raises:
+        TopicRefused: It is below 1 or above the limit.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise TopicRefused(f"{name} is {value!r}; it must be 1 to {most}")
+    return value
+
+
+def _uses_racks(racks: Mapping[int, str | None], rack_aware: bool) -> bool:
+    """Return whether replicas are spread over racks.
+
+    Args:
+        racks: Broker id -> its rack, None if it names none.
+        rack_aware: Whether racks count at all.
+
+    Raises:
+        TopicRefused: Some brokers name their rack and others do not.
+    """
+    without = sorted(broker for broker, rack in racks.items() if rack is None)
+    if not rack_aware or len(without) == len(racks):
+        return False
+    if without:
+        raise TopicRefused(
+            f"some brokers name their rack and {count_of(len(without), 'broker')} "
+            f"({', '.join(map(str, without))}) do not, so replicas cannot be spread over racks",
+            "set broker.rack on all of them, or give --disable-rack-aware (rack_aware=False)",
+        )
+    return True
+
+
+def assign_replicas(
+    racks: Mapping[int, str | None], numbers: Sequence[int], replication: int, start: Start, rack_aware: bool = True
+) -> dict[int, tuple[int, ...]]:
+    """Return partition -> ids of the brokers that shall keep it, the preferred leader first.
+
+    Args:
+        racks: Broker id -> its rack, None if it names none; of all brokers that are registered.
+        numbers: Consecutive numbers of partitions.
+        replication: Replicas of each partition.
+        start: Chosen at random for a new topic; from the replicas of partition 0 for a topic that grows.
+        rack_aware: Whether racks count at all.
+
+    Raises:
+        TopicRefused: There are too few brokers, or only some of them name their rack.
+    """
+    if not racks:
+        raise TopicRefused("no broker is registered that could keep a topic", "start a broker, and try again")
+    if replication > len(racks):
+        raise TopicRefused(
+            f"{count_of(replication, 'replica')} of each partition need as many brokers, and "
+            f"{count_of(len(racks), 'broker')} {'is' if len(racks) == 1 else 'are'} registered "
+            f"({', '.join(map(str, sorted(racks)))})",
+            "ask for fewer replicas, or start more brokers",
+        )
+    by_rack = _uses_racks(racks, rack_aware)
+    brokers = _alternating(racks) if by_rack else sorted(racks)
+    found = {}
+    shift = start.shift
+    for number in numbers:
+        if number > 0 and number % len(brokers) == 0:
+            shift += 1
+        first = (number + start.first) % len(brokers)
+        if by_rack:
+            found[number] = _over_racks(brokers, racks, first, shift, replication)
+        else:
+            others = (brokers[_place(first, shift, copy, len(brokers))] for copy in range(replication - 1))
+            found[number] = (brokers[first], *others)
+    return found
+
+
+def _place(first: int, shift: int, copy: int, brokers: int) -> int:
+    return (first + 1 + (shift + copy) % (brokers - 1)) % brokers
+
+
+def _alternating(racks: Mapping[int, str | None]) -> list[int]:
+    """Return the brokers, one of each rack in turn: racks a: 0, 1 and b: 2, 3 give 0, 2, 1, 3."""
+    by_rack: defaultdict[str, list[int]] = defaultdict(list)
+    for broker in sorted(racks):
+        by_rack[racks[broker] or ""].append(broker)
+    turns = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for turn in turns for broker in turn if broker is not None]
+
+
+def _over_racks(
+    brokers: Sequence[int], racks: Mapping[int, str | None], first: int, shift: int, replication: int
+) -> tuple[int, ...]:
+    """Return the replicas of one partition: a rack takes a second one when every rack has one."""
+    rack_count = len(set(racks.values()))
+    chosen = [brokers[first]]
+    used = {racks[brokers[first]]}
+    copy = 0
+    while len(chosen) < replication:
+        broker = brokers[_place(first, shift * rack_count, copy, len(brokers))]
+        if broker not in chosen and (racks[broker] not in used or len(used) == rack_count):
+            chosen.append(broker)
+            used.add(racks[broker])
+        copy += 1
+    return tuple(chosen)
+
+
+def parse_assignment(text: str) -> dict[int, tuple[int, ...]]:
+    """Return the replicas that a text such as `0:1,1:2,2:0` names: those of partition 0, of partition 1, ...
+
+    Raises:
+        ValueError: The text is of another form.
+    """
+    found = {}
+    for number, part in enumerate(text.split(",")):
+        ids = [each.strip() for each in part.split(":")]
+        if not all(each.isascii() and each.isdigit() and len(each) <= 10 for each in ids):
+            raise ValueError(
+                f"{text!r}: partition {number} has {part.strip()!r}; broker ids with `:` between replicas and `,` "
+                "between partitions are needed, such as 0:1,1:2"
+            )
+        found[number] = tuple(map(int, ids))
+    return found
+
+
+def check_assignment(
+    assignment: Mapping[int, Sequence[int]], brokers: Mapping[int, str | None], replication: int | None = None
+) -> dict[int, tuple[int, ...]]:
+    """Return the replicas of an assignment that was given.
+
+    Args:
+        assignment: Partition -> ids of brokers, the preferred leader first.
+        brokers: The registered brokers, by id.
+        replication: How many replicas each partition must have; None: as many as the first one.
+
+    Raises:
+        TopicRefused: The numbers of replicas differ, or a broker stands twice for a partition or is not registered.
+    """
+    found = {number: tuple(assignment[number]) for number in sorted(assignment)}
+    for number, replicas in found.items():
+        unknown = sorted(set(replicas) - set(brokers))
+        if not replicas or len(set(replicas)) < len(replicas):
+            shown = ":".join(map(str, replicas)) or "none"
+            raise TopicRefused(f"partition {number} has the replicas {shown}; each broker may stand there once")
+        if unknown:
+            raise TopicRefused(
+                f"partition {number} names {'broker' if len(unknown) == 1 else 'brokers'} "
+                f"{', '.join(map(str, unknown))}, not registered; registered are "
+                f"{', '.join(map(str, sorted(brokers))) or 'none'}",
+                "name brokers that run",
+            )
+        expected = replication or len(next(iter(found.values())))
+        if len(replicas) != expected:
+            raise TopicRefused(
+                f"partition {number} has {count_of(len(replicas), 'replica')}, and the others have {expected}; all "
+                "must have the same number"
+            )
+    return found
+
+
+def check_numbers(assignment: Mapping[int, Sequence[int]]) -> None:
+    """Raise unless an assignment names the partitions 0, 1, 2, ...
+
+    Raises:
+        TopicRefused: It does not.
+    """
+    if not assignment or sorted(assignment) != list(range(len(assignment))):
+        shown = ", ".join(map(str, sorted(assignment)[:10]))
+        raise TopicRefused(f"the replica assignment names the partitions {shown or 'none'}; they must be 0, 1, 2, ...")

@@ -1,0 +1,109 @@
+"""The methods of `Admin` that create, grow and delete topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rebalance.requests import ZooKeeperPort
+from zkconsumer.admin.topic_changes import Progress, TopicChange
+from zkconsumer.admin.topic_creation import NewTopic, create_topic
+from zkconsumer.admin.topic_deletion import delete_topic
+from zkconsumer.admin.topic_growth import Growth, grow_topic
+
+__all__ = ["TopicAdministration"]
+
+
+class TopicAdministration:
+    """Creates, grows and deletes topics, by the nodes that Kafka's own tools write; a part of `Admin`."""
+
+    _port: ZooKeeperPort
+    _zookeeper: str
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication: int = 1,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, object] | None = None,
+        rack_aware: bool = True,
+        dry_run: bool = False,
+        wait_s: float = 30.0,
+        on_progress: Progress | None = None,
+    ) -> TopicChange:
+        """Create a topic, and wait until each of its partitions has a leader.
+
+        Args:
+            topic: Its name.
+            partitions: How many.
+            replication: Replicas of each partition.
+            assignment: Partition -> ids of brokers, the preferred leader first; in place of the two numbers.
+            config: Settings of the topic, by their names in Kafka, such as `retention.ms`.
+            rack_aware: Spread replicas over racks when all brokers name theirs.
+            dry_run: Check and assign everything, and write nothing.
+            wait_s: Longest wait for the leaders, in seconds; 0 does not wait.
+            on_progress: Called with a clause whenever more partitions have leaders.
+
+        Raises:
+            TopicRefused: The topic exists, its name collides with another one's, there are too few brokers, or another
+                rule is broken; nothing was written.
+            TopicUnfinished: The topic is written, and has no leaders in time.
+        """
+        new = NewTopic(topic, partitions, replication, assignment, dict(config or {}), rack_aware)
+        return create_topic(self._port, new, dry_run, wait_s, on_progress)
+
+    def grow_topic(
+        self,
+        topic: str,
+        partitions: int,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        rack_aware: bool = True,
+        dry_run: bool = False,
+        wait_s: float = 30.0,
+        on_progress: Progress | None = None,
+    ) -> TopicChange:
+        """Add partitions to a topic, and wait until each new one has a leader.
+
+        Messages with keys go to other partitions afterwards; `warnings` says so.
+
+        Args:
+            topic: Its name.
+            partitions: How many it shall have, more than now.
+            assignment: Partition -> ids of brokers, of all partitions; those that exist must stand there as they are.
+            rack_aware: Spread replicas over racks when all brokers name theirs.
+            dry_run: Check and assign everything, and write nothing.
+            wait_s: Longest wait for the leaders, in seconds; 0 does not wait.
+            on_progress: Called with a clause whenever more partitions have leaders.
+
+        Raises:
+            NotFound: There is no such topic.
+            TopicRefused: It would not grow, is being moved or deleted, or another rule is broken; nothing was written.
+            TopicUnfinished: The partitions are written, and have no leaders in time.
+        """
+        growth = Growth(topic, partitions, assignment, rack_aware)
+        return grow_topic(self._port, self._zookeeper, growth, dry_run, wait_s, on_progress)
+
+    def delete_topic(
+        self,
+        topic: str,
+        *,
+        dry_run: bool = False,
+        wait_s: float = 30.0,
+        on_progress: Progress | None = None,
+    ) -> TopicChange:
+        """Delete a topic with all its messages, and wait until it is gone. Offsets that groups have stored stay.
+
+        Args:
+            topic: Its name.
+            dry_run: Check everything, and write nothing.
+            wait_s: Longest wait, in seconds; 0 does not wait.
+            on_progress: Called with a clause when the deletion is under way.
+
+        Raises:
+            NotFound: There is no such topic.
+            TopicRefused: It is a topic of the brokers, or they do not delete topics.
+            TopicUnfinished: It is marked for deletion and not gone in time; says what hinders that.
+        """
+        return delete_topic(self._port, self._zookeeper, topic, dry_run, wait_s, on_progress)

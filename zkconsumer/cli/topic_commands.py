@@ -1,0 +1,200 @@
+"""`zkconsumer topics create|grow|delete`: changes topics by the nodes that Kafka's own tools write.
+
+Source: kafka.admin.TopicCommand --create, --alter, --delete (0.8.1 to 3.9).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from zkconsumer.admin import TopicChange
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.replica_assignment import parse_assignment
+from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.terminal.tables import print_table
+
+__all__ = ["create_topic", "delete_topic", "grow_topic"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_CLIENT = "zkconsumer-topics"
+
+_CREATE_EPILOG = """\
+\b
+Replicas are assigned as Kafka's own tools assign them: the first ones go round the brokers from a random one. When all
+brokers name their rack (broker.rack), they are spread over racks.
+
+\b
+Examples:
+  zkconsumer topics create clicks --zookeeper localhost:2181 --partitions 8 --replication-factor 2
+  zkconsumer topics create clicks --zookeeper localhost:2181 --replica-assignment 0:1,1:2 \\
+    --topic-config retention.ms=3600000
+"""
+_GROW_EPILOG = """\
+\b
+Messages with keys go to other partitions afterwards. Members of groups claim the new partitions by themselves.
+
+\b
+Example:
+  zkconsumer topics grow clicks --zookeeper localhost:2181 --partitions 16
+"""
+_DELETE_EPILOG = """\
+\b
+The topic's messages are lost. Offsets that groups have stored for it stay; a topic that is created again under the same
+name starts at offset 0. Brokers delete topics from 0.8.1 on, and before 1.0 only with delete.topic.enable=true.
+
+\b
+Example:
+  zkconsumer topics delete clicks --zookeeper localhost:2181 --dry-run
+"""
+
+
+class _AssignmentType(click.ParamType[dict[int, tuple[int, ...]]]):
+    name = "assignment"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[int, tuple[int, ...]]:
+        try:
+            return value if isinstance(value, dict) else parse_assignment(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _settings(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"{value!r} is not name=value, such as retention.ms=3600000")
+        if name.strip() in found:
+            raise click.BadParameter(f"{name.strip()} is given twice")
+        found[name.strip()] = text.strip()
+    return found
+
+
+_assignment_option = click.option(
+    "--replica-assignment", "assignment", metavar="LIST", type=_AssignmentType(),
+    help="Broker ids of each partition, the leader first: 0:1,1:2 stands for two partitions.",
+)
+_rack_option = click.option("--disable-rack-aware", is_flag=True, help="Assign replicas as if no broker had a rack.")
+
+
+def _change_options(command: Command) -> Command:
+    """Add the options that all three commands have."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option("--wait-s", type=click.FloatRange(min=0, max=86_400), default=30.0, show_default=True,
+                     help="Longest wait until the brokers have done it, in seconds; 0 does not wait."),
+        click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing."),
+    ):
+        command = option(command)
+    return command
+
+
+class _CreateCommand(click.Command):
+    """Takes `--config name=value` for a setting of the topic, as Kafka's own tool does, beside `--config FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        found: list[str] = []
+        for number, word in enumerate(args):
+            given = word.removeprefix("--config=") if word.startswith("--config=") else None
+            if word == "--config" and number + 1 < len(args) and _is_setting(args[number + 1]):
+                word = "--topic-config"
+            elif given is not None and _is_setting(given):
+                word = f"--topic-config={given}"
+            found.append(word)
+        return super().parse_args(ctx, found)
+
+
+def _is_setting(text: str) -> bool:
+    return "=" in text and not os.path.exists(text)
+
+
+@click.command("create", cls=_CreateCommand, epilog=_CREATE_EPILOG)
+@click.argument("topic", metavar="NAME")
+@zookeeper_option()
+@click.option("--partitions", type=int, default=1, show_default=True, help="Number of partitions.")
+@click.option("--replication-factor", "replication", type=int, default=1, show_default=True,
+              help="Replicas of each partition.")
+@_assignment_option
+@click.option("--topic-config", "config", metavar="NAME=VALUE", multiple=True, callback=_settings,
+              help="Setting of the topic, such as retention.ms=3600000; may be repeated. `--config NAME=VALUE` is the "
+                   "same.")
+@_rack_option
+@_change_options
+@click.pass_context
+def create_topic(
+    context: click.Context, topic: str, zookeeper: str, partitions: int, replication: int,
+    assignment: dict[int, tuple[int, ...]] | None, config: dict[str, str], disable_rack_aware: bool, dry_run: bool,
+    wait_s: float, as_json: bool,
+) -> None:
+    """Create topic NAME, and wait until each of its partitions has a leader."""
+    given = click.core.ParameterSource.COMMANDLINE
+    if assignment is not None and given in map(context.get_parameter_source, ("partitions", "replication")):
+        raise click.UsageError("Give --replica-assignment, or --partitions and --replication-factor.")
+    with open_admin(zookeeper, _CLIENT) as admin:
+        change = admin.create_topic(
+            topic, partitions, replication, assignment=assignment, config=config, rack_aware=not disable_rack_aware,
+            dry_run=dry_run, wait_s=wait_s, on_progress=_print_progress,
+        )  # fmt: skip
+    _print(change, as_json, "created")
+
+
+@click.command("grow", epilog=_GROW_EPILOG)
+@click.argument("topic", metavar="NAME")
+@zookeeper_option()
+@click.option("--partitions", type=int, required=True, help="Number of partitions that the topic shall have.")
+@_assignment_option
+@_rack_option
+@_change_options
+def grow_topic(
+    topic: str, zookeeper: str, partitions: int, assignment: dict[int, tuple[int, ...]] | None,
+    disable_rack_aware: bool, dry_run: bool, wait_s: float, as_json: bool,
+) -> None:
+    """Add partitions to topic NAME, and wait until each of them has a leader."""
+    with open_admin(zookeeper, _CLIENT) as admin:
+        change = admin.grow_topic(
+            topic, partitions, assignment=assignment, rack_aware=not disable_rack_aware, dry_run=dry_run, wait_s=wait_s,
+            on_progress=_print_progress,
+        )  # fmt: skip
+    _print(change, as_json, "grown")
+
+
+@click.command("delete", epilog=_DELETE_EPILOG)
+@click.argument("topic", metavar="NAME")
+@zookeeper_option()
+@_change_options
+def delete_topic(topic: str, zookeeper: str, dry_run: bool, wait_s: float, as_json: bool) -> None:
+    """Delete topic NAME with all its messages, and wait until it is gone."""
+    with open_admin(zookeeper, _CLIENT) as admin:
+        change = admin.delete_topic(topic, dry_run=dry_run, wait_s=wait_s, on_progress=_print_progress)
+    _print(change, as_json, "deleted")
+
+
+def _print_progress(clause: str) -> None:
+    click.echo(f"zkconsumer: {clause}", err=True)
+
+
+def _print(change: TopicChange, as_json: bool, done: str) -> None:
+    for sentence in change.warnings:
+        click.echo(f"zkconsumer: {sentence}", err=True)
+    if as_json:
+        click.echo(change.to_json())
+        return
+    if not change.written:
+        state = f"would be {done}"
+    elif change.done:
+        state = f"is {done}"
+    else:
+        state = f"will be {done}: the nodes are written, and the controller acts on them"
+    click.echo(f"topic {change.topic} {state}: {count_of(len(change.partitions), 'partition')}")
+    if done != "deleted":
+        cells = [
+            [str(each.partition), "-" if each.leader is None else str(each.leader), ",".join(map(str, each.replicas))]
+            for each in change.partitions
+        ]
+        print_table(["PARTITION", "LEADER", "REPLICAS"], cells, right=[0, 1])
