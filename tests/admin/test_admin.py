@@ -267,7 +267,7 @@ def test_the_program_of_the_page_runs(
 
 
 def test_the_page_names_every_method_and_every_error() -> None:
-    methods = {name for name in vars(Admin) if not name.startswith("_")} - {"close"}
+    methods = {name for name in dir(Admin) if not name.startswith("_")} - {"close"}
     assert methods == set(re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE))
     errors = {name for name in zkconsumer.admin.__all__ if issubclass(getattr(zkconsumer.admin, name), Exception)}
     assert errors <= set(re.findall(r"`(\w+)`", PAGE))

@@ -123,3 +123,74 @@ def test_colours_are_for_terminals_alone(kafka_0822: KafkaCluster, fresh_topic: 
     assert f"{red}! {topic}-0: under-replicated" in on_terminal(*call)
     assert red not in on_terminal(*call, NO_COLOR="1")
     assert "\x1b" not in topics(kafka_0822, topic).stdout
+
+
+def change(cluster: KafkaCluster, word: str, *arguments: str) -> Result:
+    call = ["topics", word, "--zookeeper", cluster.zookeeper_connect, *arguments]
+    return CliRunner().invoke(program, call, prog_name="zkconsumer")
+
+
+def test_a_topic_is_created_grown_and_deleted(kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]) -> None:
+    topic = fresh_topic()
+    arguments = ["--partitions", "2", "--replication-factor", "2", "--config", "retention.ms=1000"]
+    planned = change(kafka_0822, "create", topic, *arguments, "--dry-run", "--json")
+    assert json.loads(planned.stdout)["written"] is False
+    created = change(kafka_0822, "create", topic, *arguments, "--topic-config=segment.bytes=1048576")
+    assert created.exit_code == 0, created.stderr
+    assert created.stdout.startswith(f"topic {topic} is created: 2 partitions\nPARTITION  LEADER  REPLICAS\n")
+    assert "zkconsumer: 2 of 2 partitions have a leader\n" in created.stderr
+    config = json.loads(kafka_0822.client.get(f"/config/topics/{topic}")[0])["config"]
+    assert config == {"retention.ms": "1000", "segment.bytes": "1048576"}
+    again = change(kafka_0822, "create", topic)
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert again.stderr.startswith(f"zkconsumer: topic '{topic}' exists already; ")
+    grown = change(kafka_0822, "grow", topic, "--partitions", "3", "--json")
+    assert "zkconsumer: messages with keys go to other partitions from now on" in grown.stderr
+    found = json.loads(grown.stdout)
+    assert [(each["partition"], len(each["replicas"])) for each in found["partitions"]] == [(2, 2)]
+    assert (found["written"], found["done"]) == (True, True)
+    deleted = change(kafka_0822, "delete", topic)
+    assert (deleted.exit_code, deleted.stdout) == (0, f"topic {topic} is deleted: 3 partitions\n")
+    assert kafka_0822.client.exists(f"/brokers/topics/{topic}") is None
+
+
+def test_a_topic_named_as_a_command_is_listed_and_a_late_command_is_explained(
+    kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]
+) -> None:
+    for name in ("grow", "list"):
+        kafka_0822.create_topic(name)
+    try:
+        for name in ("grow", "list"):
+            listed = change(kafka_0822, "list", name, "--json")
+            assert [row["topic"] for row in json.loads(listed.stdout)["partitions"]] == [name]
+        late = topics(kafka_0822, "create", fresh_topic())
+        assert late.exit_code == 1
+        assert late.stderr.endswith("; the command `create` comes first: zkconsumer topics create ...\n")
+    finally:
+        for name in ("grow", "list"):
+            kafka_0822.delete_topic(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["create", "t", "--partitions", "0"], 1, "the number of partitions is 0; it must be 1 to 200000"),
+        (["create", "t", "--partitions", "x"], 2, "'x' is not a valid integer"),
+        (["create", "t", "--replica-assignment", "0:a"], 2, "partition 0 has '0:a'"),
+        (["create", "t", "--replica-assignment", "0", "--partitions", "1"], 2, "Give --replica-assignment, or"),
+        (["create", "t", "--topic-config", "retention.ms"], 2, "'retention.ms' is not name=value"),
+        (["create", "t", "--config", "retention.ms=1", "--config", "retention.ms=2"], 2, "retention.ms is given twice"),
+        (["create", "t", "--config", "retention.ms=soon"], 1, "retention.ms is 'soon'; it must be an integer"),
+        (["create", "a/b"], 1, "topic 'a/b': is not made of"),
+        (["create", ".."], 1, "topic '..'"),
+        (["grow", "t"], 2, "Missing option '--partitions'"),
+        (["delete", "no-such-topic"], 1, "there is no topic 'no-such-topic'"),
+        (["delete"], 2, "Missing argument 'NAME'"),
+    ],
+)
+def test_wrong_changes_are_one_sentence(
+    kafka_0822: KafkaCluster, arguments: list[str], status: int, said: str
+) -> None:
+    refused = change(kafka_0822, *arguments)
+    assert (refused.exit_code, refused.stdout) == (status, "")
+    assert said in refused.stderr

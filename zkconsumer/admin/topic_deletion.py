@@ -139,8 +139,8 @@ def _readers(port: ZooKeeperPort, topic: str) -> list[str]:
         return []
     shown = ", ".join(reading[:_SHOWN]) + (", ..." if len(reading) > _SHOWN else "")
     verb = "reads" if len(reading) == 1 else "read"
-    return [f"{count_of(len(reading), 'group')} {verb} it now ({shown}); a client that asks for a deleted topic creates "
-            "it again where auto.create.topics.enable is true"]
+    return [f"{count_of(len(reading), 'group')} {verb} it now ({shown}); a client that asks for a deleted topic "
+            "creates it again where auto.create.topics.enable is true"]
 
 
 def _replicas(topic: str, data: bytes) -> Mapping[int, tuple[int, ...]]:

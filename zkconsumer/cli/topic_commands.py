@@ -5,6 +5,7 @@ Source: kafka.admin.TopicCommand --create, --alter, --delete (0.8.1 to 3.9).
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -98,16 +99,22 @@ def _change_options(command: Command) -> Command:
 class _CreateCommand(click.Command):
     """Takes `--config name=value` for a setting of the topic, as Kafka's own tool does, beside `--config FILE`."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        found: list[str] = []
-        for number, word in enumerate(args):
-            given = word.removeprefix("--config=") if word.startswith("--config=") else None
-            if word == "--config" and number + 1 < len(args) and _is_setting(args[number + 1]):
-                word = "--topic-config"
-            elif given is not None and _is_setting(given):
-                word = f"--topic-config={given}"
+    def make_parser(self, ctx: click.Context) -> Any:
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+        parser.parse_args = lambda args: parse(_with_topic_config(args))  # type: ignore[method-assign]
+        return parser
+
+
+def _with_topic_config(args: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for word, following in itertools.zip_longest(args, args[1:], fillvalue=""):
+        name, equals, value = word.partition("=")
+        if name == "--config" and _is_setting(value if equals else following):
+            found.append(f"--topic-config{equals}{value}")
+        else:
             found.append(word)
-        return super().parse_args(ctx, found)
+    return found
 
 
 def _is_setting(text: str) -> bool:
@@ -121,7 +128,7 @@ def _is_setting(text: str) -> bool:
 @click.option("--replication-factor", "replication", type=int, default=1, show_default=True,
               help="Replicas of each partition.")
 @_assignment_option
-@click.option("--topic-config", "config", metavar="NAME=VALUE", multiple=True, callback=_settings,
+@click.option("--topic-config", "settings", metavar="NAME=VALUE", multiple=True, callback=_settings,
               help="Setting of the topic, such as retention.ms=3600000; may be repeated. `--config NAME=VALUE` is the "
                    "same.")
 @_rack_option
@@ -129,7 +136,7 @@ def _is_setting(text: str) -> bool:
 @click.pass_context
 def create_topic(
     context: click.Context, topic: str, zookeeper: str, partitions: int, replication: int,
-    assignment: dict[int, tuple[int, ...]] | None, config: dict[str, str], disable_rack_aware: bool, dry_run: bool,
+    assignment: dict[int, tuple[int, ...]] | None, settings: dict[str, str], disable_rack_aware: bool, dry_run: bool,
     wait_s: float, as_json: bool,
 ) -> None:
     """Create topic NAME, and wait until each of its partitions has a leader."""
@@ -138,7 +145,7 @@ def create_topic(
         raise click.UsageError("Give --replica-assignment, or --partitions and --replication-factor.")
     with open_admin(zookeeper, _CLIENT) as admin:
         change = admin.create_topic(
-            topic, partitions, replication, assignment=assignment, config=config, rack_aware=not disable_rack_aware,
+            topic, partitions, replication, assignment=assignment, config=settings, rack_aware=not disable_rack_aware,
             dry_run=dry_run, wait_s=wait_s, on_progress=_print_progress,
         )  # fmt: skip
     _print(change, as_json, "created")

@@ -1,4 +1,4 @@
-"""`zkconsumer topics`: shows partitions, leaders, replicas and offsets of topics, and has the commands that change them.
+"""`zkconsumer topics`: shows partitions, leaders, replicas and offsets of topics, and has commands that change them.
 
 Source: kafka.admin.TopicCommand, kafka.tools.GetOffsetShell (0.8.2.2).
 """
@@ -6,6 +6,7 @@ Source: kafka.admin.TopicCommand, kafka.tools.GetOffsetShell (0.8.2.2).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -40,10 +41,15 @@ _HELP = ("-h", "--help")
 class _TopicsGroup(click.Group):
     """Lists topics unless the first word is one of the other commands, so that a topic's name may follow directly."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in _HELP):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
+    def make_parser(self, ctx: click.Context) -> Any:
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+        parser.parse_args = lambda args: parse(self._with_command(args))  # type: ignore[method-assign]
+        return parser
+
+    def _with_command(self, args: list[str]) -> list[str]:
+        has_command = bool(args) and (args[0] in self.commands or args[0] in _HELP)
+        return args if has_command else ["list", *args]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.commands["list"].format_options(ctx, formatter)
@@ -53,7 +59,7 @@ class _TopicsGroup(click.Group):
         return ["[OPTIONS] [NAME]... | COMMAND ..."]
 
 
-@click.group(cls=_TopicsGroup, epilog=_EPILOG)
+@click.group(cls=_TopicsGroup, no_args_is_help=False, epilog=_EPILOG)
 def topics() -> None:
     """Show topics, or create, grow and delete one.
 

@@ -24,6 +24,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, NotEmptyError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from zkconsumer.cluster.topic_payloads import format_topic, format_topic_config
 from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
@@ -48,11 +49,6 @@ def broker_node(broker: BrokerAddress, now_ms: int) -> bytes:
     """Return the text of `/brokers/ids/<id>` as 0.8.1 and 0.8.2 write it."""
     fields = {"jmx_port": -1, "timestamp": str(now_ms), "host": broker.host, "version": 1, "port": broker.port}
     return _json(fields)
-
-
-def topic_node(assignment: Assignment) -> bytes:
-    """Return the text of `/brokers/topics/<t>`."""
-    return _json({"version": 1, "partitions": {str(p): list(replicas) for p, replicas in assignment.items()}})
 
 
 def state_node(state: PartitionState) -> bytes:
@@ -321,20 +317,20 @@ class ZooKeeperRegistry:
         """Write configuration and assignment, in this order, as Kafka's tools do."""
         if _done(self.client.exists_async(f"{TOPICS}/{topic}")) is not None:
             raise TopicExists(topic)
-        settings = _json({"version": 1, "config": {key: str(value) for key, value in config.items()}})
+        settings = format_topic_config(config)
         try:
             _done(self.client.create_async(f"{CONFIG}/{topic}", settings))
         except NodeExistsError:
             _done(self.client.set_async(f"{CONFIG}/{topic}", settings))
         try:
-            _done(self.client.create_async(f"{TOPICS}/{topic}", topic_node(assignment)))
+            _done(self.client.create_async(f"{TOPICS}/{topic}", format_topic(assignment)))
         except NodeExistsError:
             raise TopicExists(topic) from None
         self._topics_moved(None)
 
     def set_assignment(self, topic: str, assignment: Assignment) -> None:
         """Write the assignment."""
-        _done(self.client.set_async(f"{TOPICS}/{topic}", topic_node(assignment)))
+        _done(self.client.set_async(f"{TOPICS}/{topic}", format_topic(assignment)))
         with self._lock:
             self._stale.add(topic)
         self._changed()
