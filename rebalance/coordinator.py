@@ -72,7 +72,7 @@ class Coordinator:
         self.rebalance_statistics = RebalanceStatistics()
         self._partitions = MemberPartitions(member, loop, claims, parts, self.rebalance_statistics, self)
         self._audit = Audit(member, loop, self._partitions, parts.listener, rng, self._audited)
-        self._reader = GroupReader(pipeline.ask, loop, member, self.recheck, rng)
+        self._reader = GroupReader(pipeline.ask, loop, member, self.recheck, rng, self.machine.order.needs_owners)
         self._group_timer: Timer | None = None
         self._logged_warnings: frozenset[str] = frozenset()
         self._settled_calls: list[Callable[[], None]] = []
@@ -222,6 +222,7 @@ class Coordinator:
 
     def _audited(self, cause: str) -> None:
         self._reader.doubt()
+        self.machine.order.look_again()
         self.recheck(cause)
 
     def _arm_timer(self) -> None:

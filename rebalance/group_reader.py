@@ -15,17 +15,20 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from rebalance import znodes
+from rebalance.assignment import Partition
 from rebalance.claims import Ask
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.lenient_json import java_refusal
 from rebalance.loop import Loop
+from rebalance.owner_reader import JAVA_VERSION, read_owners
 from rebalance.ports import Member
 from rebalance.refused_nodes import RefusedNodes
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
-from rebalance.snapshot import GroupSnapshot, TopicNode
+from rebalance.snapshot import GroupSnapshot, OwnerNode, TopicNode
 from rebalance.subscription import Subscription
 
 __all__ = ["MOST_DOUBTED", "GroupReader"]
@@ -48,6 +51,7 @@ class GroupReader:
             times when nodes that may not be read are asked for again.
         changed: called on the coordinator's thread with the reason when something read before is stale.
         rng: source of jitter.
+        needs_owners: whether the owner nodes are to be read, too, by what was read of the group.
 
     Threads: the coordinator's alone, but for the watch callbacks, which only post.
     """
@@ -59,6 +63,7 @@ class GroupReader:
         member: Member,
         changed: Callable[[str], None],
         rng: random.Random,
+        needs_owners: Callable[[GroupSnapshot], bool] = lambda _: False,
     ) -> None:
         self._ask = ask
         self._loop = loop
@@ -70,6 +75,8 @@ class GroupReader:
         self._fresh: set[str] = set()
         self._members: dict[str, Subscription | UnreadableNode | UnsupportedFilter | RefusedNode] = {}
         self._created_ms: dict[str, int] = {}
+        self._java_members: set[str] = set()
+        self._needs_owners = needs_owners
         self._cversion = -1
         self._group_version = 0
         self._known_topics: frozenset[str] | None = None
@@ -174,6 +181,7 @@ class GroupReader:
             refused_members_list=self._refused.get(self._ids),
             refused_topics_list=self._refused.get(znodes.TOPICS),
             created_ms={name: self._created_ms[name] for name in self._members if name in self._created_ms},
+            java_members=frozenset(self._java_members & good.keys()),
         )
 
 
@@ -204,8 +212,21 @@ class _Read:
     def _closed(self) -> None:
         self._open -= 1
         if self._open == 0 and not self.silent:
-            self.silent = True
-            self._done(self._reader.snapshot(), "")
+            reader = self._reader
+            snapshot = reader.snapshot()
+            if reader._needs_owners(snapshot):
+                read_owners(reader._ask, reader._group, snapshot, self._owners_read, self._fail)
+            else:
+                self._finish(snapshot)
+
+    def _owners_read(self, owners: dict[Partition, OwnerNode] | None, java_members: frozenset[str]) -> None:
+        if not self.silent:
+            self._reader._java_members &= java_members
+            self._finish(replace(self._reader.snapshot(), owners=owners))
+
+    def _finish(self, snapshot: GroupSnapshot) -> None:
+        self.silent = True
+        self._done(snapshot, "")
 
     def _fail(self, path: str, reply: Reply) -> None:
         if not self.silent:
@@ -278,6 +299,7 @@ class _Read:
             del reader._members[gone]
             reader._refusals.discard(znodes.registration_path(reader._group, gone))
             reader._created_ms.pop(gone, None)
+            reader._java_members.discard(gone)
         reader._cversion = cversion
         for name in sorted(names - known | names & self._rewritten()):
             self._read_member(name)
@@ -309,7 +331,9 @@ class _Read:
                 reader._cversion = -1
                 reader._fresh.discard(path)
                 return
-            reader._created_ms[name] = reply.value[1].created_ms
+            stat = reply.value[1]
+            reader._created_ms[name] = stat.created_ms
+            (reader._java_members.add if stat.version == JAVA_VERSION else reader._java_members.discard)(name)
             try:
                 member = Subscription.from_registration(znodes.parse_registration(reply.value[0], path))
             except (UnreadableNode, UnsupportedFilter) as error:

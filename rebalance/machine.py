@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from rebalance.events import (
     Action,
@@ -43,7 +44,8 @@ from rebalance.events import (
     Unregistered,
 )
 from rebalance.membership_changes import MembershipChanges
-from rebalance.snapshot import Assignment, GroupSnapshot, Strategy, assign
+from rebalance.roundrobin_order import RoundrobinOrder
+from rebalance.snapshot import Assignment, GroupSnapshot, Strategy
 from rebalance.subscription import Subscription
 from rebalance.waits import RebalanceTimes, Waits
 
@@ -87,7 +89,9 @@ class RebalanceMachine:
     ) -> None:
         self.consumer_id = consumer_id
         self.subscription = subscription
-        self.strategy = strategy
+        self.order = RoundrobinOrder(
+            consumer_id, subscription, strategy, times.order_confirm_s, times.order_wait_s
+        )
         self.state = GroupState.DISCONNECTED
         self.since = now
         self.assignment: Assignment | None = None
@@ -221,7 +225,9 @@ class RebalanceMachine:
             return self._read_soon()
         if event.snapshot.lacks(self.consumer_id):
             return self._register_again(event)
-        assignment = assign(event.snapshot, self.consumer_id, self.subscription, self.strategy)
+        # After a change during the read, owner nodes may be those of an outdated assignment.
+        snapshot = replace(event.snapshot, owners=None) if self._dirty else event.snapshot
+        assignment = self.order.assign(snapshot, self._now)
         unchanged = self.assignment is not None and self.assignment.mine == assignment.mine \
             and self.assignment.frozen == assignment.frozen \
             and self.assignment.frozen_topics == assignment.frozen_topics
@@ -247,11 +253,18 @@ class RebalanceMachine:
 
     def _settled(self) -> list[Action]:
         self._go(GroupState.STABLE)
+        self._timer = self.order.next_look()
         self._waits.calm()
         return [AllowClaims()]
 
     def _settle_timer(self, _: TimerFired) -> list[Action]:
         return self._settled() if self._due() else []
+
+    def _look_timer(self, _: TimerFired) -> list[Action]:
+        if not self._due():
+            return []
+        self.order.look_again()
+        return self._read()
 
     def _read_timer(self, _: TimerFired) -> list[Action]:
         return self._read() if self._due() else []
@@ -367,7 +380,7 @@ _BY_STATE: dict[GroupState, dict[type, Callable[..., list[Action]]]] = {
         TimerFired: _M._read_timer,
     },
     _S.SETTLING: {**_CONNECTED, Changed: _M._change, TimerFired: _M._settle_timer},
-    _S.STABLE: {**_CONNECTED, Changed: _M._change},
+    _S.STABLE: {**_CONNECTED, Changed: _M._change, TimerFired: _M._look_timer},
     _S.LEAVING: {
         SessionOpened: _M._open_leaving,
         SessionSuspended: _M._away_while_leaving,

@@ -1,11 +1,12 @@
 """Creates the registration of a member: an ephemeral node whose version identifies the registration.
 
-One multi creates the node, then sets the same data `k` times; `k` is the number of the registration modulo 16. Every
-write of the member starts with `check(registration, k)`: a request that was queued under an older registration, and is
-sent under a newer one, fails. The creation itself has nothing to check, and may be applied under a later session than
-the one that asked for it. Therefore each registration has its own number, the second one of a session too, and no write
-is fenced with a registration before it was read. Rule: a node of another living session is never touched; the member
-waits for its end, for a limited time.
+One multi creates the node, then sets the same data `k` times; `k` is 1 plus the number of the registration modulo 16.
+Every write of the member starts with `check(registration, k)`: a request that was queued under an older registration,
+and is sent under a newer one, fails. The creation itself has nothing to check, and may be applied under a later session
+than the one that asked for it. Therefore each registration has its own number, the second one of a session too, and no
+write is fenced with a registration before it was read. A Java member writes its node once, so its version is 0; `k` is
+never 0, and that distinguishes the two. Rule: a node of another living session is never touched; the member waits for
+its end, for a limited time.
 
 Source: docs/SEMANTICS.md, "Fencing".
 """
@@ -56,8 +57,8 @@ class Attempt:
 
     @property
     def version(self) -> int:
-        """The version that the node is to have."""
-        return self.number % REGISTRATIONS_MODULO
+        """The version that the node is to have, 1 to 16; 0 is that of a Java member."""
+        return self.number % REGISTRATIONS_MODULO + 1
 
 
 class Registrar:

@@ -160,7 +160,7 @@ class SessionKeeper:
                 return
             if isinstance(outcome, Fence):
                 self._claims.fence = outcome
-                self._number, self._has_stood = outcome.version, True
+                self._number, self._has_stood = outcome.version - 1, True
                 self.lease.start(session_id, self.timeout_s)
                 self.lease.renew(outcome.session_id, sent_at)
                 self._prove_later()

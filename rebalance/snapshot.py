@@ -15,7 +15,7 @@ from rebalance.assignment import Partition, assign_range, assign_roundrobin, has
 from rebalance.errors import RefusedNode, UnequalSubscriptions
 from rebalance.subscription import Subscription, thread_ids
 
-__all__ = ["Assignment", "GroupSnapshot", "Strategy", "TopicNode"]
+__all__ = ["Assignment", "GroupSnapshot", "OwnerNode", "Strategy", "TopicNode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Strategy:
 
     Attributes:
         name: "range" or "roundrobin".
-        roundrobin_order: "0.8" (Java 0.8.2 to 0.11) or "1.0" (Java 1.0 and 1.1).
+        roundrobin_order: "0.8" (Java 0.8.2 to 0.11), "1.0" (Java 1.0 and 1.1), or "auto", see
+            `rebalance.roundrobin_order`.
         exclude_internal_topics: whether filters leave `__consumer_offsets` out.
     """
 
@@ -42,6 +43,14 @@ class TopicNode:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerNode:
+    """An owner node: the thread that owns the partition, and the zxid at which it was created."""
+
+    thread_id: str
+    czxid: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSnapshot:
     """Members, topics and brokers' partitions as read at one moment.
 
@@ -56,6 +65,9 @@ class GroupSnapshot:
         refused_topics: topic -> why its node may not be read, of the topics this member may get partitions of.
         refused_members_list, refused_topics_list: why a list may not be read; its content is then an older one.
         created_ms: consumer id -> when it registered, by ZooKeeper's clock.
+        java_members: members whose registration was written once, at version 0, as Java does and this client does not.
+        owners: partition -> owner node, of the topics of this member; `None` when they were not read, or one of them
+            may not be read.
     """
 
     members: Mapping[str, Subscription]
@@ -69,6 +81,8 @@ class GroupSnapshot:
     refused_members_list: RefusedNode | None = None
     refused_topics_list: RefusedNode | None = None
     created_ms: Mapping[str, int] = field(default_factory=dict)
+    java_members: frozenset[str] = frozenset()
+    owners: Mapping[Partition, OwnerNode] | None = None
 
     def lacks(self, consumer_id: str) -> bool:
         """Whether the member has no registration, or one that somebody has overwritten with something unreadable.

@@ -25,6 +25,8 @@ class RebalanceTimes:
         retry_s: wait before a read that failed is tried again, doubled up to `retry_max_s`.
         gap_s: least time between two reads, so that a burst of changes costs one read.
         refused_s: wait before nodes that may not be read are asked for again, doubled up to `refused_max_s`, jittered.
+        order_confirm_s: owner nodes of Java members show the order of roundrobin when they are unchanged for so long.
+        order_wait_s: how long after a change of the group partitions are left to Java members that show no order.
     """
 
     quiet_s: float = 0.1
@@ -34,6 +36,8 @@ class RebalanceTimes:
     gap_s: float = 0.02
     refused_s: float = 0.5
     refused_max_s: float = 5.0
+    order_confirm_s: float = 1.5
+    order_wait_s: float = 16.0
 
 
 class Waits:

@@ -65,7 +65,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
     ("queued.max.bytes", None, 67108864, 67108864, "4294967296", 2**32, (0,)),
     ("decoded.max.bytes", None, 67108864, 67108864, "4294967296", 2**32, (0,)),
     ("on.message.error", None, "raise", "raise", "skip", "skip", ("ignore",)),
-    ("roundrobin.order", None, "0.8", "0.8", "1.0", "1.0", ("0.9", 1)),
+    ("roundrobin.order", None, "auto", "auto", "1.0", "1.0", ("0.9", 1)),
     ("max.processing.interval.ms", None, None, None, "300000", 300000, (0, "on")),
     ("statistics.interval.ms", None, None, None, "10000", 10000, (0, "on")),
     ("kafka.generation", None, "auto", "0.7", "0.8", "0.8", ("0.9", "")),

@@ -190,7 +190,7 @@ def test_twenty_session_ends_in_a_row(zookeeper: ZooKeeperServer, client: KazooC
     wait_for_share([a, b], group.topic, 4)
     stat = client.exists(znodes.registration_path(group.group, a.name))
     assert stat is not None
-    assert stat.version == 10, "the version of the registration names the session"
+    assert stat.version == 11, "the version of the registration names the session"
 
 
 def test_after_a_lost_session_a_member_goes_on_from_what_it_has_done(

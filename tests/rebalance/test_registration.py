@@ -49,7 +49,7 @@ def path(group: str) -> str:
 
 
 def test_the_first_member_of_a_new_group_makes_all_parents(asker: Asker, client: KazooClient, fresh_group: str) -> None:
-    assert register(asker, fresh_group) == Fence(path(fresh_group), 0, asker.session_id)
+    assert register(asker, fresh_group) == Fence(path(fresh_group), 1, asker.session_id)
     assert sorted(client.get_children(znodes.group_path(fresh_group))) == ["ids", "offsets", "owners"]
     data, stat = client.get(path(fresh_group))
     assert (data, stat.ephemeralOwner) == (DATA, asker.session_id)
@@ -61,7 +61,7 @@ def test_the_version_of_the_node_is_the_number_of_the_registration(
 ) -> None:
     fence = register(asker, fresh_group, number)
     assert isinstance(fence, Fence)
-    assert fence.version == client.exists(path(fresh_group)).version == number % REGISTRATIONS_MODULO
+    assert fence.version == client.exists(path(fresh_group)).version == number % REGISTRATIONS_MODULO + 1 > 0
     assert client.get(path(fresh_group))[0] == DATA
 
 
@@ -80,7 +80,7 @@ def test_my_own_node_with_another_version_is_made_anew(asker: Asker, client: Kaz
     fence = register(asker, fresh_group, 2)
     assert isinstance(fence, Fence)
     data, stat = client.get(path(fresh_group))
-    assert (data, stat.version, stat.ephemeralOwner) == (DATA, 2, asker.session_id)
+    assert (data, stat.version, stat.ephemeralOwner) == (DATA, 3, asker.session_id)
 
 
 def test_a_registration_that_had_never_gone_stays_and_keeps_its_number(
@@ -88,7 +88,7 @@ def test_a_registration_that_had_never_gone_stays_and_keeps_its_number(
 ) -> None:
     first = register(asker, fresh_group, 2)
     before = client.exists(path(fresh_group))
-    assert register(asker, fresh_group, 3, standing=2) == first
+    assert register(asker, fresh_group, 3, standing=3) == first
     assert client.exists(path(fresh_group)) == before
 
 
@@ -97,10 +97,10 @@ def test_what_somebody_wrote_into_my_node_is_not_taken_for_my_next_registration(
 ) -> None:
     register(asker, fresh_group, 2)
     client.set(path(fresh_group), b"scribble")
-    fence = register(asker, fresh_group, 3, standing=2)
-    assert fence == Fence(path(fresh_group), 3, asker.session_id)
+    fence = register(asker, fresh_group, 3, standing=3)
+    assert fence == Fence(path(fresh_group), 4, asker.session_id)
     data, stat = client.get(path(fresh_group))
-    assert (data, stat.version) == (DATA, 3)
+    assert (data, stat.version) == (DATA, 4)
 
 
 def test_a_foreign_session_that_lives_is_waited_for_and_then_named(
@@ -187,7 +187,7 @@ def test_a_later_call_makes_the_earlier_one_fall_silent(asker: Asker, client: Ka
     asker.on_loop(both)
     wait_until(lambda: second, 5.0, "the second")
     assert first == []
-    assert client.exists(path(fresh_group)).version == 4
+    assert client.exists(path(fresh_group)).version == 5
 
 
 def test_two_registrations_in_flight_end_in_the_later_one(asker: Asker, client: KazooClient, fresh_group: str) -> None:
@@ -200,7 +200,7 @@ def test_two_registrations_in_flight_end_in_the_later_one(asker: Asker, client: 
     wait_until(lambda: client.exists(path(fresh_group)), 5.0, "the first to land")
     fence = register(asker, fresh_group, 8, registrar=registrar)
     assert isinstance(fence, Fence)
-    assert client.exists(path(fresh_group)).version == fence.version == 8
+    assert client.exists(path(fresh_group)).version == fence.version == 9
 
 
 def test_a_connection_that_breaks_is_told_and_the_next_call_makes_it_good(
@@ -218,5 +218,5 @@ def test_a_connection_that_breaks_is_told_and_the_next_call_makes_it_good(
         wait_until(lambda: outcomes, 10.0, "word")
         assert outcomes[0][0] is None
         fence = register(asker, fresh_group, 1, registrar=registrar)
-        assert fence == Fence(path(fresh_group), 1, asker.session_id)
+        assert fence == Fence(path(fresh_group), 2, asker.session_id)
         asker.close()

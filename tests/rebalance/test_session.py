@@ -89,7 +89,7 @@ def kept(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[Kept]:
 
 
 def test_registering_gives_the_fence_and_the_first_lease(kept: Kept) -> None:
-    assert kept.claims.fence == Fence(kept.claims.fence.path, 0, kept.keeper.session_id)  # type: ignore[union-attr]
+    assert kept.claims.fence == Fence(kept.claims.fence.path, 1, kept.keeper.session_id)  # type: ignore[union-attr]
     assert kept.told[-1] == "opened"
     assert lease_clock() < kept.lease.until <= lease_clock() + 3.0 * LEASE_FRACTION
 
@@ -169,8 +169,8 @@ def test_each_session_registers_under_a_version_of_its_own(
         kept.registered(number + 1)
         assert kept.keeper.session_id != old
         assert kept.claims.fence is not None
-        assert kept.claims.fence.version == number
-        assert client.exists(znodes.registration_path(fresh_group, "me")).version == number
+        assert kept.claims.fence.version == number + 1
+        assert client.exists(znodes.registration_path(fresh_group, "me")).version == number + 1
     assert kept.told.count("over") == 3
 
 
@@ -198,10 +198,10 @@ def test_each_registration_of_a_session_has_a_version_of_its_own(
         client.delete(path)
         kept.asker.on_loop(kept.keeper.register)
         kept.registered(number + 1)
-        assert kept.claims.fence == Fence(path, number, session_id)
+        assert kept.claims.fence == Fence(path, number + 1, session_id)
     zookeeper.end_session(session_id)
     kept.registered(4)
-    assert kept.claims.fence == Fence(path, 3, kept.keeper.session_id)
+    assert kept.claims.fence == Fence(path, 4, kept.keeper.session_id)
 
 
 def test_a_registration_that_another_session_holds_proves_nothing(

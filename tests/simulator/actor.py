@@ -32,6 +32,8 @@ class MemberSpec:
         topics: (topic, streams) for each topic; empty with a filter.
         whitelist: a filter, with `streams` streams.
         strategy: `partition.assignment.strategy`.
+        order: of roundrobin: `roundrobin.order` of a member of ours, empty for its default; of a Java member "0.8", the
+            same as empty, or "1.0".
         session_s: asked for; the ensemble may grant another.
         auto_commit_s: `auto.commit.interval.ms`, 0 for an application that commits itself.
         reset: `auto.offset.reset`.
@@ -49,6 +51,7 @@ class MemberSpec:
     whitelist: str = ""
     streams: int = 1
     strategy: Literal["range", "roundrobin"] = "range"
+    order: Literal["", "auto", "0.8", "1.0"] = ""
     session_s: float = 6.0
     auto_commit_s: float = 1.0
     reset: Literal["smallest", "largest"] = "smallest"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from rebalance import znodes
@@ -33,6 +34,10 @@ class AssignmentWatch:
         member_of: session id -> the name of the member, "" for none.
         place: (topic, partition) -> its name in the history.
         write: records an event: member, place.
+
+    Attributes:
+        disputed: places that the two orders of roundrobin have given to different threads at some time. Who should own
+            them depends on what the members know of the order.
     """
 
     def __init__(
@@ -46,6 +51,8 @@ class AssignmentWatch:
         self._list = znodes.ids_path(group)
         self._ids = f"{self._list}/"
         self._strategy = strategy
+        self._other = replace(strategy, roundrobin_order="1.0") if strategy.name == "roundrobin" else strategy
+        self.disputed: set[Place] = set()
         self._member_of = member_of
         self._place = place
         self._write = write
@@ -128,6 +135,10 @@ class AssignmentWatch:
             for name, data in self._registrations.items():
                 with suppress(UnreadableNode):
                     Subscription.from_registration(znodes.parse_registration(data, name))
-            return rightful_owners(self._registrations, self._topics, self._strategy)
+            owners = rightful_owners(self._registrations, self._topics, self._strategy)
+            if self._other != self._strategy:
+                others = rightful_owners(self._registrations, self._topics, self._other)
+                self.disputed |= {self._place(*each) for each, thread in owners.items() if others[each] != thread}
+            return owners
         except (UnequalSubscriptions, UnsupportedFilter):
             return {}

@@ -30,16 +30,19 @@ def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = No
     """
     if kinds not in MEMBERS:
         raise ValueError(f"members are {', '.join(MEMBERS)}, not {kinds!r}")
-    return _Drawing(random.Random(f"{seed}/plan"), kinds, profile or PROFILES["everything"]).plan()
+    # Java's order is drawn apart: the other plans of a seed stay what they were.
+    order = random.Random(f"{seed}/order").choice(("0.8", "1.0"))
+    return _Drawing(random.Random(f"{seed}/plan"), kinds, profile or PROFILES["everything"], order).plan()
 
 
 class _Drawing:
     """The random numbers, and what was drawn so far."""
 
-    def __init__(self, rng: random.Random, kinds: str, profile: Profile) -> None:
+    def __init__(self, rng: random.Random, kinds: str, profile: Profile, java_order: str) -> None:
         self._rng = rng
         self._kinds = kinds
         self._profile = profile
+        self._java_order = java_order
         self._faults_s = rng.uniform(8.0, 25.0)
         self._session_s = rng.choice((4.0, 6.0, 6.0, 10.0))
         self._message_every_s = round(rng.uniform(0.15, 0.6), 3)
@@ -49,7 +52,7 @@ class _Drawing:
 
     def plan(self) -> Plan:
         rng = self._rng
-        topics = rng.choice((1, 1, 2))
+        topics = rng.choice(self._profile.topics)
         self._topics = [("t" if number == 0 else f"t{number}", rng.randint(*self._profile.partitions))
                         for number in range(topics)]
         members = tuple(self._members())
@@ -77,7 +80,7 @@ class _Drawing:
     def _members(self) -> list[MemberSpec]:
         rng = self._rng
         names = "abcdefgh"[: rng.randint(*self._profile.members)]
-        is_roundrobin = rng.random() < 0.2
+        is_roundrobin = rng.random() < self._profile.roundrobin
         by_filter = rng.random()
         shared = {
             "session_s": self._session_s,
@@ -88,9 +91,10 @@ class _Drawing:
         for number, name in enumerate(names):
             filters = not is_roundrobin and (by_filter < 0.2 or (by_filter < 0.3 and number % 2 == 1))
             kind = self._kind(number)
+            order = self._java_order if is_roundrobin and kind == "java" else ""
             # All members alike, or roundrobin deals nothing; and some come back with another subscription.
             for _ in range(2 if not is_roundrobin and rng.random() < self._profile.others else 1):
-                values = {**shared, **self._pace(), **self._subscription(is_roundrobin, filters)}
+                values = {**shared, "order": order, **self._pace(), **self._subscription(is_roundrobin, filters)}
                 if kind == "ours":
                     values |= self._own_settings()
                 found.append(MemberSpec(name, kind, **{**values, **self._profile.settings}))  # type: ignore[arg-type]

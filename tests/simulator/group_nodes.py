@@ -37,10 +37,12 @@ def owner_nodes(zookeeper: SimulatedZooKeeper, brokers: Brokers) -> dict[Place, 
     return found
 
 
-def should_own(zookeeper: SimulatedZooKeeper, brokers: Brokers, strategy: str) -> dict[Place, str] | None:
+def should_own(
+    zookeeper: SimulatedZooKeeper, brokers: Brokers, strategy: str, order: str = "0.8"
+) -> dict[Place, str] | None:
     """(topic, partition) -> thread id, as the assignment rule says; None where it says nothing."""
     topics = {topic: range(count) for topic, count in brokers.topics.items()}
     try:
-        return rightful_owners(registrations(zookeeper), topics, Strategy(strategy))
+        return rightful_owners(registrations(zookeeper), topics, Strategy(strategy, order))
     except UnequalSubscriptions:
         return None

@@ -119,9 +119,13 @@ def java_range(
 
 
 def java_roundrobin(
-    consumer_id: str, mine: ThreadsOfTopics, partitions: Mapping[str, Sequence[int]], everybody: ThreadsOfTopics
+    consumer_id: str,
+    mine: ThreadsOfTopics,
+    partitions: Mapping[str, Sequence[int]],
+    everybody: ThreadsOfTopics,
+    order: str = "0.8",
 ) -> Decision:
-    """What this consumer should own by the round robin rule.
+    """What this consumer should own by the round robin rule, in the order of 0.8.2 to 0.11, or of 1.0 and 1.1.
 
     Raises:
         JavaFailure: the topics of the group do not all have the same threads, or there is none.
@@ -134,7 +138,7 @@ def java_roundrobin(
     ring = in_java_order(sets[0])
     dealt = sorted(
         ((topic, partition) for topic, numbers in partitions.items() for partition in numbers),
-        key=lambda each: java_string_hash(f"[{each[0]},{each[1]}]"),
+        key=lambda each: java_string_hash(f"{each[0]}-{each[1]}" if order == "1.0" else f"[{each[0]},{each[1]}]"),
     )
     owners = {each: ring[number % len(ring)] for number, each in enumerate(dealt)}
     return {each: thread for each, thread in owners.items() if thread.rpartition("-")[0] == consumer_id}

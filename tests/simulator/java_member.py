@@ -216,6 +216,7 @@ def _settings(spec: MemberSpec, group: str, consumer_id: str) -> ConnectorSettin
         consumer_id,
         subscription,
         strategy=spec.strategy,
+        order=spec.order or "0.8",
         session_s=spec.session_s,
         auto_commit_s=spec.auto_commit_s,
         backoff_s=spec.backoff_s,

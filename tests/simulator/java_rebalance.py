@@ -236,9 +236,11 @@ class Rebalancer:
             for topic, threads in (yield from self._threads_of(consumer_id)).items():
                 everybody.setdefault(topic, []).extend(threads)
         yield from connector.zookeeper.children(layout.ids_path(settings.group))
-        deal = java_roundrobin if settings.strategy == "roundrobin" else java_range
         ordered = {topic: in_java_order(threads) for topic, threads in everybody.items()}
-        dealt = deal(settings.consumer_id, mine, partitions, ordered)
+        if settings.strategy == "roundrobin":
+            dealt = java_roundrobin(settings.consumer_id, mine, partitions, ordered, settings.order)
+        else:
+            dealt = java_range(settings.consumer_id, mine, partitions, ordered)
         return {partition: dealt[partition] for partition in in_map_order(dealt, partition_hash)}
 
     def _threads_of(self, consumer_id: str) -> Body[dict[str, list[str]]]:

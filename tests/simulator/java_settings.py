@@ -14,6 +14,7 @@ class ConnectorSettings:
     """The settings of a consumer.
 
     Attributes:
+        order: of roundrobin: "0.8" as up to 0.11, "1.0" as in 1.0 and 1.1.
         auto_commit_s: `auto.commit.interval.ms`; 0 for `auto.commit.enable=false`.
         session_s: `zookeeper.session.timeout.ms`, and the limit for the first connection.
     """
@@ -22,6 +23,7 @@ class ConnectorSettings:
     consumer_id: str
     subscription: Subscription
     strategy: str = "range"
+    order: str = "0.8"
     session_s: float = 6.0
     auto_commit_s: float = 60.0
     backoff_s: float = 2.0

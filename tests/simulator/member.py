@@ -55,6 +55,7 @@ def config_of(group: str, spec: MemberSpec) -> ConsumerConfig:
         auto_commit_interval_ms=int(spec.auto_commit_s * 1000) or 1000,
         auto_offset_reset=spec.reset,
         partition_assignment_strategy=spec.strategy,
+        roundrobin_order=spec.order or "auto",
         rebalance_drain_timeout_ms=int(spec.drain_s * 1000),
         rebalance_backoff_ms=int(spec.backoff_s * 1000),
         rebalance_max_retries=spec.max_retries,

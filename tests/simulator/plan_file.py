@@ -99,6 +99,8 @@ def _check(plan: Plan) -> None:
         _one_of(member.kind, ("ours", "java"), f"members[{number}].kind")
         _one_of(member.strategy, (plan.members[0].strategy,), f"members[{number}].strategy")
         _one_of(member.strategy, ("range", "roundrobin"), f"members[{number}].strategy")
+        _one_of(member.order, ("", "auto", "0.8", "1.0") if member.kind == "ours" else ("", "0.8", "1.0"),
+                f"members[{number}].order")
         if bool(member.topics) == bool(member.whitelist):
             raise ValueError(f"members[{number}]: either topics or a whitelist is needed")
     for number, step in enumerate(plan.steps):

@@ -46,6 +46,8 @@ class Profile:
         partitions: fewest and most of a topic.
         poisons: the invalid registrations that operators create.
         scenes: one of them is part of each plan.
+        roundrobin: how likely the group assigns by roundrobin.
+        topics: numbers of topics, all alike likely.
         bunched: whether steps come close together, and not all over the time of faults.
     """
 
@@ -62,6 +64,8 @@ class Profile:
     partitions: tuple[int, int] = (1, 4)
     poisons: tuple[str, ...] = tuple(POISONS)
     scenes: tuple[tuple[Step, ...], ...] = ()
+    roundrobin: float = 0.2
+    topics: tuple[int, ...] = (1, 1, 2)
     bunched: bool = False
 
 
@@ -121,6 +125,11 @@ PROFILES: Final[Mapping[str, Profile]] = {
         partitions=(1, 2), poisons=("foreign filter",),
     ),
     "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
+    "orders": Profile(
+        {**_some("crash", "cut", "end session", "lost reply", "pause", "slow", "stall", "grow", "late watch"),
+         "join": 4.0, "leave": 3.0},
+        steps=(3, 12), members=(2, 4), roundrobin=1.0, topics=(2, 2, 3),
+    ),
     "damaged": Profile(
         {**_some("join", "leave", "crash", "cut", "end session", "leader", "retention"), "damaged offset": 8.0},
         steps=(6, 20),

@@ -269,7 +269,7 @@ class Stage:
         actor = participant.actor
         if not self._is_healed or actor.spec.kind != "java":
             return False
-        rightful = should_own(self.zookeeper, self.brokers, participant.spec.strategy)
+        rightful = should_own(self.zookeeper, self.brokers, participant.spec.strategy, participant.spec.order or "0.8")
         if rightful is None:
             self._wrong_since.pop(participant.name, None)
             return False

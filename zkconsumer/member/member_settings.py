@@ -30,6 +30,9 @@ def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscripti
             None if config.max_processing_interval_ms is None else config.max_processing_interval_ms / 1000
         ),
         times=RebalanceTimes(
-            quiet_s=config.rebalance_quiet_ms / 1000, quiet_max_s=config.rebalance_quiet_max_ms / 1000
+            quiet_s=config.rebalance_quiet_ms / 1000,
+            quiet_max_s=config.rebalance_quiet_max_ms / 1000,
+            # Java members need all their tries, and what is in their way may last as long.
+            order_wait_s=max(10.0, 2 * config.rebalance_max_retries * backoff_s),
         ),
     )
