@@ -28,8 +28,8 @@ __all__ = ["AUTO", "ORDERS", "RoundrobinOrder"]
 ORDERS: Final = ("0.8", "1.0")
 AUTO: Final = "auto"
 
-_LOOKS_S: Final = (0.2, 0.4, 0.8)
-"""Waits between looks at owner nodes, while Java members rebalance; the last one goes on."""
+_LOOKS_S: Final = (0.2, 0.4, 0.8, 1.6)
+"""Waits between looks at owner nodes, while Java members rebalance; the last one is repeated."""
 
 _VERSIONS: Final = {"0.8": "Java 0.8.2 to 0.11", "1.0": "Java 1.0 and 1.1"}
 
@@ -206,12 +206,18 @@ class RoundrobinOrder:
         return is_open and now < self._window[1] + self._wait_s
 
     def _plan_look(self, snapshot: GroupSnapshot, now: float) -> None:
-        due = [shown.since + self._confirm_s for name, shown in self._shown.items()
-               if not self._is_confirmed(shown, now) and shown.orders and self.order not in shown.orders]
+        unconfirmed = {name: shown for name, shown in self._shown.items()
+                       if shown.orders and not self._is_confirmed(shown, now)}
+        due = [shown.since + self._confirm_s for shown in unconfirmed.values() if self.order not in shown.orders]
         end = self._window[1] + self._wait_s
         if self._is_waiting(snapshot, now):
-            due.append(min(now + _LOOKS_S[min(self._looks, len(_LOOKS_S) - 1)], end))
-            self._looks += 1
+            java = [shown.since for name, shown in unconfirmed.items() if name in snapshot.java_members]
+            if java and not self._unsettled(snapshot):
+                due.append(max(java) + self._confirm_s)
+            else:
+                due.append(now + _LOOKS_S[min(self._looks, len(_LOOKS_S) - 1)])
+                self._looks += 1
+            due.append(end)
         elif now < end and self._unsettled(snapshot):
             due.append(end)
         self._next_look = min(due, default=None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rebalance import events as e
-from rebalance import group_reader, znodes
+from rebalance import group_reader, roundrobin_order, znodes
 from rebalance import machine as m
 from rebalance import partition as p
 from rebalance.assignment import Partition
@@ -25,6 +25,7 @@ from rebalance.member_partitions import MemberPartition, MemberPartitions
 from rebalance.pending_claims import PendingClaims
 from rebalance.refused_nodes import RefusedNodes
 from rebalance.requests import Check, Delete, GetChildren, Multi, Reply, SetData
+from rebalance.roundrobin_order import RoundrobinOrder
 from rebalance.session import SessionKeeper
 from rebalance.snapshot import GroupSnapshot
 from simpleconsumer.kafka08 import message_set
@@ -472,7 +473,42 @@ def offsets_are_believed(right: Any) -> Any:
     return lambda *what: None
 
 
+# -- the order of roundrobin -------------------------------------------------------------------------------------------
+
+
+def java_order_not_waited_for(right: Any) -> Any:
+    """What Java members may want is claimed before their order is known."""
+    return lambda self, snapshot, both: frozenset()
+
+
+def order_from_one_look(right: Any) -> Any:
+    """Owner nodes count at once, also those of a Java member that is about to rebalance."""
+    return lambda self, shown, now: True
+
+
+def order_from_nodes_before_the_last_join(right: Any) -> Any:
+    """Owner nodes count although their owner has not assigned anew since a member joined or left."""
+
+    def wrong(self: RoundrobinOrder, snapshot: GroupSnapshot, tables: Any, now: float) -> None:
+        right(self, dataclasses.replace(snapshot, group_version=0), tables, now)
+
+    return wrong
+
+
+def no_java_order_learned(right: Any) -> Any:
+    """The order stays the one of 0.8, whatever Java members own."""
+    return lambda self, snapshot, now: None
+
+
 BUGS: Mapping[str, Bug] = {
+    "java order not waited for": Bug(
+        RoundrobinOrder, "_left_to_java", java_order_not_waited_for, "orders", "mixed"
+    ),
+    "no java order learned": Bug(RoundrobinOrder, "_learn", no_java_order_learned, "orders", "mixed"),
+    "order from nodes before the last join": Bug(
+        RoundrobinOrder, "_update_shown", order_from_nodes_before_the_last_join, "orders", "mixed"
+    ),
+    "order from one look": Bug(RoundrobinOrder, "_is_confirmed", order_from_one_look, "orders", "mixed"),
     "offsets are believed": Bug(message_set, "why_damaged", offsets_are_believed, "damaged"),
     "offset before claim": Bug(MemberPartitions, "_do_partition", offset_before_claim, "membership"),
     "any node is mine": Bug(PendingClaims, "claim", any_node_is_mine, "membership"),
@@ -497,7 +533,7 @@ BUGS: Mapping[str, Bug] = {
     "change while reading is lost": Bug(m.RebalanceMachine, "handle", change_while_reading_is_lost, "membership"),
     "offsets go back": Bug(commit_batch, "decide_write", offsets_go_back, "hands"),
     "own work not remembered": Bug(ZooKeeperOffsets, "remember", own_work_not_remembered, "sessions"),
-    "closed registration counts as none": Bug(m, "assign", closed_registration_counts_as_none, "closed"),
+    "closed registration counts as none": Bug(roundrobin_order, "assign", closed_registration_counts_as_none, "closed"),
     "closed nodes never asked for again": Bug(RefusedNodes, "_ask_again", closed_nodes_never_asked_for_again, "closed"),
     "any version will do": Bug(commit_batch.CommitBatch, "_decide", any_version_will_do, "hands"),
     "claims while a change is pending": Bug(Coordinator, "_do", claims_while_a_change_is_pending, "membership"),
