@@ -168,6 +168,7 @@ class RebalanceMachine:
             return []
         self._registered = True
         self._waits.registered(self._now)
+        self.order.look_again()
         return self._read()
 
     def _registered_while_away(self, event: Registered) -> list[Action]:

@@ -230,8 +230,8 @@ class RoundrobinOrder:
         left = self._left_to_java(snapshot, both) if self._is_waiting(snapshot, now) else frozenset()
         warnings += self._notes(snapshot, both, left, now)
         if self._contrary and self._explicit is None and self.decided is not None:
-            reason = f"{self._contradiction()}: what is held stays, and nothing is claimed, until they agree; restart " \
-                     f"this member, or set roundrobin.order alike in all members"
+            reason = (f"{self._contradiction()}: what is held stays, and nothing is claimed, until they agree; restart "
+                      "this member, or set roundrobin.order alike in all members")
             return Assignment({}, {}, reason, tuple(warnings))
         mine = {partition: thread for partition, thread in chosen.mine.items() if partition not in left}
         return Assignment(mine, chosen.owners, None, tuple(warnings))

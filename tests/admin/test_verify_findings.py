@@ -274,6 +274,24 @@ def test_members_of_different_strategies_are_named() -> None:
     assert found.wakeable == ()
 
 
+def test_a_java_member_that_owns_nothing_beside_members_of_this_client_hints_at_the_order() -> None:
+    changes = {
+        "registrations": {"g_ann": static(events=1), "g_bob": static(events=1)},
+        "known_topics": ("events",), "offsets": {},
+        "topics": {"events": b'{"partitions":{"7":[0],"8":[0],"9":[0],"10":[0],"11":[0]}}'},
+        "owners": {("events", name): (b"g_ann-0", ANN) for name in ("7", "9", "11")},
+    }  # fmt: skip
+    found = verified(java_members=frozenset({"g_bob"}), **changes)
+    [hint] = [finding for finding in found.findings if finding.kind == "order-of-java"]
+    assert hint.sentence == (
+        "g_bob owns nothing, and members of this client own what roundrobin assigns to them: Java 0.8.2 to 0.11 assign "
+        "by roundrobin, Java 1.0 and 1.1 by roundrobin-1.0"
+    )
+    for java in ({"g_ann"}, {"g_ann", "g_bob"}, set()):
+        kinds = {finding.kind for finding in verified(java_members=frozenset(java), **changes).findings}
+        assert kinds == {"unowned"}
+
+
 def test_members_that_may_agree_are_not_reported_to_differ() -> None:
     found = verified(owners=owned("g_bob-0", "g_ann-0"))  # a rebalance under way
     assert {finding.kind for finding in found.findings} == {"wrong-owner", "unowned"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 from asking import Asker
 from kazoo.client import KazooClient
@@ -24,14 +25,14 @@ class Reading:
 
     def __init__(
         self, connect: str, group: str, subscription: Subscription, strategy: Strategy | None = None,
-        session_s: float = 10.0,
+        session_s: float = 10.0, needs_owners: Callable[[GroupSnapshot], bool] = lambda _: False,
     ) -> None:
         self.asker = Asker(connect, session_s)
         self.group = group
         self.changes: list[str] = []
         self.reader = GroupReader(
             self.asker.ask, self.asker.loop, Member(group, "me", subscription, strategy or Strategy()),
-            self.changes.append, random.Random(group),
+            self.changes.append, random.Random(group), needs_owners,
         )
 
     def read(self) -> GroupSnapshot:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 from members import create_topic
 from reading import Reading, join, leave
 
 from rebalance import znodes
 from rebalance.group_reader import MOST_DOUBTED
 from rebalance.requests import Exists, GetChildren, GetData
-from rebalance.snapshot import GroupSnapshot, Strategy
+from rebalance.snapshot import GroupSnapshot, OwnerNode, Strategy
 from rebalance.subscription import Subscription
 from rebalance.znodes import format_registration
 from zkconsumer.testing.proxy import TcpProxy
@@ -228,6 +229,57 @@ def test_round_robin_asks_for_the_topics_once_though_many_members_have_filters(
     assert topic in (snapshot.known_topics or ())
     assert reading.asked[GetChildren] == 2
     reading.asker.close()
+
+
+@pytest.fixture
+def owner_reading(zookeeper: ZooKeeperServer, fresh_group: str, topic: str) -> Iterator[Reading]:
+    """A reader that is asked for the owner nodes in every read."""
+    reading = Reading(zookeeper.connect, fresh_group, Subscription.static({topic: 1}), Strategy("roundrobin"),
+                      needs_owners=lambda _: True)
+    yield reading
+    reading.asker.close()
+
+
+def test_owner_nodes_are_read_with_the_members_that_wrote_their_registration_once(
+    client: KazooClient, owner_reading: Reading, topic: str
+) -> None:
+    group = owner_reading.group
+    for name in ("java", "ours"):
+        join(client, group, name, Subscription.static({topic: 1}))
+    client.set(znodes.registration_path(group, "ours"), client.get(znodes.registration_path(group, "ours"))[0])
+    assert owner_reading.read().owners == {}
+    for partition, thread in enumerate((b"java-0", b"ours-0")):
+        client.create(znodes.owner_path(group, topic, partition), thread, ephemeral=True, makepath=True)
+    for stray in ("2", "01", "x"):  # no partitions of the topic
+        client.create(f"{znodes.owners_path(group, topic)}/{stray}", b"java-0", ephemeral=True)
+    snapshot = owner_reading.read()
+    assert snapshot.java_members == {"java"}
+    czxids = [client.exists(znodes.owner_path(group, topic, each)).czxid for each in (0, 1)]
+    assert snapshot.owners == {
+        (topic, 0): OwnerNode("java-0", czxids[0]), (topic, 1): OwnerNode("ours-0", czxids[1])
+    }
+    assert snapshot.group_version < min(czxids)
+
+
+def test_a_registration_that_was_read_between_its_creation_and_its_second_write_is_read_again(
+    client: KazooClient, owner_reading: Reading, topic: str
+) -> None:
+    """On ZooKeeper 3.3 a member of this client registers in two steps."""
+    path = znodes.registration_path(owner_reading.group, "ours")
+    join(client, owner_reading.group, "ours", Subscription.static({topic: 1}))
+    assert owner_reading.read().java_members == {"ours"}
+    client.set(path, client.get(path)[0])
+    assert owner_reading.read().java_members == set()
+
+
+def test_one_owner_node_that_may_not_be_read_hides_the_others(
+    client: KazooClient, owner_reading: Reading, topic: str
+) -> None:
+    for partition in (0, 1):
+        client.create(znodes.owner_path(owner_reading.group, topic, partition), b"java-0", makepath=True)
+    assert owner_reading.read().owners is not None
+    client.set_acls(znodes.owner_path(owner_reading.group, topic, 1), [make_acl("world", "anyone", delete=True)])
+    assert owner_reading.read().owners is None
 
 
 def test_what_an_audit_doubts_is_read_again_ten_topics_at_a_time_and_all_in_their_turn(

@@ -135,6 +135,7 @@ ROWS: dict[S, dict[type, tuple[S, list[type]]]] = {
         e.RegistrationGone: (S.REGISTERING, [e.Register]),
         e.RegistrationRefused: (S.FAILED, [e.Fail]),
         e.Changed: (S.READING, [e.ReadGroup]),
+        e.TimerFired: (S.STABLE, []),  # no owner nodes to look at
         e.Leave: (S.LEAVING, [e.ReleaseAll]),
     },
     S.LEAVING: {
@@ -195,6 +196,28 @@ def test_a_read_that_changes_my_share_lets_go_at_once_and_claims_after_the_quiet
     assert TIMES.quiet_s / 2 <= due - subject.now <= TIMES.quiet_s
     assert subject.wait_for_timer() == [e.AllowClaims]
     assert subject.state is S.STABLE
+
+
+def test_a_member_that_waits_for_the_order_of_java_members_reads_the_owner_nodes_again_and_again() -> None:
+    subject = Subject()
+    topics = Subscription.static({"first": 1, "topic-2": 1})
+    subject.machine = m.RebalanceMachine(
+        "me", topics, Strategy("roundrobin", "auto"), TIMES, random.Random(7), subject.now
+    )
+    nodes = {"first": TopicNode(tuple(range(5))), "topic-2": TopicNode(tuple(range(12)))}
+    beside_java = GroupSnapshot({"me": topics, "you": topics}, nodes, java_members=frozenset({"you"}), owners={})
+    subject.tell(e.SessionOpened(1))
+    subject.tell(e.Registered(1))
+    assert subject.machine.order.needs_owners(beside_java)
+    subject.read(beside_java)
+    assert subject.wait_for_timer() == [e.AllowClaims]
+    assert subject.state is S.STABLE
+    looked_at = subject.now
+    assert subject.wait_for_timer() == [e.ReadGroup]
+    assert 0 < subject.now - looked_at < 0.5
+    assert subject.tell(e.Changed("ids")) == []
+    subject.read(beside_java)
+    assert subject.state is S.READING, "owner nodes of a group that has changed are no evidence"
 
 
 def test_a_timer_that_comes_early_allows_nothing() -> None:

@@ -16,12 +16,14 @@ from rebalance.errors import UnequalSubscriptions
 from rebalance.subscription import INTERNAL_TOPICS, consumer_id_of
 from zkconsumer.admin.group_report import Members
 
-__all__ = ["STRATEGIES", "AssignmentPreview", "Place", "disagreement", "most_followed", "previews"]
+__all__ = ["ROUNDROBIN", "STRATEGIES", "AssignmentPreview", "Place", "disagreement", "most_followed", "previews"]
 
 STRATEGIES = ("range", "roundrobin", "roundrobin-1.0")
 """As `verify --strategy` takes them; `roundrobin-1.0` is the order of Java 1.0 and 1.1."""
 
 _ORDERS = {"roundrobin": "0.8", "roundrobin-1.0": "1.0"}
+ROUNDROBIN = frozenset(_ORDERS)
+"""The strategies that differ in the order alone."""
 
 Place = tuple[str, int]
 """Topic and partition."""

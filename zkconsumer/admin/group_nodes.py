@@ -8,6 +8,7 @@ from typing import Any
 
 from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode
+from rebalance.owner_reader import JAVA_VERSION
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
@@ -50,6 +51,9 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str) -> GroupNodes:
         {name: data for name, (data, _) in offsets.items()},
         tuple(reader.names(znodes.TOPICS)),
         sessions={name: value[1].ephemeral_owner for name, _, value in found if value is not None},
+        java_members=frozenset(
+            name for name, _, value in found if value is not None and value[1].version == JAVA_VERSION
+        ),
     )
     topics = concerned_topics(nodes)
     values = reader.read([GetData(znodes.topic_path(topic)) for topic in topics])

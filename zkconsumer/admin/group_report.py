@@ -42,6 +42,7 @@ class GroupNodes:
         refused: Path -> why it cannot be read, of nodes that exist. Such a registration has no data.
         kafka_offsets: (topic, partition's name) -> the offset that is stored in Kafka.
         kafka_unknown: Why offsets in Kafka are not known, a clause; None when they are.
+        java_members: Members whose registration was written once, as Java does and this client does not.
     """
 
     group: str
@@ -55,6 +56,7 @@ class GroupNodes:
     refused: Mapping[str, RefusedNode] = field(default_factory=dict)
     kafka_offsets: Mapping[Name, int] = field(default_factory=dict)
     kafka_unknown: str | None = None
+    java_members: frozenset[str] = frozenset()
 
     def hides_owner(self, topic: str, name: str) -> bool:
         """Return True if the owner of a partition, if it has one, cannot be read."""

@@ -18,6 +18,7 @@ from rebalance.errors import UnreadableNode
 from rebalance.lenient_json import java_refusal
 from rebalance.subscription import consumer_id_of
 from zkconsumer.admin.assignment_preview import (
+    ROUNDROBIN,
     STRATEGIES,
     AssignmentPreview,
     Place,
@@ -64,6 +65,7 @@ class _Verifier:
         )  # fmt: skip
         self.preview: AssignmentPreview | None = most_followed(candidates, followed)
         self.disagreement = disagreement(candidates, followed)
+        self._orders = [each for each in candidates if each.strategy in ROUNDROBIN]
         self.holders = {consumer_id_of(thread) for thread in self.owners.values()}
         self.obstacles = self._obstacles()
 
@@ -124,6 +126,7 @@ class _Verifier:
         findings = [
             *self._refused(), *self._registrations(least_members), *self.unreadable_topics, *self._subscriptions(),
             *self._owner_nodes(), *self._unowned(), *self._strategies(),
+            *self._order_of_java(),
         ]  # fmt: skip
         return Verification(
             self.nodes.group, len(self.members.rows), len(self.subscribed),
@@ -307,6 +310,26 @@ class _Verifier:
                 "strategies-differ", znodes.ids_path(self.nodes.group),
                 f"members assign by different strategies: {each}",
                 "give all the same partition.assignment.strategy (and roundrobin.order), and restart them",
+                passing=True,
+            )
+
+    def _order_of_java(self) -> Iterator[Finding]:
+        """Yield the Java members that got nothing from members of this client, perhaps for want of their order."""
+        java = self.nodes.java_members
+        if self.preview not in self._orders or not self.holders or self.holders & java:
+            return
+        idle = sorted(name for name in java if any(
+            consumer_id_of(thread) == name and any(not each.assigns(place, thread) for each in self._orders)
+            for place, thread in self.preview.threads.items()
+        ))
+        if idle:
+            more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+            yield Finding(
+                "order-of-java", znodes.registration_path(self.nodes.group, idle[0]),
+                f"{idle[0]}{more} owns nothing, and members of this client own what {self.preview.strategy} assigns to "
+                f"them: Java 0.8.2 to 0.11 assign by roundrobin, Java 1.0 and 1.1 by roundrobin-1.0",
+                "leave roundrobin.order out, or set that of the Java members, in all members of this client, restart "
+                "them, and then the Java members",
                 passing=True,
             )
 
