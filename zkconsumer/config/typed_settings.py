@@ -62,7 +62,7 @@ class OptionalSettings(TypedDict, total=False):
     queued_max_bytes: int | None
     decoded_max_bytes: int | None
     on_message_error: Literal["raise", "skip", "stop"] | None
-    roundrobin_order: Literal["0.8", "1.0"] | None
+    roundrobin_order: Literal["auto", "0.8", "1.0"] | None
     max_processing_interval_ms: int | Literal["off"] | None
     statistics_interval_ms: int | Literal["off"] | None
     kafka_generation: Literal["auto", "0.7", "0.8"] | None
