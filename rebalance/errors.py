@@ -103,6 +103,8 @@ class RefusedNode(RebalanceError):
 class InvalidName(RebalanceError, ValueError):
     """A name that Kafka does not allow, or that is no component of a path."""
 
+    remedy = "give it 1 to 255 of a-z, A-Z, 0-9, '.', '_' and '-', as Kafka's brokers demand"
+
     def __init__(self, kind: str, name: object, reason: str) -> None:
         super().__init__(kind, name, reason)
         self.kind = kind

@@ -36,6 +36,7 @@ EARLIEST: Final = -2
 """As a time: the offset of the first message that is still there."""
 
 _NO_BASE_OFFSET = -1
+_GROUP_ID_NOT_FOUND = 69
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 T = TypeVar("T")
 
@@ -272,8 +273,15 @@ class SimpleConsumer:
         offsets: Mapping[TopicPartition, int] | Mapping[TopicPartition, OffsetAndMetadata],
         *,
         version: int = 0,
+        timestamp_ms: int = -1,
     ) -> None:
         """Store offsets of a group: version 0 in ZooKeeper, 1 and 2 in Kafka; needs Kafka 0.8.1 or later.
+
+        Args:
+            offsets: Partition -> next offset to read.
+            version: Of the request.
+            timestamp_ms: When they were committed, from which a broker counts how long it keeps them; -1: now. In
+                version 1 alone.
 
         Raises:
             BrokerError: Of the first partition that was refused; `also` lists the errors of the others. The offsets of
@@ -282,7 +290,7 @@ class SimpleConsumer:
         wanted = {TopicPartition(*partition): _with_metadata(offset) for partition, offset in offsets.items()}
         if not wanted:
             return
-        codes = self._ask(self.dialect.commit(group, wanted, version))
+        codes = self._ask(self.dialect.commit(group, wanted, version, timestamp_ms))
         _raise_codes(
             (code, *partition, wanted[partition].offset) for partition, code in zip(wanted, codes, strict=True)
         )
@@ -312,6 +320,19 @@ class SimpleConsumer:
         if code:
             raise BrokerError(code, None, None)
         return broker
+
+    def delete_group(self, group: str) -> bool:
+        """Delete a group and its offsets in Kafka, at the broker that keeps them; return False if it has none.
+
+        Needs Kafka 1.1 (`dialect.serves_delete_groups`).
+
+        Raises:
+            BrokerError: `NonEmptyGroup` (68) while the group has members that the broker coordinates, and others.
+        """
+        code = self._ask(self.dialect.delete_group(group))
+        if code not in (0, _GROUP_ID_NOT_FOUND):
+            raise BrokerError(code, None, None)
+        return code == 0
 
     def produce(
         self,

@@ -101,14 +101,24 @@ class Dialect(Protocol):
         """Return the request for brokers and leaders; no topics means all of them."""
 
     def commit(
-        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
     ) -> Request[list[int]]:
-        """Return the request that stores offsets of a group; the answer is one error code for each."""
+        """Return the request that stores offsets of a group; the answer is one error code for each.
+
+        Args:
+            timestamp_ms: When they were committed, -1: now; in version 1 alone.
+        """
 
     def committed(
         self, group: str, partitions: Sequence[TopicPartition], version: int
     ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
         """Return the request for the committed offsets of a group; nothing committed is offset -1, without error."""
+
+    def serves_delete_groups(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions (see `api_versions`) answers `delete_group`."""
+
+    def delete_group(self, group: str) -> Request[int]:
+        """Return the request that deletes a group and its offsets in Kafka; the answer is an error code."""
 
     def coordinator(self, group: str) -> Request[tuple[int, Broker]]:
         """Return the request for error code and broker that keeps the offsets of a group in Kafka."""

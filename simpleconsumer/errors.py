@@ -99,6 +99,8 @@ _CODES = tuple(
         (34, "IllegalSaslState", False, "the request is not legal before authentication"),
         (35, "UnsupportedVersion", False, "the broker does not serve that version, or converts nothing for it"),
         (43, "UnsupportedForMessageFormat", False, "the topic's messages are of a format that has no timestamps"),
+        (68, "NonEmptyGroup", False, "the group has members that the broker coordinates"),
+        (69, "GroupIdNotFound", False, "the broker has no such group"),
         (76, "UnsupportedCompressionType", False, "messages compressed with zstd, for which this protocol has no form"),
     )
 )
@@ -108,8 +110,8 @@ _TABLE = {row.code: row for row in _CODES}
 def broker_error(code: int) -> BrokerErrorCode:
     """Return the row of Kafka's error table for a code; unknown codes are named and not retriable.
 
-    Source: kafka.common.ErrorMapping (0.8.2.2), org.apache.kafka.common.protocol.Errors (0.10.0.1; 43 of 0.10.1, 76 of
-    2.1).
+    Source: kafka.common.ErrorMapping (0.8.2.2), org.apache.kafka.common.protocol.Errors (0.10.0.1; 43 of 0.10.1, 68
+    and 69 of 1.1, 76 of 2.1).
     """
     return _TABLE.get(code) or BrokerErrorCode(code, f"Code{code}", False, "a code newer than Kafka 0.10")
 

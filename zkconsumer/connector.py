@@ -224,7 +224,11 @@ class ConsumerConnector:
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Store positions and wait for the result, for the session time-out at most.
+        """Store positions and wait for the result.
+
+        With offsets in ZooKeeper it waits for the session time-out at most. With `offsets.storage=kafka` it waits as
+        long as the attempts may take: `offsets.channel.socket.timeout.ms` and `offsets.commit.max.retries` times
+        `offsets.channel.backoff.ms`, and one time-out more for the last of them.
 
         Args:
             offsets: partition -> next offset to consume, owned partitions only; may lower an offset. Without it all

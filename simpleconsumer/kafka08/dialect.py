@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from simpleconsumer.dialect_types import FetchResult, Request
+from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka08 import entry_heads, message_set, requests
 from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
@@ -96,11 +97,15 @@ class Kafka08:
         return Request(requests.METADATA, 0, requests.encode_metadata(topics), requests.decode_metadata, True)
 
     def commit(
-        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
     ) -> Request[list[int]]:
-        """Return the request that stores offsets of a group; the answer is one error code for each."""
+        """Return the request that stores offsets of a group; the answer is one error code for each.
+
+        Args:
+            timestamp_ms: When they were committed, -1: now; in version 1 alone.
+        """
         wanted = {_numbered(partition): offset for partition, offset in offsets.items()}
-        body = requests.encode_offset_commit(group, wanted, version)
+        body = requests.encode_offset_commit(group, wanted, version, timestamp_ms)
         return Request(
             requests.OFFSET_COMMIT, version, body, lambda answer: requests.decode_offset_commit(answer, list(wanted))
         )
@@ -119,6 +124,21 @@ class Kafka08:
 
         body = requests.encode_offset_fetch(group, wanted)
         return Request(requests.OFFSET_FETCH, version, body, decode, True)
+
+    def serves_delete_groups(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions (see `api_versions`) answers `delete_group`."""
+        return 0 in served.get(requests.DELETE_GROUPS, ())
+
+    def delete_group(self, group: str) -> Request[int]:
+        """Return the request that deletes a group and its offsets in Kafka; the answer is an error code."""
+
+        def decode(answer: Buffer) -> int:
+            codes = requests.decode_delete_groups(answer)
+            if group not in codes:
+                raise DecodeError(f"delete groups response: group {group!r} is missing")
+            return codes[group]
+
+        return Request(requests.DELETE_GROUPS, 0, requests.encode_delete_groups([group]), decode)
 
     def coordinator(self, group: str) -> Request[tuple[int, Broker]]:
         """Return the request for error code and broker that keeps the offsets of a group in Kafka."""

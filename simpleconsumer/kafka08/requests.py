@@ -7,10 +7,10 @@ twice or is missing is a `DecodeError`, as is every length or count that does no
 Every broker serves version 0. Brokers of 0.8 answer with version 0 of produce, fetch, offsets and metadata whatever
 version was sent, so use a newer one only if the broker is known to serve it:
 produce and fetch 1: 0.9; produce and fetch 2: 0.10.0; fetch 3 and offsets 1: 0.10.1; offset commit and fetch 0: 0.8.1;
-offset commit and fetch 1: 0.8.2; offset commit 2: 0.9. From 0.10.0 on a broker lists what it serves (API versions); 0.8
-closes the connection on that request, and 0.9 does not answer it.
+offset commit and fetch 1: 0.8.2; offset commit 2: 0.9; delete groups 0: 1.1. From 0.10.0 on a broker lists what it
+serves (API versions); 0.8 closes the connection on that request, and 0.9 does not answer it.
 
-Source: kafka.api.* (0.8.2.2), org.apache.kafka.common.protocol.Protocol (0.10.2.2).
+Source: kafka.api.* (0.8.2.2), org.apache.kafka.common.protocol.Protocol (0.10.2.2), DeleteGroupsRequest (1.1.1).
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 CONSUMER_METADATA: Final = 10
 API_VERSIONS: Final = 18
+DELETE_GROUPS: Final = 42
 NEWEST_VERSION: Final = {PRODUCE: 2, FETCH: 3, OFFSETS: 1, METADATA: 0, OFFSET_COMMIT: 2, OFFSET_FETCH: 1,
-                         CONSUMER_METADATA: 0, API_VERSIONS: 0}  # fmt: skip
+                         CONSUMER_METADATA: 0, API_VERSIONS: 0, DELETE_GROUPS: 0}  # fmt: skip
 """The newest version of each API that this package supports."""
 
 Partition = tuple[str, int]
@@ -219,18 +220,24 @@ def decode_metadata(answer: Buffer) -> ClusterMetadata:
     return ClusterMetadata({broker.id: broker for broker in brokers}, {topic.topic: topic for topic in topics})
 
 
-def encode_offset_commit(group: str, offsets: Mapping[Partition, OffsetAndMetadata], version: int = 0) -> bytes:
+def encode_offset_commit(
+    group: str, offsets: Mapping[Partition, OffsetAndMetadata], version: int = 0, timestamp_ms: int = _BROKER_TIME
+) -> bytes:
     """Return an offset commit of a consumer that no broker coordinates.
 
     Version 0 is stored in ZooKeeper, 1 and 2 in Kafka. Versions 1 and 2 are of equal length: the int64 moves from
     behind each offset (timestamp) to before the topics (retention), so reading one as the other does not fail.
+
+    Args:
+        timestamp_ms: When the offsets were committed, from which the broker counts their retention; -1: now. Version 1
+            alone has it.
     """
     head = encode_string(group)
     if version >= 1:
         head += encode_int32(_NO_GENERATION) + encode_string("")
     if version >= 2:
         head += encode_int64(_BROKER_RETENTION)
-    timestamp = encode_int64(_BROKER_TIME) if version == 1 else b""
+    timestamp = encode_int64(timestamp_ms) if version == 1 else b""
     return head + _by_topic(
         (topic, encode_int32(number) + encode_int64(value.offset) + timestamp + encode_string(value.metadata))
         for (topic, number), value in offsets.items()
@@ -284,6 +291,24 @@ def decode_consumer_metadata(answer: Buffer) -> tuple[int, Broker]:
     broker, offset = _read_broker(answer, offset)
     require_end(answer, offset, "consumer metadata response")
     return code, broker
+
+
+def encode_delete_groups(groups: Iterable[str]) -> bytes:
+    """Return a request that deletes groups with all offsets that a broker keeps of them in Kafka."""
+    return encode_array([encode_string(group) for group in groups])
+
+
+def decode_delete_groups(answer: Buffer) -> dict[str, int]:
+    """Return the error code of each group."""
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[str, int], int]:
+        group, offset = read_string(buffer, offset)
+        code, offset = read_int16(buffer, offset)
+        return (group, code), offset
+
+    found, end = read_array(answer, read_int32(answer, 0)[1], read, 4)  # behind the throttle time
+    require_end(answer, end, "delete groups response")
+    return dict(found)
 
 
 def _by_topic(rows: Iterable[tuple[str, bytes]]) -> bytes:

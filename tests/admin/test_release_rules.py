@@ -43,7 +43,7 @@ def test_a_node_left_behind_by_an_ended_session_is_dead() -> None:
 def test_a_session_that_lives_or_may_is_not_broken_and_its_client_is_named(lives: bool | None, word: str) -> None:
     said = refusal(HELD, Evidence([], session_lives=lives, client="10.0.0.7:41234"))
     assert f"session 0x1a {word}, a client at 10.0.0.7:41234" in said
-    assert "--claim 0x64" in said
+    assert "the number of the claim: claim=0x64, or --claim 0x64 of the command" in said
 
 
 def test_asked_for_a_second_time_with_the_number_of_the_claim_it_is_broken() -> None:

@@ -1,10 +1,12 @@
 """Inspects and changes consumer groups: members, owners, stored offsets, claims; described in docs/ADMIN.md."""
 
 from zkconsumer.admin.admin import Admin, GroupOffsets
+from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.errors import (
     AdminError,
     ClaimNotReleased,
     GroupHasMembers,
+    GroupNotDeleted,
     NotFound,
     OffsetsNotSet,
     RebalanceNotTriggered,
@@ -12,6 +14,7 @@ from zkconsumer.admin.errors import (
     TopicUnfinished,
 )
 from zkconsumer.admin.findings import Finding, Verification
+from zkconsumer.admin.group_deletion import DeletedGroup, DeletedGroups
 from zkconsumer.admin.group_report import GroupReport, MemberRow, PartitionRow
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges
 from zkconsumer.admin.stored_offsets import ExportedOffsets
@@ -20,14 +23,18 @@ from zkconsumer.admin.topic_report import TopicPartitionRow, TopicReport
 from zkconsumer.admin.values import GroupList, GroupRow, Released
 
 __all__ = [
+    "STRATEGIES",
     "Admin",
     "AdminError",
     "AssignedPartition",
     "ClaimNotReleased",
+    "DeletedGroup",
+    "DeletedGroups",
     "ExportedOffsets",
     "Finding",
     "GroupHasMembers",
     "GroupList",
+    "GroupNotDeleted",
     "GroupOffsets",
     "GroupReport",
     "GroupRow",

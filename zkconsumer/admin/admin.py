@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -15,47 +13,32 @@ from rebalance.requests import SessionChange, ZooKeeperPort
 from rebalance.subscription import check_group, check_topic
 from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.findings import Verification
-from zkconsumer.admin.group_nodes import only_topic, read_group, read_groups, read_log_ends
-from zkconsumer.admin.group_report import GroupNodes, GroupReport, PartitionRow, report
+from zkconsumer.admin.group_deletion import DeletedGroups, delete_groups
+from zkconsumer.admin.group_list import list_groups
+from zkconsumer.admin.group_nodes import read_group, read_log_ends
+from zkconsumer.admin.group_report import GroupReport, report
 from zkconsumer.admin.group_verifier import GroupVerifier
-from zkconsumer.admin.kafka_offsets import read_kafka_offsets
-from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges, check_no_members, plan_changes, write_changes
-from zkconsumer.admin.offset_target import OffsetTarget, parse_target
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_group_and_kafka
+from zkconsumer.admin.offset_administration import GroupOffsets, OffsetAdministration
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
 from zkconsumer.admin.release import check_names, release_claim
 from zkconsumer.admin.repeated_checks import check_until_settled
-from zkconsumer.admin.stored_offsets import ExportedOffsets, export_offsets, lines_of, plan_target, topic_partitions
+from zkconsumer.admin.store_choice import check_store
 from zkconsumer.admin.topic_administration import TopicAdministration
 from zkconsumer.admin.topic_nodes import read_topics
 from zkconsumer.admin.topic_report import TopicReport, topic_report
-from zkconsumer.admin.values import GroupList, JsonValue, Released
+from zkconsumer.admin.values import GroupList, Released
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.zookeeper_options import zookeeper_options
 
 __all__ = ["Admin", "GroupOffsets", "connection_options"]
 
-log = logging.getLogger(__name__)
-
 CONNECTION_TIMEOUT_S: Final = 6.0
 """Longest wait for the connection to ZooKeeper, as the default of `zookeeper.connection.timeout.ms`."""
 _BROKER_TIMEOUT_S: Final = 5.0
 """Longest wait for one answer of a broker."""
-
-
-@dataclass(frozen=True)
-class GroupOffsets(JsonValue):
-    """The stored offsets of a group.
-
-    Attributes:
-        group: Its name.
-        partitions: By topic and number; also partitions without a stored offset that the group owns or subscribes to.
-    """
-
-    group: str
-    partitions: tuple[PartitionRow, ...]
 
 
 def connection_options(zookeeper: str, properties: Mapping[str, object] | None) -> tuple[dict[str, Any], float]:
@@ -64,19 +47,18 @@ def connection_options(zookeeper: str, properties: Mapping[str, object] | None) 
     Raises:
         ConfigError: A property has a value that is not allowed, or names a file that cannot be used.
     """
-    if not properties:
-        return {}, CONNECTION_TIMEOUT_S
-    entries = {"group.id": "none", **properties}
+    entries = {"group.id": "none", **(properties or {})}
     config = ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper)
     return zookeeper_options(config), config.zookeeper_connection_timeout_ms / 1000
 
 
-class Admin(TopicAdministration):
+class Admin(OffsetAdministration, TopicAdministration):
     """Inspects and changes the consumer groups of one cluster, members of other clients included.
 
     A connection to ZooKeeper is opened by the constructor and closed by `close()`, or at the end of a `with` block.
-    Brokers are asked when a method needs them. `describe` and `offsets` read the offsets in ZooKeeper and in Kafka, the
-    other methods those in ZooKeeper.
+    Brokers are asked when a method needs them. Offsets are those in ZooKeeper and in Kafka; a method that changes them
+    has an argument `store`: `zookeeper`, `kafka` or `both`. Without it, those stores are changed in which the group has
+    offsets; for a group without any it is ZooKeeper.
 
     Args:
         zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`.
@@ -114,8 +96,8 @@ class Admin(TopicAdministration):
         self._port: ZooKeeperPort = self._stack.enter_context(
             zookeeper_connection(zookeeper, timeout_s, self._session_changed, **options)
         )
-        self._client_id = client_id
         self._cluster = Cluster(self._port, client_id, _BROKER_TIMEOUT_S)
+        self._in_kafka = OffsetsInKafka(self._port, self._cluster, client_id)
 
     def _session_changed(self, change: SessionChange) -> None:
         if change.what == "connected":
@@ -124,8 +106,12 @@ class Admin(TopicAdministration):
     # -- inspecting ----------------------------------------------------------------------------------------------------
 
     def groups(self) -> GroupList:
-        """Return all groups: how many members they have, how many partitions they own, and what they read."""
-        return read_groups(self._port)
+        """Return all groups: how many members and partitions they have, what they read, and where they have offsets.
+
+        A group is listed if it has a node in ZooKeeper; one that exists in Kafka alone, as those of Kafka's newer
+        consumer do, is not. Offset managers that do not answer within five seconds leave `offsets_in_kafka` unknown.
+        """
+        return list_groups(self._port, self._in_kafka)
 
     def topics(self, *names: str) -> TopicReport:
         """Return the partitions of topics, of all topics when none is named: leaders, replicas, offsets, problems.
@@ -142,25 +128,8 @@ class Admin(TopicAdministration):
             NotFound: There is no such group.
         """
         check_group(group)
-        return report(read_log_ends(self._cluster, self._read(group)))
-
-    def _read(self, group: str) -> GroupNodes:
-        """Return the nodes of a group, with the offsets that it has in Kafka."""
-        nodes = read_group(self._port, self._zookeeper, group)
-        return read_kafka_offsets(self._port, self._cluster, self._client_id, nodes)
-
-    def offsets(self, group: str, topic: str | None = None) -> GroupOffsets:
-        """Return the stored offsets of a group, of one topic or of all, and how far behind they are.
-
-        Raises:
-            NotFound: There is no such group, or it has nothing to do with the topic.
-        """
-        check_group(group)
-        nodes = self._read(group)
-        if topic is not None:
-            nodes = only_topic(nodes, topic)
-        found = report(read_log_ends(self._cluster, nodes))
-        return GroupOffsets(group, tuple(row for row in found.partitions if topic in (None, row.topic)))
+        nodes = read_group_and_kafka(self._port, self._zookeeper, self._in_kafka, group)
+        return report(read_log_ends(self._cluster, nodes))
 
     def verify(
         self,
@@ -185,18 +154,24 @@ class Admin(TopicAdministration):
                 of a Java member.
             wait_s: Wait so long for the group to exist and to be without faults.
             trigger: Trigger a rebalance, once, when members lack partitions that nothing else keeps from them.
-            with_logs: Ask the brokers whether their logs have the stored offsets.
+            with_logs: Ask the brokers for the offsets in Kafka, and whether their logs have the stored offsets.
             on_wait: Called once, when the group is checked again because a rebalance would explain what is wrong.
             on_trigger: Called with the members for which a rebalance was triggered.
 
         Raises:
+            ValueError: A strategy is none of `STRATEGIES`.
             NotFound: There is no such group.
             RebalanceNotTriggered: ZooKeeper did not take it.
         """
         check_group(group)
+        unknown = [name for name in strategies if name not in STRATEGIES]
+        if unknown:
+            raise ValueError(f"strategies has {unknown[0]!r}; it must be of {', '.join(STRATEGIES)}")
         started_at = time.monotonic()
         cluster = self._cluster if with_logs else None
-        verifier = GroupVerifier(self._port, self._zookeeper, group, strategies, least_members, cluster, on_wait)
+        verifier = GroupVerifier(
+            self._port, self._zookeeper, group, strategies, least_members, cluster, self._in_kafka, on_wait
+        )
 
         def triggered(found: Verification) -> None:
             verifier.trigger(found)
@@ -206,82 +181,31 @@ class Admin(TopicAdministration):
         found = check_until_settled(verifier.check, patience_s, wait_s, triggered if trigger else None)
         return verifier.concluded(found, time.monotonic() - started_at)
 
-    def export_offsets(self, *groups: str) -> ExportedOffsets:
-        """Return the stored offsets of groups, of all groups when none is named, as lines of text.
-
-        Raises:
-            NotFound: There is no such group.
-        """
-        return export_offsets(self._port, self._zookeeper, groups)
-
     # -- changing ------------------------------------------------------------------------------------------------------
 
-    def set_offsets(
-        self,
-        group: str,
-        topic: str,
-        target: str | int | OffsetTarget,
-        partitions: Sequence[int] = (),
-        *,
-        force: bool = False,
-        dry_run: bool = False,
-        warn: Callable[[str], object] = log.warning,
-    ) -> OffsetChanges:
-        """Set the stored offsets of a topic; all are checked before the first one is written.
+    def delete_groups(self, *groups: str, store: str | None = None, dry_run: bool = False) -> DeletedGroups:
+        """Delete groups without members: their nodes in ZooKeeper, and their offsets in Kafka.
+
+        All groups are checked before the first one is deleted. From Kafka 1.1 on the offset manager deletes the group;
+        before, its offsets count as none at once, and are deleted when the broker looks for expired offsets next.
 
         Args:
-            target: `earliest`, `latest`, an offset, or a time such as `2014-03-01T12:00:00Z` (UTC without a zone).
-            partitions: These partitions alone; all of the topic when there are none.
-            force: Also while the group has members, and beyond the bounds of the log.
-            dry_run: Check everything, and write nothing.
-            warn: Called with a sentence when the group has members and that does not prevent the call.
+            groups: Names of groups, at least one.
+            store: `zookeeper` or `kafka`: delete what is there alone.
+            dry_run: Check everything, and delete nothing.
 
         Raises:
-            ValueError: The target is none of the four.
-            NotFound: There is no such topic or partition.
-            GroupHasMembers: Consumers are in the group.
-            OffsetsNotSet: A log does not have the target, or somebody else has changed an offset meanwhile.
+            ValueError: No group is named, or the store is none.
+            NotFound: There is no such group.
+            GroupHasMembers: Consumers are in one of the groups, or a session that lives owns partitions.
+            GroupNotDeleted: A node or an offset could not be deleted, or it is not known what Kafka has of the group.
         """
-        check_group(group)
-        check_topic(topic)
-        wanted = target if isinstance(target, OffsetTarget) else parse_target(str(target))
-        check_no_members(self._port, [group], warn if force or dry_run else None)
-        names = topic_partitions(self._port, topic, partitions)
-        changes = plan_target(self._port, self._cluster, group, names, wanted, force)
-        new_groups = () if children(self._port, znodes.group_path(group)) is not None else (group,)
-        return replace(self._write(changes, dry_run), new_groups=new_groups)
-
-    def import_offsets(
-        self,
-        text: str,
-        *,
-        source: str = "the text",
-        force: bool = False,
-        dry_run: bool = False,
-        warn: Callable[[str], object] = log.warning,
-    ) -> OffsetChanges:
-        """Set the offsets that lines of text name, as `export_offsets` and Kafka's ExportZkOffsets write them.
-
-        Args:
-            text: One line for each offset: `/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`.
-            source: Where the text comes from, for the messages of errors.
-            force: Also while groups have members.
-            dry_run: Check everything, and write nothing.
-            warn: Called with a sentence when groups have members and that does not prevent the call.
-
-        Raises:
-            GroupHasMembers: Consumers are in one of the groups.
-            OffsetsNotSet: A line cannot be used, or somebody else has changed an offset meanwhile.
-        """
-        lines = lines_of(text, source)
-        groups = list(dict.fromkeys(line.group for line in lines))
-        check_no_members(self._port, groups, warn if force or dry_run else None)
-        return self._write(plan_changes(self._port, [(line[:3], line.offset) for line in lines]), dry_run)
-
-    def _write(self, changes: Sequence[OffsetChange], dry_run: bool) -> OffsetChanges:
-        if not dry_run:
-            write_changes(self._port, changes)
-        return OffsetChanges(tuple(changes), not dry_run)
+        if not groups:
+            raise ValueError("no group is named")
+        for group in groups:
+            check_group(group)
+        check_store(store)
+        return delete_groups(self._port, self._in_kafka, self._zookeeper, groups, store, dry_run)
 
     def release(
         self, group: str, topic: str, partition: int | str, *, claim: int | None = None, dry_run: bool = False

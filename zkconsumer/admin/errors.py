@@ -5,6 +5,7 @@
         ├── NotFound              no such group, topic or partition
         ├── GroupHasMembers       refused while consumers are in the group
         ├── OffsetsNotSet         offsets that cannot be set, or that somebody else has changed meanwhile
+        ├── GroupNotDeleted       a group that could not be deleted, or not wholly
         ├── ClaimNotReleased      a claim whose owner may be alive, or that has changed meanwhile
         ├── RebalanceNotTriggered ZooKeeper did not take the passing registration
         ├── TopicRefused          a topic that may not be created, grown or deleted so
@@ -21,6 +22,7 @@ __all__ = [
     "AdminError",
     "ClaimNotReleased",
     "GroupHasMembers",
+    "GroupNotDeleted",
     "NotFound",
     "OffsetsNotSet",
     "RebalanceNotTriggered",
@@ -38,11 +40,15 @@ class NotFound(AdminError):
 
 
 class GroupHasMembers(AdminError):
-    """Offsets of a group are not changed while consumers are in it: they would write their own again."""
+    """A group is not changed while consumers are in it: they would write their own offsets again."""
 
 
 class OffsetsNotSet(AdminError):
     """Offsets were not set, or not all of them; says how many are written."""
+
+
+class GroupNotDeleted(AdminError):
+    """A group was not deleted, or not wholly; says what is left."""
 
 
 class ClaimNotReleased(AdminError):

@@ -17,7 +17,7 @@ class Finding:
 
     Attributes:
         kind: A word for scripts, such as `unowned`; docs/OPERATIONS.md lists them.
-        path: The node in ZooKeeper that is wrong or missing.
+        path: The node in ZooKeeper that is wrong or missing; `__consumer_offsets` for an offset in Kafka.
         sentence: What is wrong.
         remedy: What would mend it.
         passing: A rebalance under way looks the same for a while.

@@ -7,26 +7,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from rebalance import znodes
-from rebalance.errors import RefusedNode, UnreadableNode
+from rebalance.errors import RefusedNode
 from rebalance.owner_reader import JAVA_VERSION
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
-from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound
 from zkconsumer.admin.group_report import GroupNodes, Name, concerned_topics
 from zkconsumer.admin.phrases import nearest
+from zkconsumer.admin.topic_nodes import listed_partitions
 from zkconsumer.admin.values import GroupList, GroupRow
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all, read_each
 
-__all__ = ["members", "only_topic", "read_group", "read_groups", "read_log_ends", "read_offsets"]
+__all__ = ["group_not_found", "members", "only_topic", "read_group", "read_groups", "read_log_ends", "read_offsets"]
 
 
-def read_group(port: ZooKeeperPort, zookeeper: str, group: str) -> GroupNodes:
-    """Return the nodes of a group, without the ends of its logs.
+def read_group(port: ZooKeeperPort, zookeeper: str, group: str, must_exist: bool = True) -> GroupNodes:
+    """Return the nodes of a group, without the ends of its logs and the offsets in Kafka.
 
     Args:
         zookeeper: The connection string, for the message of the error.
+        must_exist: False: a group that does not exist in ZooKeeper has empty nodes.
 
     Raises:
         NotFound: There is no such group.
@@ -34,8 +35,9 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str) -> GroupNodes:
     """
     reader = _Reader(port)
     [there] = reader.read([GetChildren(znodes.group_path(group))])
-    if there is None and not reader.refused:
-        raise NotFound(f"group {group!r} does not exist in ZooKeeper at {zookeeper}", _other_groups(port, group))
+    exists = there is not None or bool(reader.refused)
+    if must_exist and not exists:
+        raise group_not_found(port, zookeeper, group)
     consumers = reader.names(znodes.ids_path(group))
     paths = [znodes.registration_path(group, name) for name in consumers]
     found = list(zip(consumers, paths, reader.read([GetData(path) for path in paths]), strict=True))
@@ -54,6 +56,9 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str) -> GroupNodes:
         java_members=frozenset(
             name for name, _, value in found if value is not None and value[1].version == JAVA_VERSION
         ),
+        offset_zxids={name: stat.mzxid for name, (_, stat) in offsets.items()},
+        claim_zxids={name: stat.czxid for name, (_, stat) in owners.items()},
+        exists=exists,
     )
     topics = concerned_topics(nodes)
     values = reader.read([GetData(znodes.topic_path(topic)) for topic in topics])
@@ -71,9 +76,17 @@ def read_offsets(port: ZooKeeperPort, group: str) -> dict[Name, bytes]:
     return {name: data for name, (data, _) in nodes.items()}
 
 
-def _other_groups(port: ZooKeeperPort, group: str) -> str:
-    groups = children(port, znodes.CONSUMERS) or []
-    return nearest(group, groups, "group")
+def group_not_found(port: ZooKeeperPort, zookeeper: str, group: str, kafka_unknown: str | None = None) -> NotFound:
+    """Return the error about a group that does not exist.
+
+    Args:
+        zookeeper: The connection string.
+        kafka_unknown: Why it is not known whether the group has offsets in Kafka, a clause.
+    """
+    sentence = f"group {group!r} does not exist in ZooKeeper at {zookeeper}"
+    if kafka_unknown is not None:
+        sentence += f", and whether it has offsets in Kafka is not known: {kafka_unknown}"
+    return NotFound(sentence, nearest(group, children(port, znodes.CONSUMERS) or [], "group"))
 
 
 def only_topic(nodes: GroupNodes, topic: str) -> GroupNodes:
@@ -95,8 +108,8 @@ def members(port: ZooKeeperPort, group: str) -> list[str]:
     return children(port, znodes.ids_path(group)) or []
 
 
-def read_groups(port: ZooKeeperPort) -> GroupList:
-    """Return all groups.
+def read_groups(port: ZooKeeperPort) -> tuple[GroupList, dict[str, list[str]]]:
+    """Return all groups, without their offsets in Kafka; and of each the topics that it has, or had, to do with.
 
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer.
@@ -112,13 +125,15 @@ def read_groups(port: ZooKeeperPort) -> GroupList:
     ]  # fmt: skip
     owned = dict(zip(topic_paths, map(len, reader.listings(topic_paths)), strict=True))
     rows = []
+    concerned: dict[str, list[str]] = {}
     for group, registered, has_offsets, has_owners in zip(names, ids, offset_topics, owner_topics, strict=True):
         counts = {topic: owned[f"{znodes.group_path(group)}/owners/{topic}"] for topic in has_owners}
         # A group that is done with a topic leaves its empty node under owners behind.
         topics = sorted({*has_offsets, *(topic for topic, count in counts.items() if count)})
-        rows.append(GroupRow(group, len(registered), sum(counts.values()), tuple(topics)))
+        rows.append(GroupRow(group, len(registered), sum(counts.values()), tuple(topics), bool(has_offsets)))
+        concerned[group] = sorted({*has_offsets, *has_owners})
     refused = [f"{node}; what is below that node is not counted" for node in reader.refused.values()]
-    return GroupList(tuple(rows), tuple(refused))
+    return GroupList(tuple(rows), tuple(refused)), concerned
 
 
 class _Reader:
@@ -172,7 +187,7 @@ def _read_below(reader: _Reader, root: str) -> dict[Name, Any]:
 
 def read_log_ends(cluster: Cluster, nodes: GroupNodes) -> GroupNodes:
     """Return the nodes with the ends of the logs of their topics, as the brokers report them."""
-    found = cluster.log_ends(_partitions(nodes), [LATEST])
+    found = cluster.log_ends(listed_partitions(nodes.topics), [LATEST])
     ends = {
         (name.topic, str(name.partition)): offsets if isinstance(offsets, str) else offsets[0]
         for name, offsets in found.items()
@@ -180,13 +195,3 @@ def read_log_ends(cluster: Cluster, nodes: GroupNodes) -> GroupNodes:
     return dataclasses.replace(
         nodes, log_ends={name: "the broker names no offset" if end is None else end for name, end in ends.items()}
     )
-
-
-def _partitions(nodes: GroupNodes) -> list[TopicPartition]:
-    found = []
-    for topic, data in nodes.topics.items():
-        try:
-            found += [TopicPartition(topic, number) for number in znodes.parse_topic(topic, data)]
-        except UnreadableNode:
-            pass  # the report names it
-    return found

@@ -43,6 +43,9 @@ class GroupNodes:
         kafka_offsets: (topic, partition's name) -> the offset that is stored in Kafka.
         kafka_unknown: Why offsets in Kafka are not known, a clause; None when they are.
         java_members: Members whose registration was written once, as Java does and this client does not.
+        offset_zxids: (topic, partition's name) -> id of the transaction that wrote the offset's node last.
+        claim_zxids: (topic, partition's name) -> id of the transaction that created the owner's node.
+        exists: The group has a node in ZooKeeper.
     """
 
     group: str
@@ -57,12 +60,42 @@ class GroupNodes:
     kafka_offsets: Mapping[Name, int] = field(default_factory=dict)
     kafka_unknown: str | None = None
     java_members: frozenset[str] = frozenset()
+    offset_zxids: Mapping[Name, int] = field(default_factory=dict)
+    claim_zxids: Mapping[Name, int] = field(default_factory=dict)
+    exists: bool = True
 
     def hides_owner(self, topic: str, name: str) -> bool:
         """Return True if the owner of a partition, if it has one, cannot be read."""
         topics = znodes.owners_path(self.group, topic)
         paths = (znodes.owner_path(self.group, topic, name), topics, topics.rpartition("/")[0])
         return any(path in self.refused for path in paths)
+
+    def offset_in_zookeeper(self, name: Name) -> int | None:
+        """Return the offset of a partition in ZooKeeper, None without one that can be read."""
+        if name not in self.offsets:
+            return None
+        try:
+            return znodes.parse_offset(znodes.offset_path(self.group, *name), self.offsets[name])
+        except UnreadableNode:
+            return None
+
+    def storage_of(self, name: Name) -> str | None:
+        """Return the store in which the owner of a partition seems to keep its offset: `zookeeper`, `kafka` or None.
+
+        No node holds `offsets.storage`, and Kafka does not say when an offset was stored. What shows something:
+        - A member that stores in Kafka alone never writes an offset node. If the node was written after the present
+          owner claimed the partition, and Kafka has no offset or a lower one, the owner stores in ZooKeeper.
+        - If the node was not written since then, or does not exist, and Kafka has a higher offset, the owner, or the
+          owner before it, stores in Kafka.
+        """
+        claimed = self.claim_zxids.get(name)
+        if claimed is None or self.kafka_unknown is not None:
+            return None
+        kafka = self.kafka_offsets.get(name)
+        zookeeper = self.offset_in_zookeeper(name)
+        if zookeeper is not None and self.offset_zxids.get(name, 0) > claimed:
+            return "zookeeper" if kafka is None or kafka < zookeeper else None
+        return "kafka" if kafka is not None and (zookeeper is None or kafka > zookeeper) else None
 
 
 @dataclass(frozen=True)
@@ -87,13 +120,14 @@ class PartitionRow:
 
     Attributes:
         partition: Its number; a text if the name of its node is none.
-        offset: The stored offset: the next one to be read; the larger one when both stores have one.
+        offset: The stored offset, the next one to be read: ZooKeeper's if there is one, else Kafka's.
         log_end: The offset that the next message will get.
         lag: `log_end - offset`, at least 0.
         owner: What its owner node holds: a thread id.
         problems: What is wrong, a clause each.
         offset_in_zookeeper: The offset that is stored in ZooKeeper.
         offset_in_kafka: The offset that is stored in Kafka.
+        storage: The store in which its owner seems to keep its offset, `zookeeper` or `kafka`.
     """
 
     topic: str
@@ -105,6 +139,7 @@ class PartitionRow:
     problems: tuple[str, ...] = ()
     offset_in_zookeeper: int | None = None
     offset_in_kafka: int | None = None
+    storage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +234,8 @@ def report(nodes: GroupNodes) -> GroupReport:
     members = members_of(nodes)
     problems = [str(nodes.refused[path]) for path in sorted(nodes.refused)]
     problems += [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
-    if nodes.kafka_unknown is not None:
+    # A group with offsets in ZooKeeper may have nothing to do with Kafka's.
+    if nodes.kafka_unknown is not None and not nodes.offsets:
         problems.append(f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}")
     rows: list[PartitionRow] = []
     for topic in concerned_topics(nodes):
@@ -245,7 +281,7 @@ def _row(
         problems.append("orphaned: a member subscribes to it, and nobody owns it")
     in_zookeeper = _offset(nodes, topic, name, problems)
     in_kafka = nodes.kafka_offsets.get((topic, name))
-    offset = max((each for each in (in_zookeeper, in_kafka) if each is not None), default=None)
+    offset = in_kafka if in_zookeeper is None else in_zookeeper
     end = nodes.log_ends.get((topic, name))
     if isinstance(end, str):
         problems.append(f"log end unknown: {end}")
@@ -254,7 +290,8 @@ def _row(
     if lag is not None and lag < 0:
         problems.append(f"the stored offset is {-lag} beyond the end of the log")
         lag = 0
-    return PartitionRow(topic, partition, offset, end, lag, owner, tuple(problems), in_zookeeper, in_kafka)
+    storage = nodes.storage_of((topic, name))
+    return PartitionRow(topic, partition, offset, end, lag, owner, tuple(problems), in_zookeeper, in_kafka, storage)
 
 
 def _owner(

@@ -14,10 +14,12 @@ from rebalance.zookeeper import call
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.findings import Finding, Verification
-from zkconsumer.admin.group_nodes import read_group
+from zkconsumer.admin.group_nodes import group_not_found, read_group
 from zkconsumer.admin.group_report import GroupNodes, Name
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_kafka_offsets
 from zkconsumer.admin.offset_findings import LogRange, offset_findings
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
+from zkconsumer.admin.storage_findings import storage_findings
 from zkconsumer.admin.verification import partition_number, partitions_of, verify_group
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
@@ -33,6 +35,7 @@ class GroupVerifier:
         strategies: The strategies that the group may use; with none, owners are not compared with an assignment.
         least_members: Fewer registered consumers are a fault.
         cluster: Asked whether the logs have the stored offsets; None: they are not compared.
+        in_kafka: The offsets in Kafka, which are read if `cluster` is given.
         on_wait: Called once, when the group is checked again because a rebalance would explain what is wrong.
     """
 
@@ -44,6 +47,7 @@ class GroupVerifier:
         strategies: Sequence[str],
         least_members: int,
         cluster: Cluster | None,
+        in_kafka: OffsetsInKafka,
         on_wait: Callable[[], None] | None = None,
     ) -> None:
         self._port = port
@@ -52,6 +56,7 @@ class GroupVerifier:
         self._strategies = strategies
         self._least_members = least_members
         self._cluster = cluster
+        self._in_kafka = in_kafka
         self._on_wait = on_wait
         self._sessions: Mapping[str, int] | None = None
         self._changes = 0
@@ -66,16 +71,23 @@ class GroupVerifier:
         """
         # After this the server, whichever it is, has caught up with its leader.
         call(self._port, Sync(znodes.group_path(self._group)), READ_TIMEOUT_S)
-        nodes = read_group(self._port, self._zookeeper, self._group)
+        nodes = read_group(self._port, self._zookeeper, self._group, must_exist=self._cluster is None)
+        if not nodes.exists:
+            nodes = read_kafka_offsets(self._port, self._in_kafka, nodes)
+            if not nodes.kafka_offsets:
+                raise group_not_found(self._port, self._zookeeper, self._group, nodes.kafka_unknown)
         self._changes += self._sessions not in (None, nodes.sessions)
         self._sessions = nodes.sessions
         found = verify_group(nodes, self._strategies, self._least_members)
         if found.is_passing and self._on_wait is not None:
             self._on_wait()
             self._on_wait = None
-        asks_brokers = is_last or not found.is_passing
-        logs = _read_logs(self._cluster, nodes) if self._cluster is not None and asks_brokers else {}
-        return dataclasses.replace(found, findings=(*found.findings, *offset_findings(nodes, logs)))
+        logs: dict[Name, LogRange] = {}
+        if self._cluster is not None and (is_last or not found.is_passing):
+            nodes = read_kafka_offsets(self._port, self._in_kafka, nodes)
+            logs = _read_logs(self._cluster, nodes)
+        findings = (*found.findings, *offset_findings(nodes, logs), *storage_findings(nodes))
+        return dataclasses.replace(found, findings=findings)
 
     def trigger(self, found: Verification) -> None:
         """Trigger a rebalance for the members that lack partitions.
@@ -107,7 +119,7 @@ def _read_logs(cluster: Cluster, nodes: GroupNodes) -> dict[Name, LogRange]:
     """Return the bounds of the logs of the partitions with a stored offset."""
     partitions, _ = partitions_of(nodes)
     wanted = [
-        TopicPartition(topic, number) for topic, name in sorted(nodes.offsets)
+        TopicPartition(topic, number) for topic, name in sorted({*nodes.offsets, *nodes.kafka_offsets})
         if (number := partition_number(name)) is not None and number in partitions.get(topic, ())
     ]  # fmt: skip
     found = cluster.log_ends(wanted, [EARLIEST, LATEST])

@@ -1,33 +1,143 @@
-"""Reads the offsets that a group has stored in Kafka, from its offset manager."""
+"""Reads, stores and deletes the offsets that groups keep in Kafka, for administration.
+
+Rules, and which failure each prevents:
+- Without the topic `__consumer_offsets` no broker is asked: a question would create it.
+- Every call has a deadline. An offset that is not known by then is unknown, which is not the same as none.
+- A group is asked for by topic and partition, as brokers before 0.10.2 list nothing: of a group without members, of
+  which ZooKeeper does not say what it reads, all partitions of the cluster are asked for.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from rebalance import znodes
-from rebalance.errors import UnreadableNode
-from rebalance.requests import GetData, ZooKeeperPort
+from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import OFFSETS_TOPIC
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.admin.group_nodes import group_not_found, read_group
 from zkconsumer.admin.group_report import GroupNodes
+from zkconsumer.admin.topic_nodes import listed_partitions, read_listed_partitions, read_topic_data
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_each
-from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetManager
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer, OffsetManager
 
-__all__ = ["read_kafka_offsets"]
+__all__ = ["GROUPS_TIMEOUT_S", "OffsetsInKafka", "read_group_and_kafka", "read_kafka_offsets"]
 
-_DEADLINE_S: Final = 6.0
-"""Longest wait for the offset manager: an administrator waits, and a cluster may have none just now."""
+READ_TIMEOUT_S: Final = 3.0
+"""Longest wait for one offset manager: an administrator waits, and a cluster may have none just now."""
+GROUPS_TIMEOUT_S: Final = 5.0
+"""Longest wait for the offset managers of many groups together."""
+_WRITE_TIMEOUT_S: Final = 10.0
 _BACKOFF_S: Final = 0.2
+_THREADS: Final = 8
 
 
-def read_kafka_offsets(port: ZooKeeperPort, cluster: Cluster, client_id: str, nodes: GroupNodes) -> GroupNodes:
+class OffsetsInKafka:
+    """The offsets of groups in Kafka.
+
+    Args:
+        port: A started ZooKeeper port.
+        cluster: Whose brokers are asked.
+        client_id: The name under which brokers log and count the requests.
+    """
+
+    def __init__(self, port: ZooKeeperPort, cluster: Cluster, client_id: str) -> None:
+        self._port = port
+        self._cluster = cluster
+        self._client_id = client_id
+
+    def exists(self) -> bool:
+        """Return whether the cluster keeps offsets in Kafka at all."""
+        return self._cluster.reader.topic_exists(OFFSETS_TOPIC)
+
+    def all_partitions(self) -> list[TopicPartition]:
+        """Return all partitions that a group could have offsets of."""
+        return read_listed_partitions(self._port, [topic for topic in self._cluster.topics() if topic != OFFSETS_TOPIC])
+
+    def fetch(self, group: str, names: Sequence[TopicPartition], timeout_s: float = READ_TIMEOUT_S) -> OffsetAnswer:
+        """Return the stored offsets of a group; None for all in a cluster that keeps no offsets in Kafka."""
+        return self.fetch_each({group: names}, timeout_s)[group]
+
+    def fetch_each(
+        self, wanted: Mapping[str, Sequence[TopicPartition]], timeout_s: float = GROUPS_TIMEOUT_S
+    ) -> dict[str, OffsetAnswer]:
+        """Return the stored offsets of many groups.
+
+        Args:
+            wanted: Group -> partitions.
+            timeout_s: Longest wait for all of them together, in seconds.
+        """
+        if not any(wanted.values()) or not self.exists():
+            return {group: OffsetAnswer(dict.fromkeys(names), {}) for group, names in wanted.items()}
+        deadline = time.monotonic() + timeout_s
+        brokers = self._cluster.brokers()
+
+        def fetch_one(group: str) -> OffsetAnswer:
+            names = wanted[group]
+            if time.monotonic() >= deadline:
+                return OffsetAnswer({}, dict.fromkeys(names, "its offset manager was not asked in time"))
+            manager = self._manager(group, timeout_s, brokers)
+            try:
+                return manager.fetch(names, deadline)
+            except ZkConsumerError as error:
+                return OffsetAnswer({}, dict.fromkeys(names, str(error)))
+            finally:
+                manager.close()
+
+        if len(wanted) == 1:
+            return {group: fetch_one(group) for group in wanted}
+        with ThreadPoolExecutor(_THREADS, "zkconsumer-offset-managers") as pool:
+            return dict(zip(wanted, pool.map(fetch_one, wanted), strict=True))
+
+    def store(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, str]:
+        """Store offsets, or delete those that are None; return partition -> why not, a clause, of those that failed."""
+        manager = self._manager(group, _WRITE_TIMEOUT_S, self._cluster.brokers())
+        deadline = time.monotonic() + _WRITE_TIMEOUT_S
+        kept = {name: offset for name, offset in offsets.items() if offset is not None}
+        deleted = [name for name in offsets if name not in kept]
+        try:
+            failed = manager.commit(kept, lambda: None, deadline) if kept else {}
+            return failed | (manager.forget(deleted, deadline) if deleted else {})
+        finally:
+            manager.close()
+
+    def delete_group(self, group: str) -> str | None:
+        """Delete what the offset manager keeps of a group; return why it is not deleted, a clause."""
+        manager = self._manager(group, _WRITE_TIMEOUT_S, self._cluster.brokers())
+        try:
+            return manager.delete_group(time.monotonic() + _WRITE_TIMEOUT_S)
+        finally:
+            manager.close()
+
+    def _manager(self, group: str, timeout_s: float, brokers: Sequence[Broker]) -> OffsetManager:
+        settings = ChannelSettings(self._client_id, _BACKOFF_S, timeout_s, ends_at_deadline=True)
+        return OffsetManager(group, lambda: brokers, settings)
+
+
+def read_group_and_kafka(port: ZooKeeperPort, zookeeper: str, store: OffsetsInKafka, group: str) -> GroupNodes:
+    """Return the nodes of a group with the offsets that it has in Kafka; it may have nothing else.
+
+    Args:
+        zookeeper: The connection string, for the message of the error.
+
+    Raises:
+        NotFound: The group does not exist in ZooKeeper and has no offsets in Kafka.
+        ZooKeeperSilent: ZooKeeper does not answer.
+    """
+    nodes = read_kafka_offsets(port, store, read_group(port, zookeeper, group, must_exist=False))
+    if not nodes.exists and not nodes.kafka_offsets:
+        raise group_not_found(port, zookeeper, group, nodes.kafka_unknown)
+    return nodes
+
+
+def read_kafka_offsets(port: ZooKeeperPort, store: OffsetsInKafka, nodes: GroupNodes) -> GroupNodes:
     """Return the nodes of a group with the offsets that it has stored in Kafka.
 
-    Without the topic of offsets no broker is asked: a question would create it. A group that has no members, owners or
-    offsets in ZooKeeper is asked about all topics.
+    A group with members is asked for the topics that it has to do with, any other one for all topics.
 
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer.
@@ -35,17 +145,12 @@ def read_kafka_offsets(port: ZooKeeperPort, cluster: Cluster, client_id: str, no
     if OFFSETS_TOPIC not in nodes.known_topics:
         return nodes
     topics = dict(nodes.topics)
-    if not (nodes.registrations or nodes.owners or nodes.offsets):
-        topics = _all_topics(port, nodes)
-    names = _partitions(topics)
-    if not names:
-        return nodes
-    settings = ChannelSettings(client_id, _BACKOFF_S, _DEADLINE_S)
-    manager = OffsetManager(nodes.group, cluster.brokers, settings)
-    try:
-        answer = manager.fetch(names, time.monotonic() + _DEADLINE_S)
-    finally:
-        manager.close()
+    if not nodes.registrations:
+        others = [topic for topic in nodes.known_topics if topic != OFFSETS_TOPIC and topic not in topics]
+        topics |= read_topic_data(port, others)
+    # Those that the group has to do with are asked for first.
+    names = sorted(listed_partitions(topics), key=lambda name: name.topic not in nodes.topics)
+    answer = store.fetch(nodes.group, names)
     found = {(name.topic, str(name.partition)): at for name, at in answer.offsets.items() if at is not None}
     with_offsets = {topic for topic, _ in found}
     return dataclasses.replace(
@@ -54,19 +159,3 @@ def read_kafka_offsets(port: ZooKeeperPort, cluster: Cluster, client_id: str, no
         kafka_unknown=next(iter(answer.unknown.values()), None),
         topics={topic: data for topic, data in topics.items() if topic in nodes.topics or topic in with_offsets},
     )
-
-
-def _all_topics(port: ZooKeeperPort, nodes: GroupNodes) -> dict[str, bytes | None]:
-    names = [topic for topic in nodes.known_topics if topic != OFFSETS_TOPIC]
-    values = read_each(port, [GetData(znodes.topic_path(topic)) for topic in names], READ_TIMEOUT_S)
-    return {topic: value[0] for topic, value in zip(names, values, strict=True) if isinstance(value, tuple)}
-
-
-def _partitions(topics: dict[str, bytes | None]) -> list[TopicPartition]:
-    found: list[TopicPartition] = []
-    for topic, data in sorted(topics.items()):
-        try:
-            found += [TopicPartition(topic, number) for number in znodes.parse_topic(topic, data)]
-        except UnreadableNode:
-            pass  # the report names it
-    return found

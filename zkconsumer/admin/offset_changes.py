@@ -1,7 +1,7 @@
-"""Sets offsets of groups: reads the old values, and writes the new ones unless somebody has changed them meanwhile.
+"""Sets and deletes offsets in ZooKeeper: reads the old values, and writes unless somebody has changed them meanwhile.
 
 Rule: each node is written at the version at which its old value was read, all nodes of a batch or none, so that no
-commit that came in between is overwritten unnoticed.
+commit that came in between is overwritten unnoticed. Offsets in Kafka: `kafka_changes`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from typing import Any
 
 from rebalance import znodes
 from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
-from rebalance.requests import Create, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
+from rebalance.requests import Create, Delete, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.admin.errors import GroupHasMembers, OffsetsNotSet
 from zkconsumer.admin.group_nodes import members
 from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 
-__all__ = ["OffsetChange", "OffsetChanges", "PartitionName", "check_no_members", "plan_changes", "write_changes"]
+__all__ = [
+    "FORCE", "OffsetChange", "OffsetChanges", "PartitionName", "check_no_members", "delete_empty_nodes", "plan_changes",
+    "shown_offset", "write_changes",
+]  # fmt: skip
 
 PartitionName = tuple[str, str, str]
 """Group, topic, name of the partition's node."""
@@ -29,17 +33,21 @@ PartitionName = tuple[str, str, str]
 _BATCH = 200
 """Operations in one multi; ZooKeeper's default limit of a request is 1 MB."""
 _SHOWN = 5
+FORCE = "stop them first, or do it all the same: force=True, --force"
 
 
 @dataclass(frozen=True)
 class OffsetChange:
-    """One offset that shall be set.
+    """One offset that shall be set or deleted.
 
     Attributes:
-        group, topic, partition: Where; the partition is the name of its node.
-        old: The offset before; a text for data that is no offset, None without a node.
+        group: The group.
+        topic: The topic.
+        partition: The name of its node.
+        old: The offset before; a text for data that is no offset, None without an offset.
         version: Version of the node that was read, None without a node.
-        new: The offset to be set.
+        new: The offset to be set, None to delete it.
+        store: Where it is stored, `zookeeper` or `kafka`.
     """
 
     group: str
@@ -47,7 +55,8 @@ class OffsetChange:
     partition: str
     old: int | str | None
     version: int | None
-    new: int
+    new: int | None
+    store: str = ZOOKEEPER
 
     @property
     def path(self) -> str:
@@ -56,38 +65,55 @@ class OffsetChange:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the node holds anything else."""
+        """Whether the store holds anything else."""
         return self.old != self.new
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}: {'none' if self.old is None else self.old} -> {self.new}"
+        return self.line()
+
+    def line(self, names_store: bool = False) -> str:
+        """Return the change as a line, such as `clicks-0 in Kafka: 5 -> 7`.
+
+        Args:
+            names_store: Name ZooKeeper, too.
+        """
+        where = " in Kafka" if self.store == KAFKA else " in ZooKeeper" if names_store else ""
+        return f"{self.topic}-{self.partition}{where}: {shown_offset(self.old)} -> {shown_offset(self.new)}"
 
 
 @dataclass(frozen=True)
 class OffsetChanges(JsonValue):
-    """Offsets that were set, or would be.
+    """Offsets that were set or deleted, or would be.
 
     Attributes:
         changes: All of them, also those that are as before.
         written: They were set; False with `dry_run`.
         new_groups: Groups that did not exist before.
+        notes: What is not as was asked for, a sentence each: an offset that is cut off at a bound of its log.
     """
 
     changes: tuple[OffsetChange, ...]
     written: bool
     new_groups: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer offsets set --json`."""
         entries = [
-            {"group": each.group, "topic": each.topic, "partition": each.partition, "old": each.old, "new": each.new}
+            {"group": each.group, "topic": each.topic, "partition": each.partition, "old": each.old, "new": each.new,
+             "store": each.store}
             for each in self.changes
-        ]
-        return {"changes": entries, "written": self.written}
+        ]  # fmt: skip
+        return {"changes": entries, "written": self.written, "notes": list(self.notes)}
 
 
-def plan_changes(port: ZooKeeperPort, wanted: Iterable[tuple[PartitionName, int]]) -> list[OffsetChange]:
-    """Return the changes, with the offsets that are stored now.
+def shown_offset(offset: int | str | None) -> str:
+    """Return an offset as messages show it."""
+    return "none" if offset is None else str(offset)
+
+
+def plan_changes(port: ZooKeeperPort, wanted: Iterable[tuple[PartitionName, int | None]]) -> list[OffsetChange]:
+    """Return the changes in ZooKeeper, with the offsets that are stored now.
 
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer.
@@ -129,7 +155,7 @@ def check_no_members(port: ZooKeeperPort, groups: Sequence[str], warn: Callable[
     sentence = f"{count_of(len(names), 'consumer')} {verb} in {where} ({shown})"
     if warn is None:
         sentence += " and would go on from their own positions"
-        raise GroupHasMembers(f"no offset was set: {sentence}", "stop them first, or give --force")
+        raise GroupHasMembers(f"no offset was set: {sentence}", FORCE)
     warn(f"{sentence}; an offset that is set takes effect when its partition is claimed next, and they may commit over "
          "it until then")
 
@@ -141,7 +167,7 @@ def write_changes(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
         OffsetsNotSet: An offset was changed by somebody else since it was read, or ZooKeeper did not take them; says
             how many are written.
     """
-    needed = [change for change in changes if change.is_needed]
+    needed = [change for change in changes if change.is_needed and change.store == ZOOKEEPER]
     _make_parents(port, needed)
     for first in range(0, len(needed), _BATCH):
         batch = needed[first:first + _BATCH]
@@ -149,7 +175,7 @@ def write_changes(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
         if reply.fault is not None:
             raise OffsetsNotSet(
                 f"ZooKeeper did not say whether the offsets were written: {reply.reason}",
-                "look with `zkconsumer offsets get`, and set them again",
+                "read them, and set them again",
             )
         faults = {
             change: result
@@ -160,7 +186,16 @@ def write_changes(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
             raise _refused(port, needed, faults)
 
 
-def _operation(change: OffsetChange) -> Create | SetData:
+def delete_empty_nodes(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
+    """Delete the nodes of topics that have no offset any more; one that somebody has written to meanwhile stays."""
+    topics = {(change.group, change.topic) for change in changes if change.new is None and change.store == ZOOKEEPER}
+    for group, topic in sorted(topics):
+        call(port, Delete(znodes.offsets_path(group, topic)), READ_TIMEOUT_S)
+
+
+def _operation(change: OffsetChange) -> Create | SetData | Delete:
+    if change.new is None:
+        return Delete(change.path, -1 if change.version is None else change.version)
     data = znodes.format_offset(change.new)
     if change.version is None:
         return Create(change.path, data)
@@ -171,7 +206,7 @@ def _make_parents(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
     """Create the parents of nodes that do not exist yet; `/consumers` itself is missing before Kafka 0.8.1."""
     folders: dict[str, None] = {}
     for change in changes:
-        if change.version is None:
+        if change.version is None and change.new is not None:
             parts = change.path.split("/")[1:-1]
             folders.update(dict.fromkeys("/" + path for path in itertools.accumulate(parts, "{}/{}".format)))
     for folder in folders:
@@ -193,8 +228,7 @@ def _refused(
     if fault in (Fault.BAD_VERSION, Fault.NO_NODE, Fault.NODE_EXISTS):
         what = (
             f"the offset of {change.topic}-{change.partition} in group {change.group!r} was changed by somebody else "
-            f"meanwhile: it was {'none' if change.old is None else change.old}, it is "
-            f"{'none' if current is None else current}"
+            f"meanwhile: it was {shown_offset(change.old)}, it is {shown_offset(current)}"
         )
         remedy = "find out who commits there, and set them again"
     else:

@@ -1,4 +1,4 @@
-"""Finds the stored offsets of a group that cannot be parsed or that lie outside the log. Pure."""
+"""Finds stored offsets, in ZooKeeper and in Kafka, that cannot be parsed or lie outside the log. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from zkconsumer.admin.findings import Finding
 from zkconsumer.admin.group_report import GroupNodes, Name
+from zkconsumer.admin.storage_findings import OFFSETS_IN_KAFKA
 from zkconsumer.admin.verification import partition_number, partitions_of
 
 __all__ = ["LogRange", "offset_findings"]
@@ -17,25 +18,32 @@ LogRange = tuple[int, int] | str
 
 
 def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterator[Finding]:
-    """Yield a finding for each offset from which a member could not go on.
+    """Yield a finding for each offset, in either store, from which a member could not go on.
 
     Args:
         logs: (topic, partition's name) -> its log, as it was after the offsets were read; partitions that are missing
             are not compared.
     """
     partitions, _ = partitions_of(nodes)
-    for (topic, name), data in sorted(nodes.offsets.items()):
-        path = znodes.offset_path(nodes.group, topic, name)
-        is_topic_known = znodes.topic_path(topic) not in nodes.refused
+    in_both = [(name, "zookeeper") for name in nodes.offsets] + [(name, "kafka") for name in nodes.kafka_offsets]
+    for (topic, name), store in sorted(in_both, key=lambda each: (each[0], each[1] == "kafka")):
+        path = znodes.offset_path(nodes.group, topic, name) if store == "zookeeper" else OFFSETS_IN_KAFKA
         set_it = f"zkconsumer offsets set {nodes.group} --topic {topic} --partition {name} --to earliest --force"
-        try:
-            offset = znodes.parse_offset(path, data)
-        except UnreadableNode as error:
-            what = f"{topic}-{name}: its stored offset {error.excerpt!r} is not valid"
-            yield Finding("unreadable-offset", path, what,
-                          f"{set_it}, or whoever claims it next starts where auto.offset.reset says; Java members fail "
-                          "their rebalance at it")  # fmt: skip
-            continue
+        noun = "stored offset"
+        if nodes.kafka_offsets:
+            set_it += f" --store {store}"
+            noun = "offset in ZooKeeper" if store == "zookeeper" else "offset in Kafka"
+        offset = nodes.kafka_offsets.get((topic, name))
+        if store == "zookeeper":
+            try:
+                offset = znodes.parse_offset(path, nodes.offsets[topic, name])
+            except UnreadableNode as error:
+                what = f"{topic}-{name}: its {noun} {error.excerpt!r} is not valid"
+                yield Finding("unreadable-offset", path, what,
+                              f"{set_it}, or whoever claims it next starts where auto.offset.reset says; Java members "
+                              "fail their rebalance at it")  # fmt: skip
+                continue
+        is_topic_known = znodes.topic_path(topic) not in nodes.refused
         is_there = topic in nodes.known_topics and partition_number(name) in partitions.get(topic, (None,))
         if is_topic_known and not is_there:
             yield Finding("stale-offset", path, f"{topic}-{name}: an offset is stored, and there is no such partition",
@@ -43,23 +51,27 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
                           fault=False)  # fmt: skip
             continue
         log = logs.get((topic, name))
-        found = None if log is None else _place(offset, log)
+        found = None if log is None or offset is None else _place(offset, log, noun)
         if found is not None:
             kind, what = found
             # A member that goes on reading commits soon, and a leader is elected soon.
             passing = kind != "offset-beyond-log"
-            yield Finding(kind, path, f"{topic}-{name}: {what}", _REMEDIES[kind].format(set_it=set_it), passing)
+            # What the owner does not use is worth knowing, and keeps nobody from work.
+            is_fault = nodes.storage_of((topic, name)) in (None, store)
+            yield Finding(
+                kind, path, f"{topic}-{name}: {what}", _REMEDIES[kind].format(set_it=set_it), passing, is_fault
+            )
 
 
-def _place(offset: int, log: LogRange) -> tuple[str, str] | None:
+def _place(offset: int, log: LogRange, noun: str) -> tuple[str, str] | None:
     """Return kind and clause of what is wrong with an offset, None if it lies inside the log."""
     if isinstance(log, str):
         return "unknown-log", f"what its log holds is not known: {log}"
     start, end = log
     if offset > end:
-        return "offset-beyond-log", f"its stored offset {offset} is {offset - end} beyond the end of its log"
+        return "offset-beyond-log", f"its {noun} {offset} is {offset - end} beyond the end of its log"
     if offset < start:
-        what = f"its stored offset {offset} is {start - offset} before the start of its log"
+        what = f"its {noun} {offset} is {start - offset} before the start of its log"
         return "offset-before-log", f"{what}: messages were deleted before they were read"
     return None
 

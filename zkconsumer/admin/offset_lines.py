@@ -26,13 +26,18 @@ class OffsetLine(NamedTuple):
     """One stored offset.
 
     Attributes:
+        group: The group.
+        topic: The topic.
         partition: The name of its node (`broker-partition` in Kafka 0.7).
+        offset: The next offset to be read.
+        store: Where it is stored, `zookeeper` or `kafka`; a line of text does not say so.
     """
 
     group: str
     topic: str
     partition: str
     offset: int
+    store: str = "zookeeper"
 
 
 def format_line(line: OffsetLine) -> str:
@@ -48,7 +53,7 @@ def parse_lines(text: str) -> tuple[list[OffsetLine], list[str]]:
     """Return the offsets, and a clause about each line that cannot be used.
 
     >>> parse_lines("/consumers/g/offsets/t/0:42\\nnonsense\\n")
-    ([OffsetLine(group='g', topic='t', partition='0', offset=42)], ["line 2: 'nonsense'"])
+    ([OffsetLine(group='g', topic='t', partition='0', offset=42, store='zookeeper')], ["line 2: 'nonsense'"])
     """
     lines: list[OffsetLine] = []
     problems: list[str] = []

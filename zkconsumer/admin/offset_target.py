@@ -1,4 +1,4 @@
-"""The target of `zkconsumer offsets set --to`: the start or end of the log, an offset, or a time.
+"""The target of `zkconsumer offsets set`: the start or end of the log, an offset, a time, or a shift of what is stored.
 
 Pure.
 """
@@ -12,7 +12,7 @@ from rebalance import znodes
 from simpleconsumer.consumer import EARLIEST, LATEST
 from zkconsumer.cluster.log_ends import LogOffsets
 
-__all__ = ["OffsetTarget", "parse_target"]
+__all__ = ["OffsetTarget", "parse_target", "shifted"]
 
 
 class OffsetTarget(NamedTuple):
@@ -45,17 +45,48 @@ class OffsetTarget(NamedTuple):
         """
         if self.offset is not None and force:
             return self.offset
-        if isinstance(found, str):
-            raise ValueError(f"its log is not known ({found})")
-        earliest, latest = found[0], found[1]
-        if earliest is None or latest is None:
-            raise ValueError("its log is not known (the leader names no offsets)")
+        earliest, latest = _bounds(found)
         if self.offset is None:
-            at = found[2]
+            at = found[2] if not isinstance(found, str) else None
             return earliest if at is None else at  # no segment file is that old: all messages are newer
         if not earliest <= self.offset <= latest:
             raise ValueError(f"its log has {earliest} to {latest}")
         return self.offset
+
+
+def _bounds(found: LogOffsets) -> tuple[int, int]:
+    """Return start and end of a log.
+
+    Raises:
+        ValueError: They are not known; a clause.
+    """
+    if isinstance(found, str):
+        raise ValueError(f"its log is not known ({found})")
+    earliest, latest = found[0], found[1]
+    if earliest is None or latest is None:
+        raise ValueError("its log is not known (the leader names no offsets)")
+    return earliest, latest
+
+
+def shifted(offset: int, by: int, found: LogOffsets) -> tuple[int, str | None]:
+    """Return an offset moved by a number of messages, and a clause about what was cut off at a bound of the log.
+
+    >>> shifted(5, 10, (0, 8))
+    (8, 'cut off at the end of its log, 8; 5+10 would be 15')
+
+    Args:
+        found: Start and end of the log.
+
+    Raises:
+        ValueError: The log is not known; a clause.
+    """
+    earliest, latest = _bounds(found)
+    new = offset + by
+    if new < earliest:
+        return earliest, f"cut off at the start of its log, {earliest}; {offset}{by:+d} would be {new}"
+    if new > latest:
+        return latest, f"cut off at the end of its log, {latest}; {offset}{by:+d} would be {new}"
+    return new, None
 
 
 def parse_target(text: str) -> OffsetTarget:

@@ -69,7 +69,8 @@ def proof(claim: Claim, evidence: Evidence) -> str:
             kept = "would go on reading" if claim.session else "may take it for its own"
             raise ClaimNotReleased(
                 f"{refused}: its owner {claim.thread!r} is of {consumer}, which is registered and {kept}",
-                f"stop {consumer} first, or trigger a rebalance: zkconsumer verify GROUP --trigger-rebalance",
+                f"stop {consumer} first, or trigger a rebalance (trigger_rebalance() of Admin, --trigger-rebalance of "
+                "`zkconsumer verify`)",
             )
     if not claim.session:
         return f"it is persistent, and no consumer of the name in it, {claim.thread!r}, is registered"
@@ -82,6 +83,6 @@ def proof(claim: Claim, evidence: Evidence) -> str:
     whose = f", a client at {evidence.client}" if evidence.client else ""
     raise ClaimNotReleased(
         f"{refused}: its owner {claim.thread!r} is not registered, but session {session} {lives}{whose}",
-        "end that process: the node goes with its session. If you know that it does not read the partition, say so: "
-        f"--claim {claim.czxid:#x}",
+        "end that process: the node goes with its session. If you know that it does not read the partition, say so by "
+        f"the number of the claim: claim={claim.czxid:#x}, or --claim {claim.czxid:#x} of the command",
     )  # fmt: skip

@@ -1,126 +1,117 @@
-"""Sets stored offsets of a group to a target, exports them as lines, and imports such lines.
+"""Exports stored offsets of groups as lines, and reads such lines.
 
-Source: kafka.tools.ExportZkOffsets, ImportZkOffsets, UpdateOffsetsInZK (0.8.2.2).
+Source: kafka.tools.ExportZkOffsets, ImportZkOffsets (0.8.2.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.requests import GetData, ZooKeeperPort
-from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import NotFound, OffsetsNotSet
-from zkconsumer.admin.group_nodes import read_offsets
-from zkconsumer.admin.offset_changes import OffsetChange, PartitionName, plan_changes
+from rebalance.requests import ZooKeeperPort
+from zkconsumer.admin.errors import OffsetsNotSet
+from zkconsumer.admin.group_nodes import group_not_found
+from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.offset_lines import OffsetLine, format_line, parse_lines
-from zkconsumer.admin.offset_target import OffsetTarget
-from zkconsumer.admin.phrases import count_of, nearest
-from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_reads import children, read_all
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.store_choice import BOTH, KAFKA, ZOOKEEPER
+from zkconsumer.admin.values import JsonValue
+from zkconsumer.cluster.zookeeper_reads import children
 
-__all__ = ["ExportedOffsets", "export_offsets", "lines_of", "plan_target", "topic_partitions"]
+__all__ = ["ExportedOffsets", "export_offsets", "lines_of"]
 
-_SHOWN = 3
 _SHOWN_LINES = 5
 
 
-def topic_partitions(port: ZooKeeperPort, topic: str, chosen: Sequence[int]) -> list[TopicPartition]:
-    """Return the chosen partitions of a topic, all of them when none is chosen.
-
-    Raises:
-        NotFound: There is no such topic or partition.
-    """
-    [node] = read_all(port, [GetData(znodes.topic_path(topic))])
-    if node is None:
-        raise NotFound(f"there is no topic {topic!r}", nearest(topic, children(port, znodes.TOPICS) or [], "topic"))
-    known = znodes.parse_topic(topic, node[0])
-    missing = sorted(set(chosen) - set(known))
-    if missing:
-        raise NotFound(
-            f"topic {topic!r} has no partition {', '.join(map(str, missing))}", f"it has {', '.join(map(str, known))}"
-        )
-    return [TopicPartition(topic, number) for number in sorted(set(chosen) or known)]
-
-
-def plan_target(
-    port: ZooKeeperPort,
-    cluster: Cluster,
-    group: str,
-    names: Sequence[TopicPartition],
-    target: OffsetTarget,
-    force: bool,
-) -> list[OffsetChange]:
-    """Return the changes that set the offsets of some partitions to a target.
-
-    Args:
-        force: Do not ask whether the log has an offset that was given as a number.
-
-    Raises:
-        OffsetsNotSet: A log does not have the target, or is not known.
-    """
-    needs_logs = target.offset is None or not force
-    logs = cluster.log_ends(names, target.times_ms) if needs_logs else {}
-    wanted: list[tuple[PartitionName, int]] = []
-    refused: list[str] = []
-    for name in names:
-        try:
-            offset = target.resolve(logs.get(name, ""), force)
-        except ValueError as error:
-            refused.append(f"{name.topic}-{name.partition}: {error}")
-        else:
-            wanted.append(((group, name.topic, str(name.partition)), offset))
-    if refused:
-        more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
-        raise OffsetsNotSet(
-            f"no offset was set: {target.text} cannot be set for {'; '.join(refused[:_SHOWN])}{more}",
-            "give --force to set it all the same" if target.offset is not None else "try again once a broker leads it",
-        )
-    return plan_changes(port, wanted)
-
-
 @dataclass(frozen=True)
-class ExportedOffsets:
+class ExportedOffsets(JsonValue):
     """The stored offsets of some groups.
 
     Attributes:
-        lines: By group, topic and partition.
+        lines: By group, topic and partition, each with the store that it comes from.
         problems: Offsets that cannot be read and were left out, a sentence each.
+        notes: What is worth knowing, a sentence each: offsets that differ between the stores.
     """
 
     lines: tuple[OffsetLine, ...]
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """Return them in the form of Kafka's ExportZkOffsets, one a line."""
         return "".join(f"{format_line(line)}\n" for line in self.lines)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts and lists, in the form of `zkconsumer offsets export --json`."""
+        offsets = [line._asdict() for line in self.lines]
+        return {"offsets": offsets, "problems": list(self.problems), "notes": list(self.notes)}
 
-def export_offsets(port: ZooKeeperPort, zookeeper: str, groups: Sequence[str]) -> ExportedOffsets:
-    """Return the stored offsets of groups, of all groups when none is named.
+    def counts(self) -> Counter[str]:
+        """Return store -> number of lines that come from it."""
+        return Counter(line.store for line in self.lines)
+
+
+def export_offsets(
+    port: ZooKeeperPort, in_kafka: OffsetsInKafka, zookeeper: str, groups: Sequence[str], store: str | None
+) -> ExportedOffsets:
+    """Return the stored offsets of groups, of all groups of ZooKeeper when none is named.
+
+    Args:
+        zookeeper: The connection string, for the message of an error.
+        store: Offsets of that store alone; None or `both`: of each partition ZooKeeper's if there is one, else Kafka's.
 
     Raises:
         NotFound: There is no such group.
     """
-    known = children(port, znodes.CONSUMERS) or []
-    for group in groups:
-        if group not in known:
-            remedy = nearest(group, known, "group")
-            raise NotFound(f"group {group!r} does not exist in ZooKeeper at {zookeeper}", remedy)
+    stores = (ZOOKEEPER, KAFKA) if store in (None, BOTH) else (str(store),)
+    chosen = groups or children(port, znodes.CONSUMERS) or []
+    stored = read_stored_offsets(port, in_kafka, chosen, store)
     lines: list[OffsetLine] = []
     problems: list[str] = []
-    for group in list(dict.fromkeys(groups)) or known:
-        found = read_offsets(port, group)
-        for topic, name in sorted(found, key=lambda at: (at[0], not at[1].isdigit(), at[1].zfill(19))):
+    notes: list[str] = []
+    for group, found in stored.items():
+        if groups and found.is_empty:
+            raise group_not_found(port, zookeeper, group, found.kafka_unknown)
+        if found.kafka_unknown is not None:
+            problems.append(f"offsets in Kafka of group {group!r}: {found.kafka_unknown}")
+        lines += _lines(found, stores, problems)
+        differing = [name for name in found.names() if _differs(found, name)] if len(stores) > 1 else []
+        if differing:
+            (topic, name), more = differing[0], len(differing) - 1
+            notes.append(
+                f"group {group!r}: {count_of(len(differing), 'offset')} of ZooKeeper differ from Kafka's, such as "
+                f"{topic}-{name}" if more else
+                f"group {group!r}: the offset of {topic}-{name} in ZooKeeper differs from Kafka's"
+            )  # fmt: skip
+    return ExportedOffsets(tuple(lines), tuple(problems), tuple(notes))
+
+
+def _lines(found: StoredOffsets, stores: Collection[str], problems: list[str]) -> list[OffsetLine]:
+    lines: list[OffsetLine] = []
+    for topic, name in found.names():
+        for store in stores:
             try:
-                offset = znodes.parse_offset(znodes.offset_path(group, topic, name), found[topic, name])
+                offset = found.offset(store, (topic, name))
             except UnreadableNode as error:
                 problems.append(str(error))
-            else:
-                lines.append(OffsetLine(group, topic, name, offset))
-    return ExportedOffsets(tuple(lines), tuple(problems))
+                break
+            if offset is not None:
+                lines.append(OffsetLine(found.group, topic, name, offset, store))
+                break
+    return lines
+
+
+def _differs(found: StoredOffsets, name: tuple[str, str]) -> bool:
+    try:
+        zookeeper = found.offset(ZOOKEEPER, name)
+    except UnreadableNode:
+        return False
+    return zookeeper is not None and found.kafka.get(name, zookeeper) != zookeeper
 
 
 def lines_of(text: str, source: str) -> list[OffsetLine]:

@@ -1,20 +1,56 @@
-"""Reads the nodes of topics in ZooKeeper, and the bounds of their logs from the brokers."""
+"""Reads the nodes of topics in ZooKeeper, their partitions, and the bounds of their logs from the brokers."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rebalance import znodes
+from rebalance.errors import UnreadableNode
 from rebalance.requests import GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
+from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound
 from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topic_report import TopicNodes
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_reads import children, read_all
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all, read_each
 
-__all__ = ["read_topics"]
+__all__ = ["listed_partitions", "read_listed_partitions", "read_topic_data", "read_topics"]
+
+
+def listed_partitions(topics: Mapping[str, bytes | None]) -> list[TopicPartition]:
+    """Return the partitions that the nodes of topics list, by topic; none of a node that cannot be understood.
+
+    Args:
+        topics: Topic -> data of its node, None without one. Reports name the nodes that cannot be understood.
+    """
+    found: list[TopicPartition] = []
+    for topic, data in sorted(topics.items()):
+        try:
+            found += [TopicPartition(topic, number) for number in znodes.parse_topic(topic, data)]
+        except UnreadableNode:
+            pass
+    return found
+
+
+def read_topic_data(port: ZooKeeperPort, topics: Sequence[str]) -> dict[str, bytes | None]:
+    """Return topic -> data of its node, of those that exist and may be read.
+
+    Raises:
+        ZooKeeperSilent: ZooKeeper does not answer.
+    """
+    values = read_each(port, [GetData(znodes.topic_path(topic)) for topic in topics], READ_TIMEOUT_S)
+    return {topic: value[0] for topic, value in zip(topics, values, strict=True) if isinstance(value, tuple)}
+
+
+def read_listed_partitions(port: ZooKeeperPort, topics: Sequence[str]) -> list[TopicPartition]:
+    """Return the partitions of those of the topics whose node can be read.
+
+    Raises:
+        ZooKeeperSilent: ZooKeeper does not answer.
+    """
+    return listed_partitions(read_topic_data(port, topics))
 
 
 def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Sequence[str]) -> TopicNodes:
@@ -37,7 +73,7 @@ def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Se
     data = {topic: value[0] for topic, value in zip(chosen, values, strict=True) if value is not None}
     brokers = {int(name) for name in children(port, znodes.BROKERS) or [] if name.isdigit()}
     nodes = TopicNodes(brokers, data)
-    wanted = nodes.partitions()
+    wanted = listed_partitions(nodes.topics)
     states = read_all(port, [GetData(znodes.partition_state_path(at.topic, int(at.partition))) for at in wanted])
     return dataclasses.replace(
         nodes,

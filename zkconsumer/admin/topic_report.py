@@ -36,16 +36,6 @@ class TopicNodes:
     states: Mapping[TopicPartition, bytes | None] = field(default_factory=dict)
     log_offsets: Mapping[TopicPartition, LogOffsets] = field(default_factory=dict)
 
-    def partitions(self) -> list[TopicPartition]:
-        """Return all partitions that the nodes list."""
-        found = []
-        for topic, data in sorted(self.topics.items()):
-            try:
-                found += [TopicPartition(topic, number) for number in znodes.parse_replicas(topic, data)]
-            except UnreadableNode:
-                pass  # the report names it
-        return found
-
 
 @dataclass(frozen=True)
 class TopicPartitionRow:

@@ -30,12 +30,16 @@ class GroupRow(JsonValue):
         members: Number of registered consumers.
         owned: Number of partitions that somebody owns now.
         topics: Topics that the group owns partitions of or has stored offsets for, by name.
+        offsets_in_zookeeper: It has offsets in ZooKeeper.
+        offsets_in_kafka: It has offsets in Kafka; None if that is not known.
     """
 
     group: str
     members: int
     owned: int
     topics: tuple[str, ...]
+    offsets_in_zookeeper: bool = False
+    offsets_in_kafka: bool | None = False
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,13 @@ class GroupList(JsonValue):
     Attributes:
         groups: All groups, by name.
         refused: Nodes that may not be read, a sentence for each; what stands below them is not counted.
+        unknown: Of how many groups it is not known whether they have offsets in Kafka, and why, a sentence; None if
+            there are none.
     """
 
     groups: tuple[GroupRow, ...]
     refused: tuple[str, ...] = ()
+    unknown: str | None = None
 
     def active(self) -> GroupList:
         """Return the groups that have members."""

@@ -23,6 +23,8 @@ _PIPELINED: Final = 500
 class ZooKeeperSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
     """ZooKeeper did not answer a read in time."""
 
+    remedy = "look whether its servers run and have a quorum, and try again"
+
 
 def children(port: ZooKeeperPort, path: str) -> list[str] | None:
     """Return the sorted names below a node, None if there is no such node.

@@ -8,7 +8,8 @@ Rules, and which failure each prevents:
 - A commit is sent only while its fence holds, and the fence is checked last before each request: what was decided in
   one session must not be stored in the next. The protocol has no fence of its own for these groups, so a request that
   is on its way when the session ends may still be stored (docs/SEMANTICS.md).
-- A negative offset is never stored, although Java members store -1; a stored -1 means that there is none.
+- A negative offset is never stored, although Java members store -1; a stored -1 means that there is none. `forget`
+  alone stores it, to delete an offset.
 
 Source: kafka.client.ClientUtils.channelToOffsetManager, kafka.consumer.ZookeeperConsumerConnector (0.8.2.2).
 """
@@ -38,6 +39,8 @@ _MOVED: Final = (15, 16)
 """Error codes that say to look up the offset manager again."""
 _PARTITIONS_A_REQUEST: Final = 1000
 _FETCH_VERSION: Final = 1
+_EXPIRED_MS: Final = 1
+"""A commit of this time is older than any retention: the broker deletes it when it looks for expired offsets next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,15 @@ class ChannelSettings:
         backoff_s: Wait before the manager is asked, or looked up, again (`offsets.channel.backoff.ms`).
         timeout_s: Longest wait for its answer (`offsets.channel.socket.timeout.ms`).
         max_retries: How often a failed commit is tried again (`offsets.commit.max.retries`).
+        ends_at_deadline: The last answer, too, is waited for until the deadline only. For a connection that serves one
+            call: its time-out is what was left when it was opened.
     """
 
     client_id: str
     backoff_s: float = 1.0
     timeout_s: float = 10.0
     max_retries: int = 5
+    ends_at_deadline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,7 @@ class OffsetManager:
         self._closed = Latch()
         self._consumer: SimpleConsumer | None = None
         self._commit_version = 1
+        self._fetch_version = 0
         self._rng = random.Random()
         self.reason = "its offset manager was not looked up yet"
         """Why the last request failed, a clause."""
@@ -114,7 +121,7 @@ class OffsetManager:
         Args:
             deadline: On the clock `time.monotonic`.
         """
-        missing = dict.fromkeys(partitions, "not asked yet")
+        missing = dict.fromkeys(partitions, "not asked in time")
         found: dict[TopicPartition, int | None] = {}
         while missing:
             asked = list(missing)
@@ -124,6 +131,8 @@ class OffsetManager:
                 missing = {name: refused.get(name, reason) for name, reason in missing.items() if name not in offsets}
                 # One refused partition takes the answer about all others of its request: those are asked about again.
                 asked = [name for name in asked if name not in offsets and name not in refused]
+                if time.monotonic() >= deadline:
+                    break
             if missing and not self._may_try_again(deadline):
                 break
         return OffsetAnswer(found, missing)
@@ -154,6 +163,59 @@ class OffsetManager:
             refusal: The fence: why the commit may not be sent any more, a clause; None while it may.
             deadline: On the clock `time.monotonic`.
         """
+        return self._commit(offsets, refusal, deadline)
+
+    def forget(self, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, str]:
+        """Delete stored offsets; return partition -> why its offset is not deleted, a clause, of those that are not.
+
+        Brokers before Kafka 2.4 have no request for it. All of them take a commit of -1, which every member takes for
+        no offset, with a time so long ago that it has expired: the broker deletes it when it looks for expired offsets
+        next (`offsets.retention.check.interval.ms`, 10 minutes).
+
+        Args:
+            deadline: On the clock `time.monotonic`.
+
+        Source: kafka.server.OffsetManager (0.8.2.2), kafka.server.KafkaApis.handleOffsetCommitRequest (0.9.0.1, 1.1.1).
+        """
+        return self._commit(dict.fromkeys(partitions, -1), lambda: None, deadline, is_expired=True)
+
+    def delete_group(self, deadline: float) -> str | None:
+        """Delete the group and its offsets, if the offset manager serves that (Kafka 1.1 and later).
+
+        Args:
+            deadline: On the clock `time.monotonic`.
+
+        Returns:
+            Why it is not deleted, a clause; None if it is, or the manager does not know the group.
+        """
+        while True:
+            consumer = self._connection(deadline)
+            if consumer is not None:
+                # 0.8 and 0.9 do not answer the question which requests they serve.
+                if self._fetch_version < 2:
+                    return "its offset manager is older than Kafka 1.1, and deletes no groups"
+                try:
+                    if not consumer.dialect.serves_delete_groups(consumer.api_versions()):
+                        return "its offset manager is older than Kafka 1.1, and deletes no groups"
+                    consumer.delete_group(self._group)
+                    return None
+                except BrokerError as error:
+                    self.reason = str(error)
+                    if not error.retriable:
+                        return self.reason
+                    self._drop()
+                except SimpleConsumerError as error:
+                    self._lost(error)
+            if not self._may_try_again(deadline):
+                return self.reason
+
+    def _commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        refusal: Callable[[], str | None],
+        deadline: float,
+        is_expired: bool = False,
+    ) -> dict[TopicPartition, str]:
         left = dict(offsets)
         failed: dict[TopicPartition, str] = {}
         tries = 0
@@ -162,7 +224,7 @@ class OffsetManager:
             reason = refusal()
             if reason is not None:
                 return failed | dict.fromkeys(left, reason)
-            codes = self._commit_once({name: left[name] for name in names}, refusal, deadline)
+            codes = self._commit_once({name: left[name] for name in names}, refusal, deadline, is_expired)
             refused = {} if codes is None else self._refused(codes)
             if codes is not None:
                 for name in names:
@@ -179,7 +241,11 @@ class OffsetManager:
         return failed
 
     def _commit_once(
-        self, offsets: Mapping[TopicPartition, int], refusal: Callable[[], str | None], deadline: float
+        self,
+        offsets: Mapping[TopicPartition, int],
+        refusal: Callable[[], str | None],
+        deadline: float,
+        is_expired: bool,
     ) -> dict[TopicPartition, int] | None:
         """Return the error codes of partitions that were refused; None when nothing is known."""
         consumer = self._connection(deadline)
@@ -187,7 +253,10 @@ class OffsetManager:
             return None
         self._counters.add("broker_requests", "offset_commit")
         try:
-            consumer.commit_offsets(self._group, offsets, version=self._commit_version)
+            if is_expired:
+                consumer.commit_offsets(self._group, offsets, version=1, timestamp_ms=_EXPIRED_MS)
+            else:
+                consumer.commit_offsets(self._group, offsets, version=self._commit_version)
         except BrokerError as error:
             return _codes(error)
         except SimpleConsumerError as error:
@@ -207,10 +276,11 @@ class OffsetManager:
         manager = self._look_up(deadline)
         if manager is None:
             return None
-        # The connection serves later calls, too, so its time-out is not what this one has left.
-        self._consumer = SimpleConsumer(
-            manager.host, manager.port, self._settings.timeout_s, self._settings.client_id
-        )
+        # The connection may serve later calls, too: then its time-out is not what this one has left.
+        timeout_s = self._settings.timeout_s
+        if self._settings.ends_at_deadline:
+            timeout_s = min(timeout_s, max(deadline - time.monotonic(), 0.1))
+        self._consumer = SimpleConsumer(manager.host, manager.port, timeout_s, self._settings.client_id)
         if self._closed.is_set():
             self._drop()
             return None
@@ -246,6 +316,7 @@ class OffsetManager:
         for broker in brokers:
             if broker.id == named.id:
                 self._commit_version = broker.commit_version
+                self._fetch_version = broker.fetch_version
                 return broker
         self.reason = f"its offset manager, broker {named.id}, is not registered in ZooKeeper"
         return None

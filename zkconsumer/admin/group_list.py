@@ -1,0 +1,55 @@
+"""Lists the groups of a cluster, with the stores in which each has offsets.
+
+A group is listed if it has a node in ZooKeeper, as each group has that ever had a member that is coordinated by
+ZooKeeper. All offset managers together get five seconds. They are asked for the topics that ZooKeeper names for a
+group, and for all topics if there are none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from rebalance.requests import ZooKeeperPort
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.group_nodes import read_groups
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.values import GroupList
+
+__all__ = ["list_groups"]
+
+
+def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
+    """Return all groups that have a node in ZooKeeper.
+
+    Raises:
+        ZooKeeperSilent: ZooKeeper does not answer.
+    """
+    found, concerned = read_groups(port)
+    if not found.groups or not in_kafka.exists():
+        return found
+    everywhere = in_kafka.all_partitions()
+    of_topic: dict[str, list[TopicPartition]] = {}
+    for name in everywhere:
+        of_topic.setdefault(name.topic, []).append(name)
+    wanted = {
+        group: [name for topic in topics for name in of_topic.get(topic, ())] or everywhere
+        for group, topics in concerned.items()
+    }
+    answers = in_kafka.fetch_each(wanted)
+    rows = []
+    reasons: list[str] = []
+    for row in found.groups:
+        answer = answers[row.group]
+        topics = {name.topic for name, offset in answer.offsets.items() if offset is not None}
+        reason = next(iter(answer.unknown.values()), None)
+        has_offsets = True if topics else None if reason is not None else False
+        if has_offsets is None and reason is not None:
+            reasons.append(reason)
+        all_topics = tuple(sorted({*row.topics, *topics}))
+        rows.append(dataclasses.replace(row, topics=all_topics, offsets_in_kafka=has_offsets))
+    unknown = None
+    if reasons:
+        subject = f"{count_of(len(reasons), 'group')} of {len(rows)}"
+        unknown = f"it is not known whether {subject} have offsets in Kafka: {reasons[0]}"
+    return dataclasses.replace(found, groups=tuple(rows), unknown=unknown)

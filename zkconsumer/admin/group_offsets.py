@@ -1,0 +1,112 @@
+"""Reads the offsets of groups in ZooKeeper and in Kafka, before they are exported, changed or deleted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rebalance import znodes
+from rebalance.errors import UnreadableNode
+from rebalance.requests import ZooKeeperPort
+from zkconsumer.admin.group_nodes import read_offsets
+from zkconsumer.admin.group_report import Name
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka
+from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER, chosen_stores
+from zkconsumer.cluster.zookeeper_reads import children
+
+__all__ = ["StoredOffsets", "read_stored_offsets"]
+
+
+@dataclass(frozen=True)
+class StoredOffsets:
+    """The stored offsets of one group.
+
+    Attributes:
+        group: Its name.
+        exists: It has a node in ZooKeeper.
+        zookeeper: (topic, partition's name) -> data of the offset's node.
+        kafka: (topic, partition's name) -> offset.
+        kafka_unknown: Why not all offsets in Kafka are known, a clause; None when they are.
+    """
+
+    group: str
+    exists: bool
+    zookeeper: Mapping[Name, bytes]
+    kafka: Mapping[Name, int] = field(default_factory=dict)
+    kafka_unknown: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group is not known anywhere."""
+        return not self.exists and not self.kafka
+
+    def names(self) -> list[Name]:
+        """Return the partitions with an offset in either store, by topic and number."""
+        return sorted({*self.zookeeper, *self.kafka}, key=lambda at: (at[0], not at[1].isdigit(), at[1].zfill(19)))
+
+    def offset(self, store: str, name: Name) -> int | None:
+        """Return the offset in one store, None without one.
+
+        Raises:
+            UnreadableNode: ZooKeeper holds something that is no offset.
+        """
+        if store == KAFKA:
+            return self.kafka.get(name)
+        if name not in self.zookeeper:
+            return None
+        return znodes.parse_offset(znodes.offset_path(self.group, *name), self.zookeeper[name])
+
+    def in_use(self, stores: Collection[str], name: Name) -> int | None:
+        """Return the offset of a partition: ZooKeeper's if there is one that can be read, else Kafka's.
+
+        Args:
+            stores: The stores that count.
+        """
+        for store in (ZOOKEEPER, KAFKA):
+            if store in stores:
+                try:
+                    offset = self.offset(store, name)
+                except UnreadableNode:
+                    continue
+                if offset is not None:
+                    return offset
+        return None
+
+    def stores(self, store: str | None) -> tuple[str, ...]:
+        """Return the stores in which offsets of the group are changed, as `chosen_stores`.
+
+        Raises:
+            OffsetsNotSet: The offsets in Kafka are not known, and ZooKeeper alone was not chosen.
+        """
+        return chosen_stores(store, self.group, bool(self.zookeeper), bool(self.kafka), self.kafka_unknown)
+
+
+def read_stored_offsets(
+    port: ZooKeeperPort, in_kafka: OffsetsInKafka, groups: Sequence[str], store: str | None = None
+) -> dict[str, StoredOffsets]:
+    """Return the offsets of some groups.
+
+    Args:
+        store: Read that store alone.
+
+    Raises:
+        ZooKeeperSilent: ZooKeeper does not answer.
+        AccessRefused: An offset may not be read.
+    """
+    known = set(children(port, znodes.CONSUMERS) or [])
+    found = {
+        group: StoredOffsets(
+            group, group in known, read_offsets(port, group) if group in known and store != KAFKA else {}
+        )
+        for group in dict.fromkeys(groups)
+    }
+    if store == ZOOKEEPER or not in_kafka.exists():
+        return found
+    # Partitions that do not exist are not asked for: a broker of 0.8.2 refuses the whole request.
+    everywhere = in_kafka.all_partitions()
+    for group, answer in in_kafka.fetch_each(dict.fromkeys(found, everywhere)).items():
+        offsets = {(name.topic, str(name.partition)): at for name, at in answer.offsets.items() if at is not None}
+        unknown = next(iter(answer.unknown.values()), None)
+        found[group] = dataclasses.replace(found[group], kafka=offsets, kafka_unknown=unknown)
+    return found

@@ -1,0 +1,278 @@
+"""`OffsetAdministration`: shows, sets, deletes, exports and imports the stored offsets of groups."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rebalance.requests import ZooKeeperPort
+from rebalance.subscription import check_group, check_topic
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.group_nodes import group_not_found, only_topic, read_log_ends
+from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
+from zkconsumer.admin.group_report import PartitionRow, concerned_topics, report
+from zkconsumer.admin.kafka_changes import write_both
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_group_and_kafka
+from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges, check_no_members
+from zkconsumer.admin.offset_deletion import check_not_consumed, chosen_offsets
+from zkconsumer.admin.offset_plans import Wanted, changes_of, shift_offsets, target_offsets, topic_partitions
+from zkconsumer.admin.offset_target import OffsetTarget, parse_target
+from zkconsumer.admin.store_choice import check_store
+from zkconsumer.admin.stored_offsets import ExportedOffsets, export_offsets, lines_of
+from zkconsumer.admin.values import JsonValue
+from zkconsumer.cluster.cluster import Cluster
+
+__all__ = ["GroupOffsets", "OffsetAdministration"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GroupOffsets(JsonValue):
+    """The stored offsets of a group.
+
+    Attributes:
+        group: Its name.
+        partitions: By topic and number; also partitions without a stored offset that the group owns or subscribes to.
+    """
+
+    group: str
+    partitions: tuple[PartitionRow, ...]
+
+
+def _nothing(group: str) -> None:
+    pass
+
+
+class OffsetAdministration:
+    """The methods of `Admin` for stored offsets.
+
+    Offsets live in ZooKeeper, in Kafka or in both. A method that changes them has an argument `store`: `zookeeper`,
+    `kafka` or `both`. Without it, those stores are changed in which the group has offsets; for a group without any it
+    is ZooKeeper.
+    """
+
+    _port: ZooKeeperPort
+    _zookeeper: str
+    _cluster: Cluster
+    _in_kafka: OffsetsInKafka
+
+    def offsets(self, group: str, topic: str | None = None) -> GroupOffsets:
+        """Return the stored offsets of a group, of one topic or of all, and how far behind they are.
+
+        Raises:
+            NotFound: There is no such group, or it has nothing to do with the topic.
+        """
+        check_group(group)
+        nodes = read_group_and_kafka(self._port, self._zookeeper, self._in_kafka, group)
+        if topic is not None:
+            nodes = only_topic(nodes, topic)
+        found = report(read_log_ends(self._cluster, nodes))
+        return GroupOffsets(group, tuple(row for row in found.partitions if topic in (None, row.topic)))
+
+    def export_offsets(self, *groups: str, store: str | None = None) -> ExportedOffsets:
+        """Return the stored offsets of groups, of all groups of ZooKeeper when none is named, as lines of text.
+
+        Args:
+            groups: Names of groups.
+            store: `zookeeper` or `kafka`: of that store alone. Without it, of each partition the offset in ZooKeeper if
+                there is one, else that in Kafka.
+
+        Raises:
+            NotFound: There is no such group.
+            ValueError: `store` is none.
+        """
+        check_store(store)
+        return export_offsets(self._port, self._in_kafka, self._zookeeper, groups, store)
+
+    def set_offsets(
+        self,
+        group: str,
+        topic: str | None,
+        target: str | int | OffsetTarget,
+        partitions: Sequence[int] = (),
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        store: str | None = None,
+        warn: Callable[[str], object] = log.warning,
+        on_new_group: Callable[[str], object] = _nothing,
+    ) -> OffsetChanges:
+        """Set the stored offsets of a topic; all are checked before the first one is written.
+
+        Args:
+            group: The group; it need not exist.
+            topic: The topic; None: all topics that the group subscribes to, owns partitions of or has offsets of.
+            target: `earliest`, `latest`, an offset, or a time such as `2014-03-01T12:00:00Z` (UTC without a zone).
+            partitions: These partitions alone; all of the topic when there are none.
+            force: Also while the group has members, and beyond the bounds of the log.
+            dry_run: Check everything, and write nothing.
+            store: `zookeeper`, `kafka` or `both`; without it the stores in which the group has offsets.
+            warn: Called with a sentence when the group has members and that does not prevent the call.
+            on_new_group: Called with the group, before anything is written, if it does not exist yet.
+
+        Raises:
+            ValueError: The target or the store is none, or partitions are given without a topic.
+            NotFound: There is no such topic or partition, or no such group if no topic is given.
+            GroupHasMembers: Consumers are in the group.
+            OffsetsNotSet: A log does not have the target, somebody else has changed an offset meanwhile, or it is not
+                known in which stores the group has offsets.
+        """
+        wanted = target if isinstance(target, OffsetTarget) else parse_target(str(target))
+        self._check_change(group, topic, partitions, store)
+        check_no_members(self._port, [group], warn if force or dry_run else None)
+        names = self._partitions(group, topic, partitions)
+        stored = self._stored(group, store)
+        found = target_offsets(self._cluster, names, wanted, force)
+        return self._set(stored, stored.stores(store), found, dry_run, on_new_group)
+
+    def shift_offsets(
+        self,
+        group: str,
+        topic: str | None,
+        by: int,
+        partitions: Sequence[int] = (),
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        store: str | None = None,
+        warn: Callable[[str], object] = log.warning,
+    ) -> OffsetChanges:
+        """Move the stored offsets of a topic by a number of messages, at most to the bounds of the log.
+
+        Where the stores differ, the offset in ZooKeeper is moved, and written to both. `notes` of the result says what
+        was cut off at a bound of a log, and which partitions have no offset and are left out.
+
+        Args:
+            by: Messages forward; backward if negative.
+            force: Also while the group has members.
+
+        Other arguments and errors as for `set_offsets`.
+
+        Raises:
+            NotFound: There is no such group, topic or partition.
+            GroupHasMembers: Consumers are in the group.
+            OffsetsNotSet: No partition has an offset, a log is not known, or somebody else has changed an offset
+                meanwhile.
+        """
+        self._check_change(group, topic, partitions, store)
+        check_no_members(self._port, [group], warn if force or dry_run else None)
+        names = self._partitions(group, topic, partitions)
+        stored = self._stored(group, store)
+        if stored.is_empty:
+            raise group_not_found(self._port, self._zookeeper, group, stored.kafka_unknown)
+        stores = stored.stores(store)
+        return self._set(stored, stores, shift_offsets(self._cluster, stored, stores, names, by), dry_run, _nothing)
+
+    def delete_offsets(
+        self,
+        group: str,
+        topic: str | None = None,
+        partitions: Sequence[int] = (),
+        *,
+        dry_run: bool = False,
+        store: str | None = None,
+    ) -> OffsetChanges:
+        """Delete stored offsets of a group; members that claim the partitions next start at `auto.offset.reset`.
+
+        In ZooKeeper the nodes are deleted, at the version that was read. In Kafka the offset counts as none at once,
+        and the broker deletes it when it looks for expired offsets next (`offsets.retention.check.interval.ms`, 10
+        minutes).
+
+        Args:
+            topic: Of this topic alone; None: of all topics.
+            partitions: These partitions of the topic alone; all that have an offset when there are none.
+            dry_run: Check everything, and delete nothing.
+            store: `zookeeper`, `kafka` or `both`; without it the stores in which the group has offsets.
+
+        Raises:
+            ValueError: The store is none, or partitions are given without a topic.
+            NotFound: There is no such group, or it has no such offsets.
+            GroupHasMembers: A member subscribes to one of the topics, or somebody owns a partition of it.
+            OffsetsNotSet: Somebody else has changed an offset meanwhile, or it is not known in which stores the group
+                has offsets.
+        """
+        self._check_change(group, topic, partitions, store)
+        stored = self._stored(group, store)
+        if stored.is_empty:
+            raise group_not_found(self._port, self._zookeeper, group, stored.kafka_unknown)
+        stores = stored.stores(store)
+        names = chosen_offsets(stored, stores, topic, partitions)
+        check_not_consumed(self._port, self._zookeeper, group, {name for name, _ in names})
+        changes = changes_of(self._port, {group: stored}, {group: stores}, [((group, *name), None) for name in names])
+        return self._write([change for change in changes if change.is_needed], dry_run)
+
+    def import_offsets(
+        self,
+        text: str,
+        *,
+        source: str = "the text",
+        force: bool = False,
+        dry_run: bool = False,
+        store: str | None = None,
+        warn: Callable[[str], object] = log.warning,
+    ) -> OffsetChanges:
+        """Set the offsets that lines of text name, as `export_offsets` and Kafka's ExportZkOffsets write them.
+
+        Args:
+            text: One line for each offset: `/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`.
+            source: Where the text comes from, for the messages of errors.
+            force: Also while groups have members.
+            dry_run: Check everything, and write nothing.
+            store: `zookeeper`, `kafka` or `both`; without it, for each group, the stores in which it has offsets.
+            warn: Called with a sentence when groups have members and that does not prevent the call.
+
+        Raises:
+            ValueError: The store is none.
+            GroupHasMembers: Consumers are in one of the groups.
+            OffsetsNotSet: A line cannot be used, somebody else has changed an offset meanwhile, or it is not known in
+                which stores a group has offsets.
+        """
+        check_store(store)
+        lines = lines_of(text, source)
+        groups = list(dict.fromkeys(line.group for line in lines))
+        check_no_members(self._port, groups, warn if force or dry_run else None)
+        stored = read_stored_offsets(self._port, self._in_kafka, groups, store)
+        stores = {group: found.stores(store) for group, found in stored.items()}
+        wanted = [(line[:3], line.offset) for line in lines]
+        return self._write(changes_of(self._port, stored, stores, wanted), dry_run)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _check_change(self, group: str, topic: str | None, partitions: Sequence[int], store: str | None) -> None:
+        check_group(group)
+        check_store(store)
+        if topic is not None:
+            check_topic(topic)
+        elif partitions:
+            raise ValueError(f"partitions {list(partitions)} are given without a topic")
+
+    def _partitions(self, group: str, topic: str | None, partitions: Sequence[int]) -> list[TopicPartition]:
+        if topic is not None:
+            return topic_partitions(self._cluster, topic, partitions)
+        nodes = read_group_and_kafka(self._port, self._zookeeper, self._in_kafka, group)
+        topics = [name for name in concerned_topics(nodes) if name in nodes.known_topics]
+        return [name for each in topics for name in topic_partitions(self._cluster, each, ())]
+
+    def _stored(self, group: str, store: str | None) -> StoredOffsets:
+        return read_stored_offsets(self._port, self._in_kafka, [group], store)[group]
+
+    def _set(
+        self, stored: StoredOffsets, stores: Sequence[str], found: Wanted, dry_run: bool,
+        on_new_group: Callable[[str], object],
+    ) -> OffsetChanges:  # fmt: skip
+        group = stored.group
+        wanted = [((group, name.topic, str(name.partition)), new) for name, new in found.offsets.items()]
+        changes = changes_of(self._port, {group: stored}, {group: stores}, wanted)
+        if stored.is_empty:
+            on_new_group(group)
+        return self._write(changes, dry_run, (group,) if stored.is_empty else (), found.notes)
+
+    def _write(
+        self, changes: Sequence[OffsetChange], dry_run: bool, new_groups: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> OffsetChanges:  # fmt: skip
+        if not dry_run:
+            write_both(self._port, self._in_kafka, changes)
+        return OffsetChanges(tuple(changes), not dry_run, new_groups, notes)

@@ -1,0 +1,76 @@
+"""Finds the offsets that shall be deleted, and refuses those of topics that the group consumes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from rebalance.requests import ZooKeeperPort
+from zkconsumer.admin.errors import GroupHasMembers, NotFound
+from zkconsumer.admin.group_nodes import read_group
+from zkconsumer.admin.group_offsets import StoredOffsets
+from zkconsumer.admin.group_report import Name, members_of
+from zkconsumer.admin.phrases import nearest
+from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
+
+__all__ = ["check_not_consumed", "chosen_offsets"]
+
+
+def chosen_offsets(
+    stored: StoredOffsets, stores: Sequence[str], topic: str | None, partitions: Sequence[int]
+) -> list[Name]:
+    """Return the partitions whose offset shall be deleted.
+
+    Args:
+        stores: The stores that are changed.
+        topic: This topic alone; None: all.
+        partitions: These partitions alone; all when there are none.
+
+    Raises:
+        NotFound: The group has no such offset there.
+    """
+    there = {ZOOKEEPER: stored.zookeeper, KAFKA: stored.kafka}
+    names = [name for name in stored.names() if any(name in there[store] for store in stores)]
+    where = " or ".join({ZOOKEEPER: "ZooKeeper", KAFKA: "Kafka"}[store] for store in sorted(stores, reverse=True))
+    if topic is not None:
+        topics = sorted({name[0] for name in names})
+        names = [name for name in names if name[0] == topic]
+        if not names:
+            raise NotFound(
+                f"group {stored.group!r} has no offset of topic {topic!r} in {where}", nearest(topic, topics, "topic")
+            )
+    missing = sorted(set(map(str, partitions)) - {name for _, name in names})
+    if missing:
+        having = ", ".join(name for _, name in names)
+        raise NotFound(
+            f"group {stored.group!r} has no offset of partition {', '.join(missing)} of topic {topic!r} in {where}",
+            f"it has offsets of {having}",
+        )
+    return [name for name in names if not partitions or name[1] in set(map(str, partitions))]
+
+
+def check_not_consumed(port: ZooKeeperPort, zookeeper: str, group: str, topics: Collection[str]) -> None:
+    """Raise if the group consumes one of the topics: its members would store the offsets again.
+
+    Raises:
+        GroupHasMembers: Names the member, or the owner.
+    """
+    nodes = read_group(port, zookeeper, group, must_exist=False)
+    found = members_of(nodes)
+    owners = {topic for topic, _ in nodes.owners}
+    for topic in sorted(topics):
+        names = [
+            row.consumer_id for row in found.rows
+            if row.problem or found.subscriptions[row.consumer_id].matches(topic)
+        ]  # fmt: skip
+        if names:
+            what = f"{names[0]} subscribes to {topic!r}"
+            if names[0] in found.unclear:
+                what = f"what {names[0]} subscribes to is not known"
+        elif topic in owners:
+            what = f"partitions of {topic!r} have an owner"
+        else:
+            continue
+        raise GroupHasMembers(
+            f"no offset of group {group!r} is deleted: {what}, and the offsets would be stored again",
+            "stop the members of the group first; release what owners that are gone have left",
+        )
