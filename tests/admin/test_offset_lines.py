@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from zkconsumer.admin.offset_lines import OffsetLine, format_line, parse_lines
 
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
-LINES = st.builds(OffsetLine, NAMES, NAMES, st.integers(0, 999_999_999).map(str), st.integers(0, 2**63 - 1))
+LINES = st.builds(OffsetLine, NAMES, NAMES, st.integers(0, 999_999_999).map(str), st.integers(0, 2**63 - 1),
+                  store=st.just("zookeeper"))  # fmt: skip
 
 
 @given(st.lists(LINES, unique_by=lambda line: line[:3]))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from simpleconsumer import SimpleConsumer, TopicPartition
-from simpleconsumer.errors import BrokerError
-from simpleconsumer.types import Broker
-from zkconsumer.admin import Admin
+from tests.admin.both_stores import store_in_kafka, store_in_zookeeper
+from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.admin import Admin, NotFound
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, Fault, load, wait_until
 
@@ -26,25 +27,6 @@ def topic(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> 
     embedded_cluster.create_topic(name, 2)
     load(embedded_cluster, name, 10)
     return name
-
-
-def manager_of(cluster: EmbeddedCluster, group: str) -> Broker | None:
-    with SimpleConsumer("127.0.0.1", cluster.port(0)) as consumer:
-        try:
-            return consumer.consumer_metadata(group)
-        except BrokerError:
-            return None
-
-
-def store_in_kafka(cluster: EmbeddedCluster, group: str, topic: str, offsets: dict[int, int]) -> None:
-    manager = wait_until(lambda: manager_of(cluster, group), 30.0, "an offset manager")
-    with SimpleConsumer(manager.host, manager.port) as consumer:
-        consumer.commit_offsets(group, {TopicPartition(topic, at): value for at, value in offsets.items()}, version=1)
-
-
-def store_in_zookeeper(cluster: EmbeddedCluster, group: str, topic: str, offsets: dict[int, int]) -> None:
-    for partition, offset in offsets.items():
-        cluster.client.create(f"/consumers/{group}/offsets/{topic}/{partition}", str(offset).encode(), makepath=True)
 
 
 def test_a_group_with_offsets_in_kafka_alone_is_shown_with_its_offsets(
@@ -102,3 +84,163 @@ def test_an_offset_manager_that_does_not_answer_is_a_problem_and_no_empty_group(
         found = admin.describe(fresh_group)
         assert found.problems == ()
         assert [row.offset for row in found.partitions] == [1, None]
+
+
+def test_zookeepers_offset_counts_where_it_has_one_also_behind_kafkas(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 9})
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 7})
+    with Admin(embedded_cluster.zookeeper_connect) as admin:
+        found = admin.describe(fresh_group)
+    assert [(row.offset, row.lag, row.offset_in_kafka, row.storage) for row in found.partitions] == [
+        (7, 3, 9, None), (None, None, None, None),
+    ]  # fmt: skip
+    assert found.notes == (
+        f"the stores differ for 1 of 2 partitions, first for {topic}-0: 7 in ZooKeeper and 9 in Kafka; offset and lag "
+        "are those of ZooKeeper",
+    )
+
+
+@pytest.mark.parametrize(("settings", "storage"), [
+    ({}, "zookeeper"), ({"offsets_storage": "kafka", "dual_commit_enabled": False}, "kafka"),
+])  # fmt: skip
+def test_the_store_in_which_a_member_works_is_named(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, settings: dict[str, Any], storage: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+    config = ConsumerConfig(embedded_cluster.zookeeper_connect, fresh_group, auto_commit_enable=False, **settings)
+    with Admin(embedded_cluster.zookeeper_connect) as admin, ConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({topic: 1})[topic]
+        assert {row.storage for row in admin.describe(fresh_group).partitions} == {None}
+        for _ in range(18):
+            next(stream)
+        connector.commit_offsets()
+        found = admin.describe(fresh_group)
+        assert {row.storage for row in found.partitions} == {storage}
+        name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[storage]
+        assert f"owners seem to keep the offsets of 2 of 2 partitions in {name}, such as {topic}-0" in found.notes
+
+
+def test_a_group_that_zookeeper_does_not_know_is_found_in_kafka(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    with Admin(embedded_cluster.zookeeper_connect) as admin:
+        assert [row.offset for row in admin.offsets(fresh_group).partitions] == [4, None]
+        assert [fault.kind for fault in admin.verify(fresh_group).faults] == ["too-few-members"]
+        with pytest.raises(NotFound):
+            admin.offsets(f"{fresh_group}-none")
+
+
+def test_verify_compares_offsets_in_kafka_with_the_log(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4, 1: 13})
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    with Admin(embedded_cluster.zookeeper_connect) as admin:
+        found = admin.verify(fresh_group, least_members=0, patience_s=0)
+        [fault] = found.faults
+        assert (fault.kind, fault.path) == ("offset-beyond-log", "__consumer_offsets")
+        assert fault.sentence == f"{topic}-1: its offset in Kafka 13 is 3 beyond the end of its log"
+        assert "--store kafka" in fault.remedy
+        assert admin.verify(fresh_group, least_members=0, patience_s=0, with_logs=False).faults == []
+        admin.set_offsets(fresh_group, topic, "latest", [1])
+        assert admin.verify(fresh_group, least_members=0, patience_s=0).findings == ()
+
+
+def test_verify_notices_offsets_that_differ(embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4, 1: 5})
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 7, 1: 5})
+    with Admin(embedded_cluster.zookeeper_connect) as admin:
+        [found] = admin.verify(fresh_group, least_members=0, patience_s=0).findings
+    assert (found.kind, found.fault) == ("offsets-differ", False)
+    assert found.sentence == (
+        f"the offset of 1 partition differs between the stores, first of {topic}-0: 7 in ZooKeeper and 4 in Kafka"
+    )
+
+
+def test_verify_notices_members_that_store_elsewhere(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+
+    def member(name: str, **settings: Any) -> ConsumerConnector:
+        address = embedded_cluster.zookeeper_connect
+        return ConsumerConnector(
+            ConsumerConfig(address, fresh_group, consumer_id=name, auto_commit_enable=False, **settings)
+        )
+
+    with (
+        Admin(embedded_cluster.zookeeper_connect) as admin,
+        member("ann") as ann,
+        member("bob", offsets_storage="kafka", dual_commit_enabled=False) as bob,
+    ):
+        with ThreadPoolExecutor(2) as pool:  # each waits for the other to release or claim
+            streams = list(pool.map(lambda one: one.create_message_streams({topic: 1})[topic][0], (ann, bob)))
+        for one, stream in zip((ann, bob), streams, strict=True):
+            wait_until(lambda one=one: len(one.status().owned) == 1, 30.0, "one partition each")
+            for _ in range(9):
+                next(stream)
+            one.commit_offsets()
+        mixed = [fault for fault in admin.verify(fresh_group, patience_s=0).faults if fault.kind == "mixed-storage"]
+        assert [fault.sentence for fault in mixed] == [
+            f"members seem to keep their offsets in different stores: {fresh_group}_ann in ZooKeeper (as of {topic}-0),"
+            f" {fresh_group}_bob in Kafka (as of {topic}-1); when a partition moves between them, messages are skipped "
+            "or read again"
+        ]
+
+
+@pytest.mark.parametrize(("has_offsets", "is_fault"), [(False, True), (True, False)])
+def test_verify_says_when_offsets_in_kafka_cannot_be_read(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, has_offsets: bool, is_fault: bool
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    if has_offsets:
+        store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 4})
+    embedded_cluster.faults.add(Fault.error(14, "offset_fetch", topic, 0), times=None)
+    with Admin(embedded_cluster.zookeeper_connect) as admin:
+        [found] = admin.verify(fresh_group, least_members=0, patience_s=0).findings
+    assert (found.kind, found.fault) == ("unknown-offsets", is_fault)
+
+
+def test_groups_say_in_which_store_they_have_offsets(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    names = {store: f"{fresh_group}-{store}" for store in ("kafka", "zookeeper", "both", "none")}
+    for name in names.values():
+        embedded_cluster.client.ensure_path(f"/consumers/{name}/ids")
+    for store in ("kafka", "both"):
+        store_in_kafka(embedded_cluster, names[store], topic, {0: 4})
+    for store in ("zookeeper", "both"):
+        store_in_zookeeper(embedded_cluster, names[store], topic, {0: 4})
+    arguments = ["groups", "--zookeeper", embedded_cluster.zookeeper_connect]
+    answer = json.loads(CliRunner().invoke(program, [*arguments, "--json"]).stdout)
+    rows = {row["group"]: row for row in answer["groups"]}
+    assert {store: (rows[name]["offsets_in_zookeeper"], rows[name]["offsets_in_kafka"], rows[name]["topics"])
+            for store, name in names.items()} == {
+        "kafka": (False, True, [topic]), "zookeeper": (True, False, [topic]), "both": (True, True, [topic]),
+        "none": (False, False, []),
+    }  # fmt: skip
+    lines = CliRunner().invoke(program, arguments).stdout.splitlines()
+    assert "OFFSETS IN" in lines[2]
+    shown = {line.split()[0]: line.split()[3:] for line in lines[3:]}
+    assert shown[names["both"]] == ["ZooKeeper,", "Kafka", topic]
+    assert shown[names["none"]] == ["-", "-"]
+
+
+def test_groups_say_where_the_offset_manager_does_not_answer_and_do_not_take_long(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    embedded_cluster.faults.add(Fault.error(14, "offset_fetch", topic, 0), times=None)
+    started_at = time.monotonic()
+    shown = CliRunner().invoke(program, ["groups", "--zookeeper", embedded_cluster.zookeeper_connect])
+    assert time.monotonic() - started_at < 10
+    [row] = [line for line in shown.stdout.splitlines() if line.startswith(fresh_group)]
+    assert row.split()[3] == "Kafka?"
+    assert "have offsets in Kafka: " in shown.stderr

@@ -157,7 +157,8 @@ def test_set_of_one_partition_leaves_the_others(
     store(kafka_0822, fresh_group, topic, p0=b"1", p1=b"1")
     done = offsets("set", fresh_group, "--topic", topic, "--partition", "1", "--to", "latest", "--json")
     assert json.loads(done.stdout) == {
-        "changes": [{"group": fresh_group, "topic": topic, "partition": "1", "old": 1, "new": 3}], "written": True,
+        "changes": [{"group": fresh_group, "topic": topic, "partition": "1", "old": 1, "new": 3, "store": "zookeeper"}],
+        "written": True, "notes": [],
     }  # fmt: skip
     assert stored(kafka_0822, fresh_group, topic) == {"0": b"1", "1": b"3"}
 
@@ -186,7 +187,7 @@ def test_set_is_refused_while_the_group_has_members_and_names_them(
     assert refused.exit_code == 1
     assert refused.stderr == (
         f"zkconsumer: no offset was set: 1 consumer is in group {fresh_group!r} ({live_member}) and would go on from "
-        "their own positions; stop them first, or give --force\n"
+        "their own positions; stop them first, or do it all the same: force=True, --force\n"
     )
     assert stored(kafka_0822, fresh_group, topic) == {}
     forced = offsets("set", fresh_group, "--topic", topic, "--to", "earliest", "--force")
@@ -202,7 +203,7 @@ def test_an_offset_outside_the_log_is_refused_unless_forced(
     assert refused.exit_code == 1
     assert refused.stderr == (
         f"zkconsumer: no offset was set: 4 cannot be set for {topic}-0: its log has 0 to 3; {topic}-1: its log has 0 "
-        "to 3; give --force to set it all the same\n"
+        "to 3; choose an offset that the log has, or set it all the same: force=True, --force\n"
     )
     assert stored(kafka_0822, fresh_group, topic) == {}
     assert offsets("set", fresh_group, "--topic", topic, "--to", "4", "--force").exit_code == 0

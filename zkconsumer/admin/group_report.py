@@ -162,6 +162,32 @@ class GroupReport(JsonValue):
     lag_unknown: int
     problems: tuple[str, ...]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing about the stores of the offsets, as sentences."""
+        notes = []
+        differing = [
+            row for row in self.partitions
+            if None not in (row.offset_in_zookeeper, row.offset_in_kafka)
+            and row.offset_in_zookeeper != row.offset_in_kafka
+        ]  # fmt: skip
+        if differing:
+            first = differing[0]
+            notes.append(
+                f"the stores differ for {len(differing)} of {len(self.partitions)} partitions, first for {first.topic}-"
+                f"{first.partition}: {first.offset_in_zookeeper} in ZooKeeper and {first.offset_in_kafka} in Kafka; "
+                "offset and lag are those of ZooKeeper"
+            )
+        for storage, name in (("kafka", "Kafka"), ("zookeeper", "ZooKeeper")):
+            rows = [row for row in self.partitions if row.storage == storage]
+            # That owners store in ZooKeeper goes without saying where nothing is in Kafka.
+            if rows and any(row.offset_in_kafka is not None for row in self.partitions):
+                notes.append(
+                    f"owners seem to keep the offsets of {len(rows)} of {len(self.partitions)} partitions in {name}, "
+                    f"such as {rows[0].topic}-{rows[0].partition}"
+                )
+        return tuple(notes)
+
 
 @dataclass(frozen=True)
 class Members:

@@ -22,7 +22,8 @@ _EPILOG = """\
 \b
 Partitions without an owner, and owners that are no registered thread, are normal while a rebalance is under way and a
 fault when they stay; `zkconsumer verify` waits for that, and says what would mend it. When a group has offsets in
-Kafka, two columns show the offset in each store; OFFSET is the larger one.
+Kafka, two columns show the offset in each store; OFFSET is ZooKeeper's if there is one, else Kafka's. Where the claims
+and the offsets show in which store owners work, a note says so.
 
 \b
 Example:
@@ -58,6 +59,8 @@ def _print(found: GroupReport) -> None:
         print_offsets(found.partitions)
         unknown = f", unknown for {count_of(found.lag_unknown, 'partition')}" if found.lag_unknown else ""
         click.echo(f"\nTotal lag: {found.lag}{unknown}")
+    for note in found.notes:
+        click.echo(f"note: {note}")
     for problem in found.problems:
         print_problem(problem)
     if found.members and not found.problems:

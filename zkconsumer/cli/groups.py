@@ -1,42 +1,83 @@
-"""`zkconsumer groups`: lists groups, with their members and topics.
+"""`zkconsumer groups`: lists groups, with their members, topics and stores of offsets; deletes groups without members.
 
-Source: kafka.admin.ConsumerGroupCommand --list (0.8.2.2), which lists names alone.
+Source: kafka.admin.ConsumerGroupCommand --list, --delete (0.8.2.2).
 """
 
 from __future__ import annotations
 
-import click
+from collections.abc import Sequence
 
-from zkconsumer.admin import GroupList
+import click
+from click.shell_completion import CompletionItem
+
+from rebalance.subscription import check_group
+from zkconsumer.admin import DeletedGroup, DeletedGroups, GroupList, GroupRow
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.offset_options import store_option
 from zkconsumer.cli.terminal.tables import print_table
 
 __all__ = ["groups"]
 
-_EPILOG = """\
+_LIST_EPILOG = """\
 \b
 OWNED counts the partitions that somebody owns now. TOPICS are those that the group owns partitions of or has stored
-offsets for.
+offsets for. When a group has offsets in Kafka, OFFSETS IN says where each group has them; a question mark: Kafka's
+offset managers did not answer within five seconds. Groups that exist in Kafka alone, as those of its newer consumer,
+are not listed.
 
 \b
 Examples:
-  zkconsumer groups --zookeeper localhost:2181
+  zkconsumer groups list --zookeeper localhost:2181
   zkconsumer groups --zookeeper localhost:2181 --active
+"""
+_DELETE_EPILOG = """\
+\b
+All groups are checked before the first one is deleted. A group that has members, or a node of a session that lives, is
+refused. The offsets in Kafka are deleted first. Brokers before Kafka 1.1 delete no groups: there the offsets count as
+none at once, and the broker deletes them when it looks for expired offsets next (10 minutes, if not set otherwise).
+
+\b
+Example: see what would be deleted
+  zkconsumer groups delete billing --zookeeper localhost:2181 --dry-run
 """
 
 
-@click.command(epilog=_EPILOG)
+class _ListsByDefault(click.Group):
+    """A group of commands that runs `list` if no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # A word that is no option is a command, or one that is mistyped. While a shell completes, nothing is run.
+        lists = not ctx.resilient_parsing if not args else args[0].startswith("-")
+        if lists and not set(args[:1]) & set(ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            names = {item.value for item in found}
+            options = self.commands["list"].shell_complete(ctx, incomplete)
+            found += [item for item in options if item.value not in names]
+        return found
+
+
+@click.group(cls=_ListsByDefault)
+def groups() -> None:
+    """The groups of a cluster: list (also without naming a command), delete."""
+
+
+@groups.command("list", epilog=_LIST_EPILOG)
 @zookeeper_option()
 @click.option("--active", is_flag=True, help="Only groups that have members.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def groups(zookeeper: str, active: bool, as_json: bool) -> None:
-    """Show all groups, how many members they have, and what they read."""
+def list_groups(zookeeper: str, active: bool, as_json: bool) -> None:
+    """Show all groups, how many members they have, what they read, and where their offsets are."""
     with open_admin(zookeeper, "zkconsumer-groups") as admin:
         found = admin.groups()
     if active:
         found = found.active()
-    for sentence in found.refused:
+    for sentence in (*found.refused, *([] if found.unknown is None else [found.unknown])):
         click.echo(f"zkconsumer: {sentence}", err=True)
     if as_json:
         click.echo(found.to_json())
@@ -46,7 +87,48 @@ def groups(zookeeper: str, active: bool, as_json: bool) -> None:
 
 def _print(found: GroupList) -> None:
     click.echo(count_of(len(found.groups), "group"))
-    if found.groups:
-        click.echo()
-        cells = [[row.group, str(row.members), str(row.owned), ", ".join(row.topics) or "-"] for row in found.groups]
-        print_table(["GROUP", "MEMBERS", "OWNED", "TOPICS"], cells, right=[1, 2])
+    if not found.groups:
+        return
+    click.echo()
+    has_stores = any(row.offsets_in_kafka is not False for row in found.groups)
+    cells = []
+    for row in found.groups:
+        stores = [_stores(row)] if has_stores else []
+        cells.append([row.group, str(row.members), str(row.owned), *stores, ", ".join(row.topics) or "-"])
+    headers = ["GROUP", "MEMBERS", "OWNED", *(["OFFSETS IN"] if has_stores else []), "TOPICS"]
+    print_table(headers, cells, right=[1, 2])
+
+
+def _stores(row: GroupRow) -> str:
+    kafka = {True: "Kafka", None: "Kafka?", False: ""}[row.offsets_in_kafka]
+    return ", ".join(name for name in ("ZooKeeper" if row.offsets_in_zookeeper else "", kafka) if name) or "-"
+
+
+@groups.command("delete", epilog=_DELETE_EPILOG)
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@zookeeper_option()
+@store_option(["zookeeper", "kafka"], "Delete what is in this store alone.")
+@click.option("--dry-run", is_flag=True, help="Check and print everything, and delete nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def delete_groups(names: Sequence[str], zookeeper: str, store: str | None, dry_run: bool, as_json: bool) -> None:
+    """Delete groups that have no members: their nodes in ZooKeeper, and their offsets in Kafka."""
+    for name in names:
+        check_group(name)
+    with open_admin(zookeeper, "zkconsumer-groups") as admin:
+        found = admin.delete_groups(*names, store=store, dry_run=dry_run)
+    if as_json:
+        click.echo(found.to_json())
+        return
+    for row in found.groups:
+        click.echo(_deleted(row, found))
+
+
+def _deleted(row: DeletedGroup, found: DeletedGroups) -> str:
+    verb = "deleted" if found.deleted else "would be deleted"
+    sentence = (
+        f"{row.group} {verb}: {count_of(row.nodes, 'node')} of ZooKeeper with "
+        f"{count_of(row.offsets_in_zookeeper, 'offset')}, {count_of(row.offsets_in_kafka, 'offset')} in Kafka"
+    )
+    if row.expires:
+        sentence += " (they count as none now; the broker deletes them when it looks for expired offsets next)"
+    return sentence

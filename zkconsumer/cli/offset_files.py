@@ -14,19 +14,21 @@ from pathlib import Path
 
 import click
 
-from zkconsumer.admin import OffsetChanges
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.offset_options import CHANGED_STORES, print_changes, print_warning, store_option
 
-__all__ = ["export_offsets", "import_offsets", "print_changes", "print_warning"]
+__all__ = ["export_offsets", "import_offsets"]
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 
 _EXPORT_EPILOG = """\
 \b
-A line for each partition: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as Kafka's ExportZkOffsets writes it. A
-file is written whole or not at all. An offset that cannot be read is reported and left out; the status is 1 then.
+A line for each partition: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as Kafka's ExportZkOffsets writes it. The
+line does not say where the offset is stored: it is ZooKeeper's if there is one, else Kafka's. --store takes those of
+one store alone, and --json names the store of each. A file is written whole or not at all. An offset that cannot be
+read is reported and left out; the status is 1 then.
 
 \b
 Example:
@@ -35,7 +37,8 @@ Example:
 _IMPORT_EPILOG = """\
 \b
 Reads what `zkconsumer offsets export` and Kafka's ExportZkOffsets write. Nothing is written when a line cannot be
-used. An offset that somebody else has changed since it was read is not overwritten.
+used. An offset that somebody else has changed since it was read is not overwritten. The offsets of each group are set
+where it has offsets now, or where --store says.
 
 \b
 Example: see what would change
@@ -46,19 +49,29 @@ Example: see what would change
 @click.command("export", epilog=_EXPORT_EPILOG)
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 @zookeeper_option()
+@store_option(["zookeeper", "kafka"], "The offsets in this store alone.")
 @click.option("--output-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
               help="Write to this file instead of stdout.")
-def export_offsets(groups: Sequence[str], zookeeper: str, output_file: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object instead of lines.")
+def export_offsets(
+    groups: Sequence[str], zookeeper: str, store: str | None, output_file: Path | None, as_json: bool
+) -> None:
     """Print the stored offsets of groups, of all groups when none is named."""
     with open_admin(zookeeper, "zkconsumer-offsets") as admin:
-        found = admin.export_offsets(*groups)
-    text = found.to_text()
+        found = admin.export_offsets(*groups, store=store)
+    text = f"{found.to_json()}\n" if as_json else found.to_text()
     if output_file is None:
         click.echo(text, nl=False)
     else:
         _write_whole(output_file, text)
     with_offsets = len({line.group for line in found.lines})
-    click.echo(f"Exported {count_of(len(found.lines), 'offset')} of {count_of(with_offsets, 'group')}", err=True)
+    exported = f"Exported {count_of(len(found.lines), 'offset')} of {count_of(with_offsets, 'group')}"
+    counts = found.counts()
+    if counts["kafka"]:
+        exported += f": {counts['zookeeper']} from ZooKeeper, {counts['kafka']} from Kafka"
+    click.echo(exported, err=True)
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
     for problem in found.problems:
         click.echo(f"left out: {problem}", err=True)
     if found.problems:
@@ -90,15 +103,20 @@ def _umask() -> int:
 @click.command("import", epilog=_IMPORT_EPILOG)
 @zookeeper_option()
 @click.option("--input-file", metavar="FILE", required=True, help="File to read; - is stdin.")
+@store_option(["zookeeper", "kafka", "both"], CHANGED_STORES)
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing.")
 @click.option("--force", is_flag=True, help="Also while groups have members.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def import_offsets(zookeeper: str, input_file: str, dry_run: bool, force: bool, as_json: bool) -> None:
+def import_offsets(
+    zookeeper: str, input_file: str, store: str | None, dry_run: bool, force: bool, as_json: bool
+) -> None:
     """Set the offsets that a file holds; print old -> new."""
     text = _read(input_file)
     source = "standard input" if input_file == "-" else input_file
     with open_admin(zookeeper, "zkconsumer-offsets") as admin:
-        found = admin.import_offsets(text, source=source, force=force, dry_run=dry_run, warn=print_warning)
+        found = admin.import_offsets(
+            text, source=source, force=force, dry_run=dry_run, store=store, warn=print_warning
+        )
     print_changes(found, as_json)
 
 
@@ -114,20 +132,3 @@ def _read(path: str) -> str:
         name = "standard input" if path == "-" else path
         raise CliError(f"{name} is larger than {MAX_FILE_BYTES} bytes", "import it in parts")
     return data.decode("utf-8", "replace")
-
-
-def print_warning(sentence: str) -> None:
-    """Print a warning to standard error."""
-    click.echo(f"warning: {sentence}", err=True)
-
-
-def print_changes(found: OffsetChanges, as_json: bool) -> None:
-    """Print a line for each change, under the name of its group, or one JSON object."""
-    if as_json:
-        click.echo(found.to_json())
-        return
-    for change in found.changes:
-        click.echo(f"{change.group} {change}")
-    needed = sum(change.is_needed for change in found.changes)
-    done = "set" if found.written else "would be set"
-    click.echo(f"{count_of(needed, 'offset')} {done}, {len(found.changes) - needed} as before", err=True)

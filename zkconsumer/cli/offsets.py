@@ -1,4 +1,4 @@
-"""`zkconsumer offsets`: shows, sets, exports and imports the stored offsets of groups.
+"""`zkconsumer offsets`: shows, sets, deletes, exports and imports the stored offsets of groups.
 
 Source: kafka.tools.ConsumerOffsetChecker, ExportZkOffsets, ImportZkOffsets, UpdateOffsetsInZK (0.8.2.2).
 """
@@ -13,7 +13,8 @@ from rebalance.subscription import check_topic
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.describe import print_offsets
-from zkconsumer.cli.offset_files import export_offsets, import_offsets, print_changes, print_warning
+from zkconsumer.cli.offset_files import export_offsets, import_offsets
+from zkconsumer.cli.offset_options import CHANGED_STORES, print_changes, print_warning, store_option
 from zkconsumer.cli.terminal.tables import print_problem
 
 __all__ = ["offsets"]
@@ -21,7 +22,7 @@ __all__ = ["offsets"]
 _GET_EPILOG = """\
 \b
 An offset is the next one to be read. When a group has offsets in Kafka, two columns show the offset in each store;
-OFFSET is the larger one.
+OFFSET is ZooKeeper's if there is one, else Kafka's.
 
 \b
 Example:
@@ -32,17 +33,29 @@ _SET_EPILOG = """\
 A time is UTC unless it names a zone. Brokers know times by segment files, so the offset is the start of the newest
 segment that was last written before then: nothing newer than the time is left out, and older messages may come as well.
 All offsets of the call are checked before the first one is written. An offset that somebody else has changed since it
-was read is not overwritten.
+was read is not overwritten (in Kafka: unless that happens in the moment of writing). A shift ends at the bounds of the
+log, which a note says.
 
 \b
-Example: read a topic once more
+Examples: read a topic once more; read the last 1000 messages of each partition of all topics once more
   zkconsumer offsets set billing --zookeeper localhost:2181 --topic clicks --to earliest
+  zkconsumer offsets set billing --zookeeper localhost:2181 --all-topics --shift -1000
+"""
+_DELETE_EPILOG = """\
+\b
+Members that claim the partitions next start where auto.offset.reset says. Refused while a member subscribes to one of
+the topics. In ZooKeeper the nodes are deleted. In Kafka the offsets count as none at once, and the broker deletes them
+when it looks for expired offsets next (10 minutes, if not set otherwise).
+
+\b
+Example: forget a topic that the group does not read any more
+  zkconsumer offsets delete billing --zookeeper localhost:2181 --topic clicks
 """
 
 
 @click.group()
 def offsets() -> None:
-    """The stored offsets of groups: show, set, export, import."""
+    """The stored offsets of groups: show, set, delete, export, import."""
 
 
 @offsets.command("get", epilog=_GET_EPILOG)
@@ -80,25 +93,64 @@ class _TargetType(click.ParamType[OffsetTarget]):
 @offsets.command("set", epilog=_SET_EPILOG)
 @click.argument("group")
 @zookeeper_option()
-@click.option("--topic", metavar="TOPIC", required=True, help="Topic whose offsets are set.")
+@click.option("--topic", metavar="TOPIC", help="Topic whose offsets are set.")
+@click.option("--all-topics", is_flag=True, help="All topics that the group reads or has offsets of.")
 @click.option("--partition", "chosen", metavar="P", type=click.IntRange(min=0), multiple=True,
               help="This partition only; may be repeated.")
-@click.option("--to", "target", metavar="WHERE", type=_TargetType(), required=True,
+@click.option("--to", "target", metavar="WHERE", type=_TargetType(),
               help="earliest, latest, an offset, or a time like 2014-03-01T12:00:00Z.")
+@click.option("--shift", metavar="N", type=int, help="Move the offsets by N messages, back if negative.")
+@store_option(["zookeeper", "kafka", "both"], CHANGED_STORES)
 @click.option("--force", is_flag=True, help="Also while the group has members, and beyond the bounds of the log.")
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def set_offsets(
-    group: str, zookeeper: str, topic: str, chosen: Sequence[int], target: OffsetTarget, force: bool, dry_run: bool,
-    as_json: bool,
+    group: str, zookeeper: str, topic: str | None, all_topics: bool, chosen: Sequence[int], target: OffsetTarget | None,
+    shift: int | None, store: str | None, force: bool, dry_run: bool, as_json: bool,
 ) -> None:
     """Set the offsets of GROUP, which must have no members while that is done; print old -> new."""
-    check_topic(topic)
+    if (topic is None) != all_topics:
+        raise click.UsageError("Give exactly one of --topic and --all-topics.")
+    if (target is None) == (shift is None):
+        raise click.UsageError("Give exactly one of --to and --shift.")
+    if all_topics and chosen:
+        raise click.UsageError("--partition needs --topic.")
+    if topic is not None:
+        check_topic(topic)
     with open_admin(zookeeper, "zkconsumer-offsets", group) as admin:
-        found = admin.set_offsets(group, topic, target, chosen, force=force, dry_run=dry_run, warn=print_warning)
-    for name in found.new_groups:
-        click.echo(f"group {name} is new", err=True)
+        if target is None:
+            found = admin.shift_offsets(
+                group, topic, shift or 0, chosen, force=force, dry_run=dry_run, store=store, warn=print_warning
+            )
+        else:
+            found = admin.set_offsets(
+                group, topic, target, chosen, force=force, dry_run=dry_run, store=store, warn=print_warning,
+                on_new_group=lambda name: click.echo(f"group {name} is new", err=True),
+            )  # fmt: skip
     print_changes(found, as_json)
+
+
+@offsets.command("delete", epilog=_DELETE_EPILOG)
+@click.argument("group")
+@zookeeper_option()
+@click.option("--topic", metavar="TOPIC", help="Offsets of this topic only; of all topics without it.")
+@click.option("--partition", "chosen", metavar="P", type=click.IntRange(min=0), multiple=True,
+              help="Of this partition only; may be repeated.")
+@store_option(["zookeeper", "kafka", "both"], "Where they are deleted; without it where the group has offsets.")
+@click.option("--dry-run", is_flag=True, help="Check and print everything, and delete nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def delete_offsets(
+    group: str, zookeeper: str, topic: str | None, chosen: Sequence[int], store: str | None, dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete offsets of GROUP, of topics that no member of it subscribes to; print what they were."""
+    if chosen and topic is None:
+        raise click.UsageError("--partition needs --topic.")
+    if topic is not None:
+        check_topic(topic)
+    with open_admin(zookeeper, "zkconsumer-offsets", group) as admin:
+        found = admin.delete_offsets(group, topic, chosen, dry_run=dry_run, store=store)
+    print_changes(found, as_json, "deleted")
 
 
 offsets.add_command(export_offsets)

@@ -44,14 +44,17 @@ class _ClaimType(click.ParamType[int]):
 @click.option("--claim", "vouched_czxid", metavar="NUMBER", type=_ClaimType(),
               help="Release this claim though its session lives: you vouch that nobody works under it.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def release(
-    group: str, topic: str, partition: str, zookeeper: str, vouched_czxid: int | None, dry_run: bool
+    group: str, topic: str, partition: str, zookeeper: str, vouched_czxid: int | None, dry_run: bool, as_json: bool
 ) -> None:
     """Release the claim on PARTITION of TOPIC in GROUP, if its owner is dead."""
     check_topic(topic)
     with open_admin(zookeeper, "zkconsumer-release", group) as admin:
         found = admin.release(group, topic, partition, claim=vouched_czxid, dry_run=dry_run)
-    if found.reason is None:
+    if as_json:
+        click.echo(found.to_json())
+    elif found.reason is None:
         click.echo(f"{found.path}: nobody owns it")
     elif found.is_released:
         click.echo(f"{found.path} is released: {found.reason}")

@@ -1,0 +1,459 @@
+"""Offsets that are set, shifted, deleted, exported and imported in both stores, and groups that are deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+from kazoo.client import KazooClient
+
+from tests.admin.both_stores import in_kafka, in_zookeeper, store_in_kafka, store_in_zookeeper
+from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.admin import (
+    Admin,
+    DeletedGroup,
+    GroupHasMembers,
+    GroupNotDeleted,
+    NotFound,
+    OffsetsNotSet,
+)
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka
+from zkconsumer.cli.program import program
+from zkconsumer.testing import EmbeddedCluster, Fault, load
+
+pytestmark = pytest.mark.real
+
+Cluster = EmbeddedCluster
+
+
+@pytest.fixture
+def topic(embedded_cluster: Cluster, fresh_topic: Callable[[], str]) -> str:
+    """A topic of two partitions with ten messages each."""
+    name = fresh_topic()
+    embedded_cluster.create_topic(name, 2)
+    load(embedded_cluster, name, 10)
+    return name
+
+
+@pytest.fixture
+def admin(embedded_cluster: Cluster) -> Iterator[Admin]:
+    with Admin(embedded_cluster.zookeeper_connect) as opened:
+        yield opened
+
+
+@pytest.fixture
+def command(embedded_cluster: Cluster) -> Callable[..., Result]:
+    """Runs `zkconsumer ...` on the cluster."""
+
+    def invoke(*arguments: str, stdin: str | None = None) -> Result:
+        call = [*arguments, "--zookeeper", embedded_cluster.zookeeper_connect]
+        return CliRunner().invoke(program, call, input=stdin, prog_name="zkconsumer")
+
+    return invoke
+
+
+def stores(cluster: Cluster, group: str, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+    """The offsets in ZooKeeper, and those in Kafka."""
+    return in_zookeeper(cluster, group, topic), in_kafka(cluster, group, topic)
+
+
+# -- set ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "store", "after"),
+    [
+        ((None, None), None, ({0: 3, 1: 3}, {})),
+        ((1, None), None, ({0: 3, 1: 3}, {})),
+        ((None, 1), None, ({}, {0: 3, 1: 3})),
+        ((1, 2), None, ({0: 3, 1: 3}, {0: 3, 1: 3})),
+        ((1, 2), "zookeeper", ({0: 3, 1: 3}, {0: 2})),
+        ((1, 2), "kafka", ({0: 1}, {0: 3, 1: 3})),
+        ((None, None), "both", ({0: 3, 1: 3}, {0: 3, 1: 3})),
+    ],
+)
+def test_offsets_are_set_where_the_group_has_some_or_where_it_is_said(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, before: tuple[int | None, int | None],
+    store: str | None, after: tuple[dict[int, int], dict[int, int]],
+) -> None:
+    zookeeper, kafka = before
+    if zookeeper is not None:
+        store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: zookeeper})
+    if kafka is not None:
+        store_in_kafka(embedded_cluster, fresh_group, topic, {0: kafka})
+    tried = admin.set_offsets(fresh_group, topic, 3, store=store, dry_run=True)
+    assert stores(embedded_cluster, fresh_group, topic) == (
+        {} if zookeeper is None else {0: zookeeper}, {} if kafka is None else {0: kafka},
+    )  # fmt: skip
+    found = admin.set_offsets(fresh_group, topic, 3, store=store)
+    assert found.changes == tried.changes
+    assert {change.store for change in found.changes} == {
+        name for name, offsets in zip(("zookeeper", "kafka"), after, strict=True) if 1 in offsets
+    }
+    assert stores(embedded_cluster, fresh_group, topic) == after
+
+
+def test_a_member_that_stores_in_kafka_starts_where_its_offset_was_set(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 2, 1: 2})
+    admin.set_offsets(fresh_group, topic, 8)
+    config = ConsumerConfig(
+        embedded_cluster.zookeeper_connect, fresh_group, offsets_storage="kafka", dual_commit_enabled=False,
+        consumer_timeout_ms=500,
+    )  # fmt: skip
+    with ConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({topic: 1})[topic]
+        first = [next(stream) for _ in range(4)]
+    assert sorted((message.partition, message.offset) for message in first) == [(0, 8), (0, 9), (1, 8), (1, 9)]
+
+
+def test_each_line_of_a_change_in_both_stores_names_its_store(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 2})
+    done = command("offsets", "set", fresh_group, "--topic", topic, "--partition", "0", "--to", "5")
+    assert done.stdout.splitlines() == [
+        f"{fresh_group} {topic}-0 in ZooKeeper: 1 -> 5", f"{fresh_group} {topic}-0 in Kafka: 2 -> 5",
+    ]  # fmt: skip
+
+
+def test_without_an_offset_manager_a_change_is_refused_unless_zookeeper_is_chosen(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 1})
+    embedded_cluster.faults.add(Fault.error(14, "offset_fetch", topic, 0), times=None)
+    calls: list[Callable[[], object]] = [
+        lambda: admin.set_offsets(fresh_group, topic, 5),
+        lambda: admin.delete_offsets(fresh_group),
+        lambda: admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/0:5\n"),
+    ]
+    for call in calls:
+        with pytest.raises(OffsetsNotSet, match=r"the offsets of group .* in Kafka are not known") as refused:
+            call()
+        assert "store='zookeeper', --store zookeeper" in refused.value.remedy
+    with pytest.raises(GroupNotDeleted, match="are not known") as kept:
+        admin.delete_groups(fresh_group)
+    assert "--store zookeeper" in kept.value.remedy
+    assert in_zookeeper(embedded_cluster, fresh_group, topic) == {0: 1, 1: 1}
+    admin.set_offsets(fresh_group, topic, 5, store="zookeeper")
+    assert in_zookeeper(embedded_cluster, fresh_group, topic) == {0: 5, 1: 5}
+
+
+def test_an_offset_in_kafka_that_somebody_has_changed_is_not_overwritten(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+    real = OffsetsInKafka.fetch
+
+    def fetch_late(self: OffsetsInKafka, *arguments: object) -> object:
+        store_in_kafka(embedded_cluster, fresh_group, topic, {1: 2})  # a member commits between plan and write
+        return real(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OffsetsInKafka, "fetch", fetch_late)
+    with pytest.raises(OffsetsNotSet) as refused:
+        admin.set_offsets(fresh_group, topic, 5)
+    assert refused.value.sentence == (
+        f"the offset of {topic}-1 of group {fresh_group!r} in Kafka is not written: it was changed by somebody else "
+        "meanwhile: it was 1, it is 2; 0 of 2 offsets in Kafka were written, and none in ZooKeeper"
+    )
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 1}, {0: 1, 1: 2})
+
+
+def test_an_offset_that_the_manager_does_not_take_leaves_zookeeper_as_it_was(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 1, 1: 1})
+    embedded_cluster.faults.add(Fault.error(12, "offset_commit", topic, 1), times=None)
+    with pytest.raises(OffsetsNotSet, match="1 of 2 offsets in Kafka were written, and none in ZooKeeper"):
+        admin.set_offsets(fresh_group, topic, 5)
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 1}, {0: 5, 1: 1})
+
+
+def test_all_topics_of_a_group_are_set_in_one_call(
+    embedded_cluster: Cluster, admin: Admin, command: Callable[..., Result], topic: str, fresh_group: str,
+    fresh_topic: Callable[[], str],
+) -> None:
+    other = fresh_topic()
+    embedded_cluster.create_topic(other, 1)
+    load(embedded_cluster, other, 4)
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1})
+    store_in_zookeeper(embedded_cluster, fresh_group, "gone", {0: 1})
+    store_in_kafka(embedded_cluster, fresh_group, other, {0: 1})
+    done = command("offsets", "set", fresh_group, "--all-topics", "--to", "latest")
+    assert done.exit_code == 0, done.stderr
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 10, 1: 10}, {0: 10, 1: 10})
+    assert (in_zookeeper(embedded_cluster, fresh_group, other), in_kafka(embedded_cluster, fresh_group, other, 1)) == (
+        {0: 4}, {0: 4},
+    )  # fmt: skip
+    assert in_zookeeper(embedded_cluster, fresh_group, "gone") == {0: 1}
+    with pytest.raises(NotFound):
+        admin.set_offsets(f"{fresh_group}-none", None, "latest")
+
+
+# -- shift -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("by", "new", "notes"), [
+    (3, [7, 10], ["{topic}-1: cut off at the end of its log, 10; 9+3 would be 12"]),
+    (-2, [2, 7], []),
+    (-5, [0, 4], ["{topic}-0: cut off at the start of its log, 0; 4-5 would be -1"]),
+    (10**30, [10, 10], ["{topic}-0: cut off at the end of its log, 10; ", "{topic}-1: cut off at the end"]),
+])  # fmt: skip
+def test_offsets_are_shifted_to_the_bounds_of_the_log(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, by: int, new: list[int], notes: list[str]
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 4, 1: 9})
+    found = admin.shift_offsets(fresh_group, topic, by)
+    assert [change.new for change in found.changes] == new
+    assert len(found.notes) == len(notes)
+    for shown, expected in zip(found.notes, notes, strict=True):
+        assert shown.startswith(expected.format(topic=topic))
+    assert in_zookeeper(embedded_cluster, fresh_group, topic) == dict(enumerate(new))
+
+
+def test_a_shift_starts_from_zookeeper_and_makes_both_stores_equal(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 4})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 8})
+    done = command("offsets", "set", fresh_group, "--all-topics", "--shift", "-1")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[0] == f"note: left out, as without a stored offset: {topic}-1"
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 3}, {0: 3})
+    done = command("offsets", "set", fresh_group, "--topic", topic, "--shift", "2", "--store", "kafka", "--json")
+    [change] = json.loads(done.stdout)["changes"]
+    assert (change["old"], change["new"], change["store"]) == (3, 5, "kafka")
+
+
+def test_a_shift_without_any_offset_is_refused(admin: Admin, topic: str, fresh_group: str) -> None:
+    with pytest.raises(NotFound):
+        admin.shift_offsets(fresh_group, topic, 1)
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (["--to", "1"], "exactly one of --topic and --all-topics"),
+    (["--topic", "t", "--all-topics", "--to", "1"], "exactly one of --topic and --all-topics"),
+    (["--topic", "t"], "exactly one of --to and --shift"),
+    (["--topic", "t", "--to", "1", "--shift", "1"], "exactly one of --to and --shift"),
+    (["--all-topics", "--partition", "1", "--to", "1"], "--partition needs --topic"),
+    (["--topic", "t", "--to", "1", "--store", "disk"], "'disk' is not one of"),
+])  # fmt: skip
+def test_wrong_usage_of_set_is_refused(command: Callable[..., Result], options: list[str], said: str) -> None:
+    refused = command("offsets", "set", "g", *options)
+    assert refused.exit_code == 2
+    assert said in refused.stderr
+
+
+def test_arguments_that_are_none_are_value_errors(admin: Admin) -> None:
+    with pytest.raises(ValueError, match="store is 'disk'; it must be one of zookeeper, kafka, both"):
+        admin.set_offsets("g", "t", 1, store="disk")
+    with pytest.raises(ValueError, match=r"partitions \[1\] are given without a topic"):
+        admin.delete_offsets("g", None, [1])
+    with pytest.raises(ValueError, match="no group is named"):
+        admin.delete_groups()
+
+
+# -- delete ------------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_of_a_topic_are_deleted_in_both_stores(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1, 1: 2})
+    store_in_zookeeper(embedded_cluster, fresh_group, "other", {0: 3})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {1: 4})
+    tried = command("offsets", "delete", fresh_group, "--topic", topic, "--dry-run")
+    assert tried.stderr == "3 offsets would be deleted, 0 as before\n"
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 2}, {1: 4})
+    done = command("offsets", "delete", fresh_group, "--topic", topic)
+    assert done.stdout.splitlines() == [
+        f"{fresh_group} {topic}-0 in ZooKeeper: 1 -> none", f"{fresh_group} {topic}-1 in ZooKeeper: 2 -> none",
+        f"{fresh_group} {topic}-1 in Kafka: 4 -> none",
+    ]  # fmt: skip
+    assert stores(embedded_cluster, fresh_group, topic) == ({}, {})
+    assert embedded_cluster.client.exists(f"/consumers/{fresh_group}/offsets/{topic}") is None
+    assert in_zookeeper(embedded_cluster, fresh_group, "other") == {0: 3}
+    again = command("offsets", "delete", fresh_group, "--topic", topic)
+    assert again.exit_code == 1
+    assert f"has no offset of topic {topic!r} in ZooKeeper" in again.stderr
+
+
+def test_one_partition_is_deleted_in_one_store(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1, 1: 2})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 3, 1: 4})
+    admin.delete_offsets(fresh_group, topic, [1], store="kafka")
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 2}, {0: 3})
+    with pytest.raises(NotFound, match=r"no offset of partition 1 of topic .* in Kafka; it has offsets of 0"):
+        admin.delete_offsets(fresh_group, topic, [1], store="kafka")
+
+
+def test_a_node_that_is_no_offset_is_deleted(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    embedded_cluster.client.create(f"/consumers/{fresh_group}/offsets/{topic}/0", b"seven", makepath=True)
+    [change] = admin.delete_offsets(fresh_group).changes
+    assert (change.old, change.new) == ("unreadable b'seven'", None)
+    assert in_zookeeper(embedded_cluster, fresh_group, topic) == {}
+
+
+def test_offsets_are_deleted_beside_members_that_do_not_read_the_topic(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1})
+    store_in_zookeeper(embedded_cluster, fresh_group, "left", {0: 1})
+    config = ConsumerConfig(embedded_cluster.zookeeper_connect, fresh_group, consumer_id="ann")
+    with ConsumerConnector(config) as connector:
+        connector.create_message_streams({topic: 1})
+        for chosen in (topic, None):
+            with pytest.raises(GroupHasMembers, match=f"{fresh_group}_ann subscribes to {topic!r}"):
+                admin.delete_offsets(fresh_group, chosen)
+        admin.delete_offsets(fresh_group, "left")
+        assert in_zookeeper(embedded_cluster, fresh_group, "left") == {}
+
+
+# -- export and import -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_exported_from_both_stores_is_imported_into_both(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 2, 1: 3})
+    root = f"/consumers/{fresh_group}/offsets/{topic}"
+    done = command("offsets", "export", fresh_group)
+    assert done.stdout == f"{root}/0:1\n{root}/1:3\n"
+    assert done.stderr.splitlines() == [
+        "Exported 2 offsets of 1 group: 1 from ZooKeeper, 1 from Kafka",
+        f"note: group {fresh_group!r}: the offset of {topic}-0 in ZooKeeper differs from Kafka's",
+    ]
+    assert command("offsets", "export", fresh_group, "--store", "kafka").stdout == f"{root}/0:2\n{root}/1:3\n"
+    assert command("offsets", "export", fresh_group, "--store", "zookeeper").stdout == f"{root}/0:1\n"
+    rows = json.loads(command("offsets", "export", fresh_group, "--json").stdout)["offsets"]
+    found = [(row["partition"], row["offset"], row["store"]) for row in rows]
+    assert found == [("0", 1, "zookeeper"), ("1", 3, "kafka")]
+    assert command("offsets", "import", "--input-file", "-", stdin=done.stdout).exit_code == 0
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 3}, {0: 1, 1: 3})
+
+
+def test_a_group_with_offsets_in_kafka_alone_is_exported_among_all_and_imported_there(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    store_in_kafka(embedded_cluster, fresh_group, topic, {1: 3})
+    lines = [line for line in admin.export_offsets().lines if line.group == fresh_group]
+    assert [(line.partition, line.offset, line.store) for line in lines] == [("1", 3, "kafka")]
+    admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/1:4\n")
+    assert stores(embedded_cluster, fresh_group, topic) == ({}, {1: 4})
+
+
+def test_an_export_names_the_groups_whose_offsets_in_kafka_are_not_known(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {1: 3})
+    embedded_cluster.faults.add(Fault.error(14, "offset_fetch", topic, 0), times=None)
+    done = command("offsets", "export", fresh_group)
+    assert done.exit_code == 1
+    assert f"left out: offsets in Kafka of group {fresh_group!r}: " in done.stderr
+    assert command("offsets", "export", fresh_group, "--store", "zookeeper").exit_code == 0
+
+
+def test_a_partition_of_kafka_07_is_not_stored_in_kafka(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 1})
+    with pytest.raises(OffsetsNotSet, match=r"partition '0-1' of .* cannot be stored in Kafka"):
+        admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/0-1:4\n")
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_without_members_is_deleted_in_both_stores(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1, 1: 2})
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 3})
+    for path in ("ids", f"owners/{topic}"):
+        embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/{path}")
+    embedded_cluster.client.create(f"/consumers/{fresh_group}/owners/{topic}/0", b"gone-0")  # persistent: nobody has it
+    tried = command("groups", "delete", fresh_group, "--dry-run")
+    assert tried.stdout == (
+        f"{fresh_group} would be deleted: 9 nodes of ZooKeeper with 2 offsets, 1 offset in Kafka\n"
+    )
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 2}, {0: 3})
+    done = command("groups", "delete", fresh_group, "--json")
+    assert json.loads(done.stdout) == {
+        "groups": [{"group": fresh_group, "nodes": 9, "offsets_in_zookeeper": 2, "offsets_in_kafka": 1,
+                    "expires": True}],
+        "deleted": True,
+    }  # fmt: skip
+    assert embedded_cluster.client.exists(f"/consumers/{fresh_group}") is None
+    assert in_kafka(embedded_cluster, fresh_group, topic) == {}
+    again = command("groups", "delete", fresh_group)
+    assert (again.exit_code, "does not exist in ZooKeeper" in again.stderr) == (1, True)
+
+
+def test_a_group_that_exists_in_kafka_alone_is_deleted(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 3})
+    assert admin.delete_groups(fresh_group).groups == (DeletedGroup(fresh_group, 0, 0, 1, expires=True),)
+    with pytest.raises(NotFound):
+        admin.delete_groups(fresh_group)
+
+
+def test_no_group_is_deleted_if_one_of_them_has_members(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, f"{fresh_group}-idle", topic, {0: 1})
+    config = ConsumerConfig(embedded_cluster.zookeeper_connect, fresh_group, consumer_id="ann")
+    with ConsumerConnector(config) as connector:
+        connector.create_message_streams({topic: 1})
+        with pytest.raises(GroupHasMembers, match=rf"1 consumer is in group .* \({fresh_group}_ann\)"):
+            admin.delete_groups(f"{fresh_group}-idle", fresh_group)
+    assert in_zookeeper(embedded_cluster, f"{fresh_group}-idle", topic) == {0: 1}
+    admin.delete_groups(f"{fresh_group}-idle", fresh_group)
+    assert embedded_cluster.client.exists(f"/consumers/{fresh_group}") is None
+
+
+def test_a_persistent_registration_counts_as_a_member_and_is_named(
+    embedded_cluster: Cluster, admin: Admin, fresh_group: str
+) -> None:
+    path = f"/consumers/{fresh_group}/ids/{fresh_group}_old"
+    embedded_cluster.client.create(path, b"{}", makepath=True)
+    with pytest.raises(GroupHasMembers) as refused:
+        admin.delete_groups(fresh_group)
+    assert refused.value.remedy.endswith(f"if none runs, delete {path}")
+
+
+def test_a_claim_of_a_session_that_lives_keeps_the_group(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    client = KazooClient(embedded_cluster.zookeeper_connect)
+    client.start()
+    try:
+        client.create(f"/consumers/{fresh_group}/owners/{topic}/0", b"x-0", ephemeral=True, makepath=True)
+        with pytest.raises(GroupHasMembers, match=f"/consumers/{fresh_group}/owners/{topic}/0 is held by session 0x"):
+            admin.delete_groups(fresh_group)
+    finally:
+        client.stop()
+        client.close()
+    assert admin.delete_groups(fresh_group).deleted
+
+
+def test_groups_is_still_a_command_of_its_own(command: Callable[..., Result]) -> None:
+    assert command("groups", "list").stdout == command("groups").stdout
+    assert command("groups", "--active", "--json").exit_code == 0
+    mistyped = command("groups", "delte", "g")
+    assert mistyped.exit_code == 2
+    assert "No such command 'delte'" in mistyped.stderr
