@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
-from click.shell_completion import CompletionItem
 
 from rebalance.subscription import check_group
 from zkconsumer.admin import DeletedGroup, DeletedGroups, GroupList, GroupRow
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.offset_options import store_option
 from zkconsumer.cli.terminal.tables import print_table
 
@@ -27,9 +27,14 @@ offset managers did not answer within five seconds. Groups that exist in Kafka a
 are not listed.
 
 \b
-Examples:
+Example:
   zkconsumer groups list --zookeeper localhost:2181
+"""
+_EPILOG = _LIST_EPILOG[: _LIST_EPILOG.index("\b\nExample")] + """\
+\b
+Examples:
   zkconsumer groups --zookeeper localhost:2181 --active
+  zkconsumer groups delete billing --zookeeper localhost:2181 --dry-run
 """
 _DELETE_EPILOG = """\
 \b
@@ -43,28 +48,9 @@ Example: see what would be deleted
 """
 
 
-class _ListsByDefault(click.Group):
-    """A group of commands that runs `list` if no command is named."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # A word that is no option is a command, or one that is mistyped. While a shell completes, nothing is run.
-        lists = not ctx.resilient_parsing if not args else args[0].startswith("-")
-        if lists and not set(args[:1]) & set(ctx.help_option_names):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
-        if incomplete.startswith("-"):
-            names = {item.value for item in found}
-            options = self.commands["list"].shell_complete(ctx, incomplete)
-            found += [item for item in options if item.value not in names]
-        return found
-
-
-@click.group(cls=_ListsByDefault)
+@click.group(cls=ListingGroup, no_args_is_help=False, epilog=_EPILOG)
 def groups() -> None:
-    """The groups of a cluster: list (also without naming a command), delete."""
+    """Show all groups, or delete groups without members; without a command groups are listed."""
 
 
 @groups.command("list", epilog=_LIST_EPILOG)

@@ -6,7 +6,6 @@ Source: kafka.admin.TopicCommand, kafka.tools.GetOffsetShell (0.8.2.2).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -14,6 +13,7 @@ from zkconsumer.admin import NotFound, TopicPartitionRow, TopicReport
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 from zkconsumer.cli.topic_commands import create_topic, delete_topic, grow_topic
 
@@ -35,28 +35,8 @@ Example:
   zkconsumer topics list clicks --zookeeper localhost:2181
 """
 
-_HELP = ("-h", "--help")
-
-
-class _TopicsGroup(click.Group):
-    """Lists topics unless the first word is one of the other commands, so that a topic's name may follow directly."""
-
-    def make_parser(self, ctx: click.Context) -> Any:
-        parser = super().make_parser(ctx)
-        parse = parser.parse_args
-        parser.parse_args = lambda args: parse(self._with_command(args))  # type: ignore[method-assign]
-        return parser
-
-    def _with_command(self, args: list[str]) -> list[str]:
-        has_command = bool(args) and (args[0] in self.commands or args[0] in _HELP)
-        return args if has_command else ["list", *args]
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.commands["list"].format_options(ctx, formatter)
-        self.format_commands(ctx, formatter)
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS] [NAME]... | COMMAND ..."]
+class _TopicsGroup(ListingGroup):
+    takes_names = True
 
 
 @click.group(cls=_TopicsGroup, no_args_is_help=False, epilog=_EPILOG)
