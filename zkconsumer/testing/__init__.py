@@ -8,6 +8,7 @@
 | `Cluster` | the type of both: a test that is written for it runs on either |
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
 | `MemberProcess` | a consumer of ours in a process of its own, which records what it does |
+| `GroupMember`, `MemberKind` | the types of both, and of what makes them: such a test runs with either |
 | `ClosedNodes` | nodes of ZooKeeper that no other session may read, until they are opened again |
 | `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
 | `load`, `SteadyLoad`, `LastingLoad` | fill topics, at once or at a steady rate, and record what was acknowledged |
@@ -30,6 +31,7 @@ from zkconsumer.testing.history.events import Event
 from zkconsumer.testing.history.figures import Figures, figures_of
 from zkconsumer.testing.kafka.cluster import KafkaCluster, kafka_versions
 from zkconsumer.testing.load import LastingLoad, SteadyLoad, load
+from zkconsumer.testing.members.group_member import Delivered, GroupMember, MemberKind
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
@@ -43,12 +45,14 @@ __all__ = [
     "ClosedNodes",
     "Cluster",
     "Deadline",
+    "Delivered",
     "EmbeddedBroker",
     "EmbeddedCluster",
     "Event",
     "Fault",
     "Figures",
     "Finding",
+    "GroupMember",
     "GroupWatch",
     "Hold",
     "JavaMember",
@@ -58,6 +62,7 @@ __all__ = [
     "LastingLoad",
     "Limits",
     "MavenMissing",
+    "MemberKind",
     "MemberProcess",
     "NotSupported",
     "StartFailed",

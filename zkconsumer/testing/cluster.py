@@ -6,7 +6,7 @@ import errno
 import shutil
 import socket
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.processes import free_ports
+from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
 HOST = "127.0.0.1"
@@ -150,7 +151,7 @@ class Cluster(Protocol):
 AnyBroker = TypeVar("AnyBroker", bound=Broker)
 
 
-class ClusterFrame(ABC, Generic[AnyBroker]):
+class ClusterFrame(WithBlock, Generic[AnyBroker]):
     """The part of a cluster that is the same for both kinds: where everything is, and that it ends with its block.
 
     Attributes:
@@ -263,21 +264,8 @@ class ClusterFrame(ABC, Generic[AnyBroker]):
     def start_all(self) -> Self:
         """Start whatever does not run; returns when all brokers answer requests."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """End everything that belongs to the cluster."""
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start_all()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _enter(self) -> object:
+        return self.start_all()
 
 
 def broker_ids(brokers: int | Iterable[int]) -> list[int]:

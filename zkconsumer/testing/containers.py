@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from zkconsumer.testing.errors import DockerMissing, KitError, StartFailed, WaitTimeout
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper.wire import handshake
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def require_docker() -> None:
         ) from error
 
 
-class KafkaContainers:
+class KafkaContainers(WithBlock):
     """A ZooKeeper and brokers 0, 1, ... of Kafka 0.8.2.2 in containers, on free ports of 127.0.0.1.
 
     `with KafkaContainers() as cluster: ConsumerConfig(cluster.zookeeper_connect, ...)`. The images are built at the
@@ -150,10 +150,5 @@ class KafkaContainers:
         while self._containers:
             self._containers.pop().stop()
 
-    def __enter__(self) -> Self:
+    def _enter(self) -> object:
         return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -13,7 +14,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.history.events import Event
+from zkconsumer.testing.history.events import Event, id_of
 from zkconsumer.testing.kafka import probe
 from zkconsumer.testing.waiting import wait_until
 
@@ -62,13 +63,13 @@ def load(
                 base = broker.produce(topic, partition, values, codec=codec, acks=1)
                 now = time.monotonic_ns()
                 events += [
-                    Event(now, "acked", "", topic, partition, base + n, text.decode("ascii", "backslashreplace"))
+                    Event(now, "acked", "", topic, partition, base + n, id_of(text))
                     for n, text in enumerate(values)
                 ]
     return events
 
 
-class _PacedLoad:
+class _PacedLoad(ABC):
     """Messages with unique values at a steady rate, for as long as a `with` block lasts.
 
     Attributes:
@@ -96,9 +97,9 @@ class _PacedLoad:
         offset = broker.produce(topic, partition, [value.encode()], acks=acks)
         self.acked.append(Event(time.monotonic_ns(), "acked", "", topic, partition, offset, value))
 
+    @abstractmethod
     def _trouble(self) -> object:
         """What `grow` says when it has waited in vain."""
-        raise NotImplementedError
 
     def _end(self) -> None:
         self._stop.set()

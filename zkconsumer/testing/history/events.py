@@ -80,6 +80,11 @@ class Event:
         return f"{self.time_ns / 1e9:.6f} {self.kind}{' ' + self.member if self.member else ''}{where}{at}"
 
 
+def id_of(value: bytes | None) -> str:
+    """The `id` of a message in a history: its value, escaped where it is not ASCII; nothing for a tombstone."""
+    return (value or b"").decode("ascii", "backslashreplace")
+
+
 _DEFAULTS = {each.name: each.default for each in fields(Event)}
 
 

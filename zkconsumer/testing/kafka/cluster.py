@@ -175,10 +175,13 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
 
     def reconnect(self) -> None:
         """Take a new ZooKeeper client: when ZooKeeper has lost its data, one that has seen more is not let in again."""
-        before, self._client = self._client, None
-        if before is not None:
-            _end(before)
+        self._end_client()
         self._connect()
+
+    def _end_client(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            _end(client)
 
     def _jars(self) -> list[Path]:
         jars: list[Path] = []
@@ -234,9 +237,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
             for broker in self.brokers.values():
                 if broker.running:
                     broker.process.kill()  # the data is thrown away, so nothing is gained by waiting for an orderly end
-            client, self._client = self._client, None
-            if client is not None:
-                _end(client)
+            self._end_client()
         finally:
             self._give_up_zookeeper_and_folder()
 

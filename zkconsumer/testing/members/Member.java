@@ -5,7 +5,7 @@
 //   PAUSE_MS: how long each message is "worked on" before the next one is asked for.
 // Standard output, one line each, fields separated by tabs, times in nanoseconds of System.nanoTime():
 //   R time                                          streams were created
-//   D time topic partition offset stream base64     a message was delivered ("-" for a message without a value)
+//   D time topic partition offset stream value key  a message was delivered; both in Base64, "-" for none
 //   E time text                                     a stream ended by an exception
 //   S time                                          shutdown() returned
 // Shuts down in order when its standard input ends.
@@ -39,15 +39,18 @@ public class Member {
         }
     }
 
+    static String text(byte[] data) {
+        return data == null ? "-" : Base64.getEncoder().encodeToString(data);
+    }
+
     static void read(KafkaStream<byte[], byte[]> stream, int number, long pauseMs) {
         try {
             ConsumerIterator<byte[], byte[]> messages = stream.iterator();
             while (messages.hasNext()) {
                 MessageAndMetadata<byte[], byte[]> m = messages.next();
                 long now = System.nanoTime();
-                byte[] value = m.message();
-                String text = value == null ? "-" : Base64.getEncoder().encodeToString(value);
-                say("D\t" + now + "\t" + m.topic() + "\t" + m.partition() + "\t" + m.offset() + "\t" + number + "\t" + text);
+                String data = text(m.message()) + "\t" + text(m.key());
+                say("D\t" + now + "\t" + m.topic() + "\t" + m.partition() + "\t" + m.offset() + "\t" + number + "\t" + data);
                 if (pauseMs > 0) {
                     Thread.sleep(pauseMs);
                 }

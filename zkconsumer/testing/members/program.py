@@ -5,6 +5,7 @@ it leave the group in order. Its lines are events as `zkconsumer.testing.history
 commit, revoked, lost), and notes: `#`, a time in nanoseconds, a word, and the rest:
 
     # 123 ready           the streams exist
+    # 123 message ...     a message was delivered: topic, partition, offset, stream, value and key (`format_message`)
     # 123 blocked t/0     a claim has waited for long
     # 123 error ...       raised by a stream or by a commit
     # 123 leaving         SIGTERM came
@@ -35,7 +36,8 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.testing.history.events import Event, format_event
+from zkconsumer.testing.history.events import Event, format_event, id_of
+from zkconsumer.testing.members.message_lines import MESSAGE, format_message
 from zkconsumer.wakeup import Wakeup
 
 
@@ -52,6 +54,16 @@ class History:
         with self._lock:
             event = Event(time.monotonic_ns(), kind, self._member, topic, int(partition), offset, value)
             os.write(self._descriptor, f"{format_event(event)}\n".encode())
+
+    def deliver(self, message: Message, stream: int) -> None:
+        """Append the event of a delivered message, and its content."""
+        now = time.monotonic_ns()
+        event = Event(
+            now, "deliver", self._member, message.topic, int(message.partition), message.offset, id_of(message.value)
+        )
+        lines = f"{format_event(event)}\n# {now} {MESSAGE} {format_message(message, stream)}\n"
+        with self._lock:
+            os.write(self._descriptor, lines.encode())
 
     def note(self, word: str, text: str = "") -> None:
         """Append a line about the member itself."""
@@ -96,15 +108,19 @@ class Application:
         self._history = history
         self._counter = itertools.count(1)
 
-    def read(self, stream: KafkaStream) -> None:
-        """Handle the messages of a stream until it ends."""
+    def read(self, stream: KafkaStream, number: int) -> None:
+        """Handle the messages of a stream until it ends.
+
+        Args:
+            number: the number of the stream among those of its member.
+        """
         since_commit: dict[TopicPartition, int] = {}
         commit_every = self._options.commit_every
         for count in itertools.count(1):
             message = self._next(stream)
             if message is None:
                 return
-            self._handle(message)
+            self._handle(message, number)
             since_commit[TopicPartition(message.topic, message.partition)] = message.next_offset
             if commit_every and count % commit_every == 0:
                 commit(self._connector, self._history, since_commit)
@@ -119,12 +135,12 @@ class Application:
             except Exception as error:  # noqa: BLE001 - an application that survives a bad message, and says what it saw
                 self._history.note("error", repr(error))
 
-    def _handle(self, message: Message) -> None:
+    def _handle(self, message: Message, stream: int) -> None:
         number = next(self._counter)
         if number == self._options.skip:
             return
         for _ in range(2 if number == self._options.twice else 1):
-            self._history.write("deliver", message.topic, message.partition, message.offset, message.value.decode())
+            self._history.deliver(message, stream)
             if self._options.work_ms:
                 time.sleep(self._options.work_ms / 1000)
             self._history.write("done", message.topic, message.partition, message.offset)
@@ -204,8 +220,8 @@ class Member:
     def join(self) -> None:
         """Create the streams and read them."""
         application = Application(self._options, self._connector, self._history)
-        for stream in open_streams(self._connector, self._options):
-            reader = threading.Thread(target=application.read, args=[stream], name=stream.thread_id)
+        for number, stream in enumerate(open_streams(self._connector, self._options)):
+            reader = threading.Thread(target=application.read, args=[stream, number], name=stream.thread_id)
             self._readers.append(reader)
             reader.start()
         self.has_joined = True

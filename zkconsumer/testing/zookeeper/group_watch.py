@@ -45,6 +45,22 @@ def owners(client: KazooClient, group: str, places: Sequence[Place]) -> dict[Pla
     return found
 
 
+def owned_by(client: KazooClient, group: str, member_id: str) -> list[Place]:
+    """The partitions of all topics whose owner nodes name a thread of this member, in order."""
+    root = f"/consumers/{group}/owners"
+    try:
+        topics = client.get_children(root)
+    except NoNodeError:
+        return []
+    places = []
+    for answer in [(topic, client.get_children_async(f"{root}/{topic}")) for topic in topics]:
+        try:
+            places += [(answer[0], int(partition)) for partition in answer[1].get(timeout=10)]
+        except NoNodeError:  # deleted in the meantime
+            continue
+    return sorted(place for place, owner in owners(client, group, places).items() if owner.member_id == member_id)
+
+
 def wait_owned(
     client: KazooClient, group: str, places: Sequence[Place], shares: Mapping[str, int], timeout_s: float = 30.0
 ) -> dict[Place, Owner]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from zkconsumer.testing.errors import KitError, StartFailed
@@ -16,6 +15,7 @@ from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
 from zkconsumer.testing.waiting import Deadline, wait_until
+from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper import wire as zookeeper_wire
 from zkconsumer.testing.zookeeper.wire import end_session as end_session
 
@@ -79,7 +79,7 @@ class Quorum:
     lines: str
 
 
-class ZooKeeperServer:
+class ZooKeeperServer(WithBlock):
     """A standalone ZooKeeper server in a JVM of its own, listening on 127.0.0.1 only.
 
     `with ZooKeeperServer() as server: KazooClient(server.connect)`. Outside a `with` block call `start()` and
@@ -297,17 +297,8 @@ class ZooKeeperServer:
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _enter(self) -> object:
+        return self.start()
 
     # ---- questions and sessions
 
@@ -329,7 +320,7 @@ class ZooKeeperServer:
         end_session(self.connect, session_id)
 
 
-class ZooKeeperEnsemble:
+class ZooKeeperEnsemble(WithBlock):
     """Several ZooKeeper servers that replicate.
 
     `members[i]` is a `ZooKeeperServer`, to be stopped, killed or paused alone.
@@ -397,18 +388,9 @@ class ZooKeeperEnsemble:
         """End all members and remove their folders."""
         for member in self.members:
             if member.running:
-                member.kill()
+                member.kill()  # a quorum is not needed any more, so that an orderly end of each would only cost time
         for member in self.members:
             member.close()
 
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _enter(self) -> object:
+        return self.start()

@@ -1,0 +1,32 @@
+"""What every server, cluster and member has in common: a `with` block starts it, and closes it at its end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class WithBlock(ABC):
+    """Something that runs from the start of a `with` block to its end; closed too if its start fails."""
+
+    @abstractmethod
+    def _enter(self) -> object:
+        """Start it; what this returns is not used."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it, and remove what it has left in temporary folders; it may be closed again."""
+
+    def __enter__(self) -> Self:
+        try:
+            self._enter()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
