@@ -245,7 +245,7 @@ def test_contradictions_are_refused(settings: dict[str, object], refused_key: st
 UNKNOWN = [
     ("auto.ofset.reset", "the nearest known one is 'auto.offset.reset'"),
     ("zookeeperConnect", "the nearest known one is 'zookeeper.connect'"),
-    ("autooffsetreset", "the nearest known one is 'autooffset.reset'"),
+    ("autooffsetreset", "the nearest known one is 'auto.offset.reset'"),
     ("bootstrap_servers", "the brokers are found in ZooKeeper: set 'zookeeper.connect'"),
     ("enable.auto.commit", "here it is called 'auto.commit.enable'"),
     ("session.timeout.ms", "here it is called 'zookeeper.session.timeout.ms'"),

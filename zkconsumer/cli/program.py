@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from zkconsumer.cli.check_config import check_config
 from zkconsumer.cli.cluster import cluster
 from zkconsumer.cli.compact_files import compact_files
 from zkconsumer.cli.completion import completion
@@ -102,6 +103,7 @@ program.add_command(groups)
 program.add_command(offsets)
 program.add_command(topics)
 program.add_command(compact_files)
+program.add_command(check_config)
 program.add_command(load)
 program.add_command(cluster)
 program.add_command(demo)

@@ -16,10 +16,16 @@ def check_settings(values: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: Two of them contradict each other.
     """
-    _check_at_least(values, "socket.timeout.ms", "fetch.wait.max.ms")
-    _check_at_least(values, "rebalance.quiet.max.ms", "rebalance.quiet.ms")
-    _check_tls(values)
-    _check_sasl(values)
+    for error in contradictions(values):
+        raise error
+
+
+def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """Yield an error for every two settings that contradict each other."""
+    yield from _at_least(values, "socket.timeout.ms", "fetch.wait.max.ms")
+    yield from _at_least(values, "rebalance.quiet.max.ms", "rebalance.quiet.ms")
+    yield from _of_tls(values)
+    yield from _of_sasl(values)
 
 
 def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
@@ -63,30 +69,30 @@ def warning_about_07(names: Sequence[str], given: Container[str]) -> str | None:
     )
 
 
-def _check_at_least(values: Mapping[str, Any], larger: str, smaller: str) -> None:
+def _at_least(values: Mapping[str, Any], larger: str, smaller: str) -> Iterator[ConfigError]:
     if values[larger] < values[smaller]:
-        raise ConfigError(larger, values[larger], f"at least {smaller}, which is {values[smaller]}")
+        yield ConfigError(larger, values[larger], f"at least {smaller}, which is {values[smaller]}")
 
 
-def _check_tls(values: Mapping[str, Any]) -> None:
+def _of_tls(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     for name in ("zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile"):
         # Without this check a forgotten setting would send credentials unencrypted.
         if values[name] is not None and not values["zookeeper.use.ssl"]:
-            raise ConfigError("zookeeper.use.ssl", False, f"true, since {name} is given")
+            yield ConfigError("zookeeper.use.ssl", False, f"true, since {name} is given")
     if values["zookeeper.ssl.check.hostname"] and not values["zookeeper.use.ssl"]:
-        raise ConfigError("zookeeper.use.ssl", False, "true, since zookeeper.ssl.check.hostname is")
+        yield ConfigError("zookeeper.use.ssl", False, "true, since zookeeper.ssl.check.hostname is")
     if values["zookeeper.ssl.check.hostname"] and not values["zookeeper.ssl.verify.certs"]:
-        raise ConfigError("zookeeper.ssl.verify.certs", False, "true, since zookeeper.ssl.check.hostname is")
+        yield ConfigError("zookeeper.ssl.verify.certs", False, "true, since zookeeper.ssl.check.hostname is")
     if values["zookeeper.ssl.keyfile"] is not None and values["zookeeper.ssl.certfile"] is None:
-        raise ConfigError("zookeeper.ssl.certfile", None, "given, since zookeeper.ssl.keyfile is")
+        yield ConfigError("zookeeper.ssl.certfile", None, "given, since zookeeper.ssl.keyfile is")
     if values["zookeeper.ssl.keyfile.password"] is not None and values["zookeeper.ssl.certfile"] is None:
-        raise ConfigError("zookeeper.ssl.keyfile", None, "given, since zookeeper.ssl.keyfile.password is")
+        yield ConfigError("zookeeper.ssl.keyfile", None, "given, since zookeeper.ssl.keyfile.password is")
 
 
-def _check_sasl(values: Mapping[str, Any]) -> None:
+def _of_sasl(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     mechanism = values["zookeeper.sasl.mechanism"]
     for name in ("zookeeper.sasl.username", "zookeeper.sasl.password"):
         if mechanism is None and values[name] is not None:
-            raise ConfigError("zookeeper.sasl.mechanism", None, f"given, since {name} is")
+            yield ConfigError("zookeeper.sasl.mechanism", None, f"given, since {name} is")
         if mechanism in ("DIGEST-MD5", "PLAIN") and values[name] is None:
-            raise ConfigError(name, None, f"given, since zookeeper.sasl.mechanism is {mechanism}")
+            yield ConfigError(name, None, f"given, since zookeeper.sasl.mechanism is {mechanism}")

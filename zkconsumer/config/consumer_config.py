@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
 from zkconsumer.config.checks import check_settings, warning_about_07, warnings_about
-from zkconsumer.config.foreign_names import hint_for_value
-from zkconsumer.config.keys import KEYS, Key, find_key, names_of_07, unknown_setting
+from zkconsumer.config.keys import KEYS, find_key, names_of_07, unknown_setting
 from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.properties import read_properties
+from zkconsumer.config.setting_values import completed, convert, generation_of, given_twice, missing_settings
 from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
-from zkconsumer.errors import ConfigError
 
 logger = logging.getLogger("zkconsumer.config")
 
@@ -103,7 +102,9 @@ class ConsumerConfig:
     ) -> None:
         named: dict[str, object] = {"zookeeper_connect": zookeeper_connect, "group_id": group_id, **settings}
         given = _typed(named)
-        values = _completed(given)
+        for missing in missing_settings(given):
+            raise missing
+        values = completed(given)
         check_settings(values)
         for key in KEYS:
             object.__setattr__(self, key.attribute, values[key.name])
@@ -172,46 +173,10 @@ def _typed(settings: Mapping[str, object]) -> dict[str, object]:
         if key is None:
             raise unknown_setting(name)
         if value is not None:
-            converted = _convert(key, value, "0.7" if _says_07(settings) else "0.8")
+            converted = convert(key, value, generation_of(settings))
             if typed.setdefault(key.name, converted) != converted:
-                shown = "***" if key.secret else value
-                raise ConfigError(key.name, shown, "given once; it is given under two names with different values")
+                raise given_twice(key, value)
     return typed
-
-
-def _convert(key: Key, value: object, generation: str) -> object:
-    try:
-        return key.kind.convert(value)
-    except ValueError as error:
-        # In 0.7 any other word makes the fetcher raise instead of reset.
-        if key.name == "auto.offset.reset" and generation == "0.7" and isinstance(value, str):
-            return value
-        reasons = "; ".join(filter(None, (str(error), "" if key.secret else hint_for_value(key.name, value))))
-        reason = f"{key.kind.allowed} ({reasons})" if reasons else key.kind.allowed
-        raise ConfigError(key.name, "***" if key.secret else value, reason) from None
-
-
-def _says_07(settings: Mapping[str, object]) -> bool:
-    return any(str(value).strip() == "0.7" for name, value in settings.items() if _is(name, "kafka.generation"))
-
-
-def _is(name: str, wanted: str) -> bool:
-    key = find_key(name)
-    return key is not None and key.name == wanted
-
-
-def _completed(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return every setting's value: given, or the default, or derived from the others."""
-    generation = str(given.get("kafka.generation", "auto"))
-    values: dict[str, Any] = {}
-    for key in KEYS:
-        if key.required and key.name not in given:
-            raise ConfigError(key.name, None, key.kind.allowed)
-        values[key.name] = given.get(key.name, key.default_for(generation))
-    for key in KEYS:
-        if key.derive is not None and key.name not in given:
-            values[key.name] = key.derive(values)
-    return values
 
 
 def _warnings_about_07(named: Iterable[str], given: Mapping[str, object]) -> Iterator[str]:

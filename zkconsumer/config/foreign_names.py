@@ -73,7 +73,8 @@ _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
     "enable.partition.eof": "librdkafka has it; 'consumer.timeout.ms' ends a wait for messages",
     "consumer.group": "other clients have it; here it is called 'group.id'",
     "shallow.iterator.enable": "the name of the setting of Kafka 0.7 is 'shallowiterator.enable'",
-    "backoff.increment.ms": "Kafka 0.7.0 has it; the wait after empty fetches is 'fetch.wait.max.ms'",
+    "backoff.increment.ms": "the documentation of Kafka 0.7 lists it; the wait after empty fetches is "
+                            "'fetch.wait.max.ms'",
     "mirror.topics.whitelist": "Kafka 0.7 lists it and does not read it; give a Whitelist to "
                                "create_message_streams_by_filter",
     "mirror.topics.blacklist": "Kafka 0.7 lists it and does not read it; give a Blacklist to "
@@ -143,19 +144,36 @@ def hint_for_name(name: str, known: Iterable[str]) -> str:
         if lower.startswith(prefixes):
             return hint
     names = list(known)
-    for each in sorted(names, key=len, reverse=True):
-        if dotted.endswith(f".{each}"):
-            return f"it ends with the known name {each!r}: names have no prefix here"
+    prefixed = _hint_without_prefix(dotted, _by_letters(names))
+    if prefixed:
+        return prefixed
     nearest = nearest_name(dotted, names)
     return f"the nearest known one is {nearest!r}" if nearest else ""
+
+
+def _hint_without_prefix(dotted: str, known: Mapping[str, str]) -> str:
+    """Return the hint for a name behind a prefix, as in files of Flume and Atlas; empty if it has none.
+
+    Args:
+        dotted: With dots.
+        known: The known names by their letters and digits.
+    """
+    parts = dotted.split(".")
+    for count in range(1, len(parts)):
+        rest = ".".join(parts[count:])
+        if _plain(rest) in known:
+            return f"it ends with the known name {known[_plain(rest)]!r}: names have no prefix here"
+        if rest.lower() in _OF_NEWER_CONSUMERS:
+            return _OF_NEWER_CONSUMERS[rest.lower()]
+    return ""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the most similar of the known names, None if none is similar; case and punctuation do not count."""
     names = list(known)
-    plain = {_plain(each): each for each in names}
-    if _plain(name) in plain:
-        return plain[_plain(name)]
+    same = _by_letters(names).get(_plain(name))
+    if same is not None:
+        return same
     near = difflib.get_close_matches(name.lower(), names, n=1)
     return near[0] if near else None
 
@@ -184,6 +202,14 @@ def hint_for_value(name: str, value: object) -> str:
     if re.search(r"\s[#!]", value):
         return "a comment has a line of its own; here it is part of the value"
     return "white space at its end is part of the value" if value != value.rstrip() else ""
+
+
+def _by_letters(names: Iterable[str]) -> dict[str, str]:
+    """Return the names by their letters and digits; of two that have the same ones, the first, which is that of 0.8."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(_plain(name), name)
+    return found
 
 
 def _plain(name: str) -> str:

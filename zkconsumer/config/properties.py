@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t\f"
@@ -19,6 +20,14 @@ _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(?P
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _TRAILING_BACKSLASHES = re.compile(r"\\*\Z")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class PropertyLine(NamedTuple):
+    """One property of a file: the number of its first line, its name and its value."""
+
+    line: int
+    name: str
+    value: str
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -29,12 +38,15 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         ValueError: An escape `\\u` without four hexadecimal digits.
     """
     with open(path, "rb") as file:
-        data = file.read()
+        return parse_properties(decode_properties(file.read()))
+
+
+def decode_properties(data: bytes) -> str:
+    """Return the text of a file in UTF-8 or, when it is not valid UTF-8, ISO 8859-1."""
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    return parse_properties(text)
+        return data.decode("latin-1")
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -43,27 +55,37 @@ def parse_properties(text: str) -> dict[str, str]:
     Raises:
         ValueError: An escape `\\u` without four hexadecimal digits.
     """
-    entries: dict[str, str] = {}
-    for line in _logical_lines(text):
+    return {entry.name: entry.value for entry in property_lines(text)}
+
+
+def property_lines(text: str) -> Iterator[PropertyLine]:
+    """Yield every property of properties text, in order; equal names come as often as they stand there.
+
+    Raises:
+        ValueError: An escape `\\u` without four hexadecimal digits; names the line.
+    """
+    for number, line in _logical_lines(text):
         found = _ENTRY.match(line)
         if found:
-            entries[_unescape(found["key"])] = _unescape(found["value"])
-    return entries
+            try:
+                yield PropertyLine(number, _unescape(found["key"]), _unescape(found["value"]))
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines with continuations joined; blank lines and comments are left out."""
-    natural = iter(_LINE_END.split(text))
-    for first in natural:
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of the lines with continuations joined; blank lines and comments are left out."""
+    natural = iter(enumerate(_LINE_END.split(text), 1))
+    for number, first in natural:
         line = first.lstrip(_BLANKS)
         if not line or line[0] in "#!":
             continue
         while _continues(line):
-            following = next(natural, None)
+            _, following = next(natural, (0, None))
             line = line[:-1] + (following or "").lstrip(_BLANKS)
             if following is None:
                 break
-        yield line
+        yield number, line
 
 
 def _continues(line: str) -> bool:

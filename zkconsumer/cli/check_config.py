@@ -1,0 +1,128 @@
+"""`zkconsumer check-config`: says what each line of a consumer's properties file will do.
+
+Nothing is connected, and files that settings name are not opened.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.terminal.tables import print_table
+from zkconsumer.config.connection_settings import warn_of_exposed_secrets
+from zkconsumer.config.file_check import CheckedLine, FileCheck, check_properties
+from zkconsumer.config.properties import decode_properties, parse_properties
+
+__all__ = ["check_config"]
+
+_MOST_BYTES = 1024 * 1024
+_EPILOG = """\
+\b
+FILE is a properties file as Java's consumer has it, of Kafka 0.7 or 0.8; - is stdin. Passwords are not printed.
+
+\b
+error    the consumer refuses the file
+warning  something else happens than the line says
+note     worth knowing
+
+\b
+Status 0: there is no error and no warning. Status 1: there is one, or the file cannot be read.
+
+\b
+Example:
+  zkconsumer check-config consumer.properties
+"""
+
+
+@click.command("check-config", epilog=_EPILOG)
+@click.argument("path", metavar="FILE")
+@click.option("--defaults", is_flag=True, help="Print the settings that are not in the file, too, with their values.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the values of all settings.")
+def check_config(path: str, defaults: bool, as_json: bool) -> None:
+    """Say what each line of FILE will do: which setting it is, the value in force, and what is wrong with it."""
+    name = "standard input" if path == "-" else path
+    text = decode_properties(_read(path, name))
+    try:
+        found = check_properties(text)
+    except ValueError as error:
+        raise CliError(f"{name} is not a properties file: {error}") from None
+    if path != "-":
+        warn_of_exposed_secrets(path, parse_properties(text))
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        _print(found, defaults)
+    if not found.is_good:
+        raise click.exceptions.Exit(1)
+
+
+def _read(path: str, name: str) -> bytes:
+    if path == "-":
+        if sys.stdin is None:
+            raise CliError("standard input is closed")
+        data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    else:
+        try:
+            with open(path, "rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise CliError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > _MOST_BYTES:
+        raise CliError(f"{name} is larger than {_MOST_BYTES} bytes", "give the properties file of a consumer")
+    return data
+
+
+def _print(found: FileCheck, defaults: bool) -> None:
+    if found.lines:
+        rows = [[str(each.line), each.name, _setting(each), _effect(each)] for each in found.lines]
+        marked = [number for number, each in enumerate(found.lines) if each.status != "used"]
+        print_table(["LINE", "NAME", "SETTING", "VALUE IN FORCE"], rows, right=[0], marked=marked)
+    else:
+        click.echo("There is no setting in it.")
+    if defaults and found.values:
+        click.echo()
+        others = [each for each in found.values if each.line is None]
+        print_table(["NOT IN THE FILE", "VALUE IN FORCE"],
+                    [[each.setting, _amount(each.value or "none", each.unit)] for each in others])  # fmt: skip
+    if found.findings:
+        click.echo()
+    for finding in found.findings:
+        place = "" if finding.line is None else f", line {finding.line}"
+        color = {"error": "red", "warning": "yellow"}.get(finding.severity)
+        click.echo(f"{click.style(finding.severity, fg=color)}{place}: {finding.sentence}")
+    counts = [count_of(sum(each.severity == kind for each in found.findings), kind) for kind in ("error", "warning")]
+    click.echo(f"\n{count_of(len(found.lines), 'line')}, {', '.join(counts)}")
+
+
+def _setting(line: CheckedLine) -> str:
+    return "-" if line.setting is None else line.setting if line.setting != line.name else "same"
+
+
+def _effect(line: CheckedLine) -> str:
+    if line.value is None:
+        return line.status
+    return _amount(line.value, line.unit) + (", the default" if line.is_default else "")
+
+
+def _amount(value: str, unit: str | None) -> str:
+    """Return a value with its unit, and in a larger unit where that is easier to read.
+
+    >>> _amount("90000", "ms")
+    '90000 ms = 1.5 min'
+    """
+    if unit is None or not value.removeprefix("-").isdigit():
+        return value
+    for size, name in _LARGER[unit]:
+        if int(value) >= size:
+            larger = f"{int(value) / size:.3g}"
+            return f"{value} {unit} = {larger} {name}" if float(larger) * size == int(value) else f"{value} {unit}"
+    return f"{value} {unit}"
+
+
+_LARGER = {
+    "ms": ((3_600_000, "h"), (60_000, "min"), (1000, "s")),
+    "bytes": ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")),
+}

@@ -1,0 +1,239 @@
+"""Says what each line of a properties file will do.
+
+Pure: text in, values out. Nothing is connected, and no file that a setting names is opened. Secrets, and values of
+unknown settings, which may be misspelled secrets, are not in what comes back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from zkconsumer.config.checks import contradictions
+from zkconsumer.config.keys import KEYS, Key, find_key, names_of_07, unknown_setting
+from zkconsumer.config.kinds import Integer
+from zkconsumer.config.plausibility import Finding, implausible
+from zkconsumer.config.properties import PropertyLine, property_lines
+from zkconsumer.config.setting_values import completed, convert, generation_of, given_twice, missing_settings
+from zkconsumer.errors import ConfigError
+
+__all__ = ["CheckedLine", "FileCheck", "ValueInForce", "check_properties"]
+
+_LONGEST: Final = 300
+"""Most characters of the file in one message."""
+
+
+@dataclass(frozen=True)
+class CheckedLine:
+    """What one line does.
+
+    Attributes:
+        line: Its number; the first one of a line that is continued.
+        name: The name as it stands there.
+        setting: Its name in Kafka 0.8, or ours; None if there is no such setting.
+        spelling: `0.8` for that name, `0.7` for the name of Kafka 0.7; None if there is no such setting.
+        status: `used`, `refused` (the value is not allowed), `overridden` (a later line counts) or `ignored` (unknown).
+        value: The value in force as text, `***` for a secret; None unless `used`.
+        unit: `ms` or `bytes`; None for other settings.
+        is_default: The value is the default.
+    """
+
+    line: int
+    name: str
+    setting: str | None
+    spelling: str | None
+    status: str
+    value: str | None = None
+    unit: str | None = None
+    is_default: bool = False
+
+
+@dataclass(frozen=True)
+class ValueInForce:
+    """The value of a setting.
+
+    Attributes:
+        setting: Its name in Kafka 0.8, or ours.
+        value: As text, `***` for a secret; None if it has none.
+        unit: `ms` or `bytes`; None for other settings.
+        line: The line that gives it; None for a default.
+    """
+
+    setting: str
+    value: str | None
+    unit: str | None
+    line: int | None
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What a properties file will do.
+
+    Attributes:
+        lines: Every property of the file, in order.
+        findings: What is worth knowing: errors, warnings and notes.
+        values: The value of every setting, given or not; empty if there are errors.
+    """
+
+    lines: tuple[CheckedLine, ...]
+    findings: tuple[Finding, ...]
+    values: tuple[ValueInForce, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """True without an error and without a warning."""
+        return all(finding.severity == "note" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts and lists, in the form of `zkconsumer check-config --json`."""
+        return {
+            "good": self.is_good,
+            "lines": [vars(line) for line in self.lines],
+            "findings": [finding._asdict() for finding in self.findings],
+            "values": [vars(value) for value in self.values],
+        }
+
+    def to_json(self) -> str:
+        """Return `to_dict()` as JSON text, in one line."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+
+def check_properties(text: str) -> FileCheck:
+    """Return what the properties of a consumer will do.
+
+    Raises:
+        ValueError: The text is not a properties file: an escape `\\u` without four hexadecimal digits.
+    """
+    checks = _LineChecks(list(property_lines(text)))
+    findings = checks.findings
+    if any(line.status == "refused" for line in checks.lines):
+        findings.append(Finding("note", None, None, "the settings were not checked against each other, because of the "
+                                "errors"))  # fmt: skip
+        return FileCheck(checks.with_values(), tuple(sorted(findings, key=_place)), ())
+    values = completed(checks.given)
+    findings += [Finding("error", checks.places.get(each.key), each.key, str(each)) for each in contradictions(values)]
+    found = implausible(values, checks.given.keys(), checks.names_of_07)
+    findings += [each._replace(line=checks.places.get(each.setting or "")) for each in found]
+    has_errors = any(finding.severity == "error" for finding in findings)
+    in_force = () if has_errors else tuple(_values(values, checks.places))
+    return FileCheck(checks.with_values(), tuple(sorted(findings, key=_place)), in_force)
+
+
+class _LineChecks:
+    """What the lines of a file do, each by itself.
+
+    Attributes:
+        lines: Every line, without its value.
+        findings: What was found about single lines, and about settings that are missing.
+        given: The values that count, by their 0.8 names.
+        places: The lines of these.
+        names_of_07: The names that count and that Kafka 0.7 alone has.
+    """
+
+    def __init__(self, entries: Sequence[PropertyLine]) -> None:
+        self.lines: list[CheckedLine] = []
+        self.findings: list[Finding] = []
+        self.given: dict[str, object] = {}
+        self.places: dict[str, int] = {}
+        last = {entry.name: entry for entry in entries}
+        self.names_of_07 = names_of_07(last)
+        self._generation = generation_of({name: entry.value for name, entry in last.items()})
+        for entry in entries:
+            key = find_key(entry.name)
+            if last[entry.name] is not entry:
+                self._add(entry, key, "overridden", _overridden(entry, key, last[entry.name]))
+            elif key is None:
+                self._add(entry, None, "ignored", _ignored(entry))
+            else:
+                self._take(entry, key)
+        refused = {line.setting for line in self.lines if line.status == "refused"}
+        for error in missing_settings(self.given):
+            if error.key not in refused:
+                sentence = f"{error.key} is not in the file; it must be there, or the program must give it"
+                self.findings.append(Finding("error", None, error.key, sentence))
+
+    def _add(self, entry: PropertyLine, key: Key | None, status: str, finding: Finding | None = None) -> None:
+        self.lines.append(_line(entry, key, status))
+        if finding is not None:
+            self.findings.append(finding)
+
+    def _take(self, entry: PropertyLine, key: Key) -> None:
+        """Keep the value of a line, unless the consumer would refuse it."""
+        try:
+            value = convert(key, entry.value, self._generation)
+            if self.given.get(key.name, value) != value:
+                raise given_twice(key, entry.value)
+        except ConfigError as error:
+            self._add(entry, key, "refused", Finding("error", entry.line, key.name, _shown(str(error))))
+            return
+        repeated = None
+        if key.name in self.given:
+            sentence = f"{entry.name} gives {key.name} the value of line {self.places[key.name]} once more"
+            repeated = Finding("note", entry.line, key.name, sentence)
+        self._add(entry, key, "used", repeated)
+        self.given[key.name] = value
+        self.places.setdefault(key.name, entry.line)
+
+    def with_values(self) -> tuple[CheckedLine, ...]:
+        """Return the lines, those that are used with the values of their settings."""
+        return tuple(self._with_value(line) for line in self.lines)
+
+    def _with_value(self, line: CheckedLine) -> CheckedLine:
+        key = find_key(line.name)
+        if key is None or line.status != "used":
+            return line
+        value = self.given[key.name]
+        default = completed({name: each for name, each in self.given.items() if name != key.name})[key.name]
+        return replace(line, value=_text(key, value), is_default=value == default)
+
+
+def _place(finding: Finding) -> tuple[int, int]:
+    severities = ("error", "warning", "note")
+    return severities.index(finding.severity), finding.line or 0
+
+
+def _ignored(entry: PropertyLine) -> Finding:
+    hint = unknown_setting(entry.name).hint
+    sentence = f"{_shown(entry.name)} is ignored: there is no such setting"
+    return Finding("warning", entry.line, None, f"{sentence}; {hint}" if hint else sentence)
+
+
+def _overridden(entry: PropertyLine, key: Key | None, last: PropertyLine) -> Finding:
+    is_same = entry.value == last.value
+    return Finding(
+        "note" if is_same else "warning", entry.line, key.name if key else None,
+        f"{_shown(entry.name)} has no effect: line {last.line} sets it again"
+        f"{', to the same value' if is_same else ''}, and the last line counts",
+    )  # fmt: skip
+
+
+def _line(entry: PropertyLine, key: Key | None, status: str) -> CheckedLine:
+    if key is None:
+        return CheckedLine(entry.line, _shown(entry.name), None, None, status)
+    spelling = "0.7" if names_of_07([entry.name]) else "0.8"
+    return CheckedLine(entry.line, _shown(entry.name), key.name, spelling, status, unit=_unit(key))
+
+
+def _values(values: Mapping[str, object], places: Mapping[str, int]) -> Iterator[ValueInForce]:
+    for key in KEYS:
+        value = values[key.name]
+        is_set = value is not None or isinstance(key.kind, Integer)  # None of an integer is `off`
+        shown = _text(key, value) if is_set and value != () else None
+        yield ValueInForce(key.name, shown, _unit(key), places.get(key.name))
+
+
+def _text(key: Key, value: object) -> str:
+    return "***" if key.secret else _shown(key.kind.format(value))
+
+
+def _unit(key: Key) -> str | None:
+    last = key.name.rpartition(".")[2]
+    return last if last in ("ms", "bytes") else None
+
+
+def _shown(text: str) -> str:
+    """Return text of the file so that it can be printed on a terminal, in one line that is not too long."""
+    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in short)
