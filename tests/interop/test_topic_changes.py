@@ -68,18 +68,18 @@ def check_a_whole_life(cluster: KafkaCluster, topic: str) -> None:
         created = admin.create_topic(topic, 3, 2, config=config, on_progress=said.append)
         assert (created.written, created.done) == (True, True)
         assert said[-1] == "3 of 3 partitions have a leader"
+        cluster.wait_leaders(topic, [0, 1, 2])  # the leaders stand in ZooKeeper a moment before the brokers know them
         described, settings = described_by_kafka(cluster, topic)
         assert described == {each.partition: (each.leader, each.replicas) for each in created.partitions}
         if has_settings and settings:
             assert "retention.ms=3600000" in settings
-        cluster.wait_leaders(topic, [0, 1, 2])
         load(cluster, topic, 5, partitions=[0, 1, 2])
         grown = admin.grow_topic(topic, 5)
         assert [each.partition for each in grown.partitions] == [3, 4]
         assert "messages with keys go to other partitions" in grown.warnings[0]
+        cluster.wait_leaders(topic, [3, 4])
         after, _ = described_by_kafka(cluster, topic)
         assert replicas_of(after) == {**replicas_of(described), **{a.partition: a.replicas for a in grown.partitions}}
-        cluster.wait_leaders(topic, [3, 4])
         load(cluster, topic, 5, partitions=[3, 4])
         ends = {row.partition: row.latest for row in admin.topics(topic).partitions}
         assert ends == dict.fromkeys(range(5), 5)

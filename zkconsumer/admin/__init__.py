@@ -16,6 +16,8 @@ from zkconsumer.admin.errors import (
 from zkconsumer.admin.findings import Finding, Verification
 from zkconsumer.admin.group_deletion import DeletedGroup, DeletedGroups
 from zkconsumer.admin.group_report import GroupReport, MemberRow, PartitionRow
+from zkconsumer.admin.lag_monitor import LagChoice, LagMonitor
+from zkconsumer.admin.lag_report import GroupLag, LagReport, TopicLag
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges
 from zkconsumer.admin.stored_offsets import ExportedOffsets
 from zkconsumer.admin.topic_changes import AssignedPartition, TopicChange
@@ -33,11 +35,15 @@ __all__ = [
     "ExportedOffsets",
     "Finding",
     "GroupHasMembers",
+    "GroupLag",
     "GroupList",
     "GroupNotDeleted",
     "GroupOffsets",
     "GroupReport",
     "GroupRow",
+    "LagChoice",
+    "LagMonitor",
+    "LagReport",
     "MemberRow",
     "NotFound",
     "OffsetChange",
@@ -47,6 +53,7 @@ __all__ = [
     "RebalanceNotTriggered",
     "Released",
     "TopicChange",
+    "TopicLag",
     "TopicPartitionRow",
     "TopicRefused",
     "TopicReport",

@@ -19,6 +19,7 @@ from zkconsumer.admin.group_nodes import read_group, read_log_ends
 from zkconsumer.admin.group_report import GroupReport, report
 from zkconsumer.admin.group_verifier import GroupVerifier
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_group_and_kafka
+from zkconsumer.admin.lag_administration import LagAdministration
 from zkconsumer.admin.offset_administration import GroupOffsets, OffsetAdministration
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
 from zkconsumer.admin.release import check_names, release_claim
@@ -52,7 +53,7 @@ def connection_options(zookeeper: str, properties: Mapping[str, object] | None) 
     return zookeeper_options(config), config.zookeeper_connection_timeout_ms / 1000
 
 
-class Admin(OffsetAdministration, TopicAdministration):
+class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
     """Inspects and changes the consumer groups of one cluster, members of other clients included.
 
     A connection to ZooKeeper is opened by the constructor and closed by `close()`, or at the end of a `with` block.

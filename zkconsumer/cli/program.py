@@ -1,7 +1,7 @@
 """The command `zkconsumer`: its commands, logging, errors and exit status.
 
-Exit status: 0 done (also after Ctrl-C or SIGTERM and a clean leave), 1 failed, 2 wrong usage, 130 interrupted before
-there was anything to leave in order. Errors are one sentence on stderr.
+Exit status: 0 done (also after Ctrl-C or SIGTERM and a clean leave, and when the reader of the output is gone), 1
+failed, 2 wrong usage, 130 interrupted before there was anything to leave in order. Errors are one sentence on stderr.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
 from zkconsumer.cli.failures import CliError, sentence_of
 from zkconsumer.cli.groups import groups
+from zkconsumer.cli.lag import lag
 from zkconsumer.cli.load import load
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.produce import produce
@@ -30,7 +31,7 @@ from zkconsumer.cli.release import release
 from zkconsumer.cli.repeated_options import refuse_repeated_options
 from zkconsumer.cli.spark_zip import spark_zip
 from zkconsumer.cli.terminal.signals import unblock_signals
-from zkconsumer.cli.terminal.standard_streams import prepare_streams
+from zkconsumer.cli.terminal.standard_streams import OUTPUT, discard_output, is_output_closed, prepare_streams
 from zkconsumer.cli.topics import topics
 from zkconsumer.cli.verify import verify
 
@@ -55,8 +56,13 @@ class _Program(click.Group):
         debug = bool(ctx.params.get("debug"))
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except BrokenPipeError as error:
+            if error.filename != OUTPUT:
+                raise
+            discard_output()  # the reader has enough, as `head` has; a command that had more to do has ended in order
+            ctx.exit(0)
         except KeyboardInterrupt:
             ctx.exit(130)
         except Exception as error:  # noqa: BLE001 - the end of the program: a sentence and a status
@@ -100,6 +106,7 @@ program.add_command(describe)
 program.add_command(verify)
 program.add_command(release)
 program.add_command(groups)
+program.add_command(lag)
 program.add_command(offsets)
 program.add_command(topics)
 program.add_command(compact_files)
@@ -155,6 +162,9 @@ def main() -> None:
     prepare_streams()
     try:
         program(prog_name="zkconsumer")
+    except SystemExit as end:
+        # The reader of a help page is gone: click says 1, and a pipeline with `pipefail` would fail.
+        sys.exit(0 if end.code == 1 and is_output_closed() else end.code)
     except OSError as error:  # of the help, which no command has printed
         _say(sentence_of(error) or _fault(error))
         sys.exit(1)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["discard_output", "prepare_streams"]
+__all__ = ["OUTPUT", "discard_output", "is_output_closed", "prepare_streams"]
 
+OUTPUT = "standard output"
+"""The file name of errors of standard output."""
 _STDOUT, _STDERR, _STREAMS = 1, 2, 3
 
 
@@ -40,13 +42,24 @@ def discard_output() -> None:
     _discard(_STDOUT)
 
 
+def is_output_closed() -> bool:
+    """Return whether the reader of standard output has closed the pipe."""
+    return _Output.closed_by_reader
+
+
 def _discard(stream: int) -> None:
     with open(os.devnull, "wb") as null:
         os.dup2(null.fileno(), stream)
 
 
 class _Output(io.FileIO):
-    """Standard output; an error is raised once, not a second time when Python flushes it at the end."""
+    """Standard output; an error is raised once, not a second time when Python flushes it at the end.
+
+    Attributes:
+        closed_by_reader: Somebody has closed the pipe.
+    """
+
+    closed_by_reader = False
 
     def write(self, data: ReadableBuffer) -> int:
         try:
@@ -54,7 +67,9 @@ class _Output(io.FileIO):
         except OSError as error:
             if not isinstance(error, BrokenPipeError):
                 discard_output()
-            raise OSError(error.errno, error.strerror, "standard output") from error
+            else:
+                _Output.closed_by_reader = True
+            raise OSError(error.errno, error.strerror, OUTPUT) from error
 
 
 class _Errors(io.FileIO):

@@ -1,0 +1,203 @@
+"""Reads how far groups are behind, again and again, without joining any of them.
+
+Rules, and which failure each prevents:
+- ZooKeeper is read level by level for all groups together, and each leader is asked once for the ends of the logs of
+  all groups: the work grows with the cluster and not with groups times partitions.
+- A round has a deadline. What is not known by then is unknown, and never counted as no lag.
+- No watch is set and no node is written: a monitor that dies leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rebalance import znodes
+from rebalance.requests import GetChildren, ZooKeeperPort
+from rebalance.subscription import OFFSETS_TOPIC, check_group
+from simpleconsumer.consumer import LATEST
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.group_nodes import group_not_found
+from zkconsumer.admin.group_report import GroupNodes, PartitionRow, members_of, report
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka
+from zkconsumer.admin.lag_rates import RateWindow
+from zkconsumer.admin.lag_report import LagReport, group_lag
+from zkconsumer.admin.many_groups import read_many_groups, read_topic_nodes
+from zkconsumer.admin.topic_nodes import listed_partitions
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.log_ends import LogOffsets
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+
+__all__ = ["LagChoice", "LagMonitor"]
+
+_FULL_SCAN_S: Final = 300.0
+"""How often a group of which ZooKeeper does not say what it reads is asked for the offsets of all topics in Kafka."""
+
+
+@dataclass(frozen=True)
+class LagChoice:
+    """Which groups and topics a monitor reads.
+
+    Attributes:
+        groups: These groups; all of the cluster when there are none.
+        keeps_group: Which of all groups count.
+        keeps_topic: Which topics count.
+        deadline_s: Longest time for one round, in seconds.
+    """
+
+    groups: tuple[str, ...] = ()
+    keeps_group: Callable[[str], bool] = lambda name: True
+    keeps_topic: Callable[[str], bool] = lambda name: True
+    deadline_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for group in self.groups:
+            check_group(group)
+
+
+class LagMonitor:
+    """Reads the lag of groups, Java members and both stores of offsets included; made by `Admin.lag_monitor`.
+
+    Args:
+        port: A started ZooKeeper port.
+        cluster: Whose brokers are asked.
+        in_kafka: Reads the offsets in Kafka.
+        zookeeper: The connection string, for messages.
+        choice: Which groups and topics are read.
+
+    Threads: One at a time.
+    """
+
+    def __init__(
+        self, port: ZooKeeperPort, cluster: Cluster, in_kafka: OffsetsInKafka, zookeeper: str, choice: LagChoice
+    ) -> None:
+        self._port = port
+        self._cluster = cluster
+        self._in_kafka = in_kafka
+        self._zookeeper = zookeeper
+        self._choice = choice
+        self._window = RateWindow()
+        self._kafka_topics: dict[str, frozenset[str]] = {}
+        self._scanned_at: dict[str, float] = {}
+
+    def read(self) -> LagReport:
+        """Return the lag of now, with rates from the second call on.
+
+        Raises:
+            NotFound: A group that was named has neither nodes in ZooKeeper nor offsets in Kafka.
+            ZooKeeperSilent: ZooKeeper does not answer.
+            AccessRefused: The list of groups may not be read.
+        """
+        started_at, read_at = time.monotonic(), time.time()
+        deadline = started_at + self._choice.deadline_s
+        groups = self._groups()
+        nodes = self._with_kafka(read_many_groups(self._port, groups, deadline), deadline)
+        self._check_named(nodes)
+        nodes = self._with_log_ends(nodes, deadline)
+        reports = [(each, report(each)) for each in nodes]
+        rows = ((found.group, row) for _, found in reports for row in found.partitions)
+        rates = self._window.add(started_at, rows)
+        lags = []
+        for each, found in reports:
+            topics = [topic for topic in dict.fromkeys(row.topic for row in found.partitions)
+                      if self._choice.keeps_topic(topic)]  # fmt: skip
+            of_group = {topic: rates[found.group, topic] for topic in topics if (found.group, topic) in rates}
+            lags.append(group_lag(found, _unowned(each, found.partitions), of_group, topics))
+        return LagReport(read_at, time.monotonic() - started_at, tuple(lags))
+
+    def _groups(self) -> list[str]:
+        if self._choice.groups:
+            return list(dict.fromkeys(self._choice.groups))
+        [listing] = read_all(self._port, [GetChildren(znodes.CONSUMERS)], min(READ_TIMEOUT_S, self._choice.deadline_s))
+        names = sorted(listing[0]) if listing is not None else []
+        kept = [name for name in names if self._choice.keeps_group(name)]
+        for gone in self._kafka_topics.keys() - kept:
+            del self._kafka_topics[gone]
+        for gone in self._scanned_at.keys() - kept:
+            del self._scanned_at[gone]
+        return kept
+
+    def _check_named(self, nodes: Sequence[GroupNodes]) -> None:
+        for each in nodes if self._choice.groups else ():
+            if not each.exists and not each.kafka_offsets:
+                raise group_not_found(self._port, self._zookeeper, each.group, each.kafka_unknown)
+
+    # -- the offsets in Kafka ------------------------------------------------------------------------------------------
+
+    def _with_kafka(self, nodes: Sequence[GroupNodes], deadline: float) -> list[GroupNodes]:
+        """Return the nodes with the offsets in Kafka; without the topic of offsets no broker is asked."""
+        if not nodes or OFFSETS_TOPIC not in nodes[0].known_topics:
+            return list(nodes)
+        scanned = [each.group for each in nodes if self._needs_scan(each)]
+        concerned = {topic for each in nodes for topic in self._topics_of(each)}
+        known = nodes[0].known_topics if scanned else sorted(concerned)
+        data = read_topic_nodes(self._port, [topic for topic in known if topic != OFFSETS_TOPIC], deadline)
+        wanted: dict[str, list[TopicPartition]] = {}
+        for each in nodes:
+            asked = set(data) if each.group in scanned else self._topics_of(each)
+            wanted[each.group] = listed_partitions({topic: data[topic] for topic in asked if topic in data})
+        answers = self._in_kafka.fetch_each(wanted, max(0.1, (deadline - time.monotonic()) / 2))
+        found = []
+        for each in nodes:
+            answer = answers[each.group]
+            offsets = {(at.topic, str(at.partition)): n for at, n in answer.offsets.items() if n is not None}
+            unknown = next(iter(answer.unknown.values()), None)
+            if each.group in scanned and unknown is None:
+                self._scanned_at[each.group] = time.monotonic()
+                self._kafka_topics[each.group] = frozenset(topic for topic, _ in offsets)
+            topics = {**each.topics, **{topic: data[topic] for topic, _ in offsets if topic not in each.topics}}
+            found.append(dataclasses.replace(each, kafka_offsets=offsets, kafka_unknown=unknown, topics=topics))
+        return found
+
+    def _needs_scan(self, nodes: GroupNodes) -> bool:
+        """Return whether a group without members is asked for all topics: nothing says which it has read."""
+        scanned_at = self._scanned_at.get(nodes.group)
+        return not nodes.registrations and (scanned_at is None or time.monotonic() - scanned_at >= _FULL_SCAN_S)
+
+    def _topics_of(self, nodes: GroupNodes) -> set[str]:
+        return {*nodes.topics, *self._kafka_topics.get(nodes.group, ())} - {OFFSETS_TOPIC}
+
+    # -- the ends of logs ----------------------------------------------------------------------------------------------
+
+    def _with_log_ends(self, nodes: Sequence[GroupNodes], deadline: float) -> list[GroupNodes]:
+        """Return the nodes with the ends of their logs: one request a leader for all groups together."""
+        topics: dict[str, bytes | None] = {}
+        for each in nodes:
+            topics.update({topic: data for topic, data in each.topics.items() if self._choice.keeps_topic(topic)})
+        names = listed_partitions(dict(sorted(topics.items())))
+        ends = self._cluster.log_ends(names, [LATEST], max(0.1, deadline - time.monotonic()))
+        numbers = {(at.topic, str(at.partition)): _end(offsets) for at, offsets in ends.items()}
+        by_topic: dict[str, dict[tuple[str, str], int | str]] = {}
+        for name, end in numbers.items():
+            by_topic.setdefault(name[0], {})[name] = end
+        return [
+            dataclasses.replace(
+                each, log_ends={name: end for topic in each.topics for name, end in by_topic.get(topic, {}).items()}
+            )
+            for each in nodes
+        ]
+
+
+def _end(offsets: LogOffsets) -> int | str:
+    if isinstance(offsets, str):
+        return offsets
+    return "the broker names no offset" if offsets[0] is None else offsets[0]
+
+
+def _unowned(nodes: GroupNodes, rows: Sequence[PartitionRow]) -> list[tuple[str, int | str]]:
+    """Return (topic, partition) of the partitions that a member subscribes to and nobody owns."""
+    members = members_of(nodes)
+    found: list[tuple[str, int | str]] = []
+    for topic in dict.fromkeys(row.topic for row in rows):
+        if members.threads(topic):
+            existing = {at.partition for at in listed_partitions({topic: nodes.topics.get(topic)})}
+            found += [
+                (topic, row.partition)
+                for row in rows
+                if row.topic == topic and row.owner is None and row.partition in existing
+                and not nodes.hides_owner(topic, str(row.partition))
+            ]  # fmt: skip
+    return found

@@ -1,0 +1,144 @@
+"""How far groups are behind, as values: by partition, by topic and by group. Pure.
+
+The lag of a partition is the end of its log less the stored offset. It is unknown where one of the two is not known,
+and never counted as 0 then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkconsumer.admin.group_report import GroupReport, PartitionRow
+from zkconsumer.admin.values import JsonValue
+
+__all__ = ["GroupLag", "LagReport", "Rates", "TopicLag", "group_lag"]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How fast the offsets of a group and the ends of its logs move; None while not known.
+
+    Attributes:
+        consumed_per_s: Messages a second by which the stored offsets grow.
+        produced_per_s: Messages a second by which the logs grow.
+        catch_up_s: Seconds until the lag is 0 at these rates; None also when it is never so.
+    """
+
+    consumed_per_s: float | None = None
+    produced_per_s: float | None = None
+    catch_up_s: float | None = None
+
+
+@dataclass(frozen=True)
+class TopicLag:
+    """How far a group is behind in one topic.
+
+    Attributes:
+        topic: Its name.
+        partition_count: Partitions that the group owns, has offsets of, or subscribes to.
+        unowned: Those that a member subscribes to and nobody owns.
+        lag: Sum of the known lags.
+        lag_unknown: Number of partitions whose lag is not known.
+        consumed_per_s: Messages a second by which the stored offsets grow; None while not known.
+        produced_per_s: Messages a second by which the logs grow; None while not known.
+        catch_up_s: Seconds until the lag is 0 at these rates; None while not known, and when it is never so.
+    """
+
+    topic: str
+    partition_count: int
+    unowned: int
+    lag: int
+    lag_unknown: int
+    consumed_per_s: float | None = None
+    produced_per_s: float | None = None
+    catch_up_s: float | None = None
+
+
+@dataclass(frozen=True)
+class GroupLag:
+    """How far one group is behind.
+
+    Attributes:
+        group: Its name.
+        member_count: Number of registered consumers.
+        owned: Number of partitions that somebody owns.
+        unowned: Number of partitions that a member subscribes to and nobody owns.
+        lag: Sum of the known lags.
+        lag_unknown: Number of partitions whose lag is not known.
+        topics_lag: By topic.
+        partitions: By topic and number.
+        problems: What is wrong with the group, as sentences.
+    """
+
+    group: str
+    member_count: int
+    owned: int
+    unowned: int
+    lag: int
+    lag_unknown: int
+    topics_lag: tuple[TopicLag, ...]
+    partitions: tuple[PartitionRow, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LagReport(JsonValue):
+    """How far groups were behind at one time.
+
+    Attributes:
+        read_at: When it was read, in seconds since 1970.
+        duration_s: How long that took.
+        groups: By name.
+        problems: What could not be read at all, as sentences.
+    """
+
+    read_at: float
+    duration_s: float
+    groups: tuple[GroupLag, ...]
+    problems: tuple[str, ...] = field(default=())
+
+
+def group_lag(
+    found: GroupReport, unowned: Iterable[tuple[str, int | str]], rates: Mapping[str, Rates], topics: Sequence[str]
+) -> GroupLag:
+    """Return the lag of a group.
+
+    Args:
+        found: The report about the group.
+        unowned: (topic, partition) of those that a member subscribes to and nobody owns.
+        rates: Topic -> rates.
+        topics: The topics that count.
+    """
+    rows = tuple(row for row in found.partitions if row.topic in topics)
+    orphans = {at for at in unowned if at[0] in topics}
+    by_topic: dict[str, list[PartitionRow]] = {}
+    for row in rows:
+        by_topic.setdefault(row.topic, []).append(row)
+    topics_lag = tuple(
+        _topic_lag(topic, of_topic, sum(at == topic for at, _ in orphans), rates.get(topic, Rates()))
+        for topic, of_topic in by_topic.items()
+    )
+    return GroupLag(
+        found.group, len(found.members), sum(row.owner is not None for row in rows), len(orphans),
+        sum(each.lag for each in topics_lag), sum(each.lag_unknown for each in topics_lag), topics_lag, rows,
+        found.problems,
+    )  # fmt: skip
+
+
+def _topic_lag(topic: str, rows: Sequence[PartitionRow], unowned: int, rates: Rates) -> TopicLag:
+    lags = [row.lag for row in rows if row.lag is not None]
+    lag = sum(lags)
+    return TopicLag(
+        topic, len(rows), unowned, lag, len(rows) - len(lags), rates.consumed_per_s, rates.produced_per_s,
+        catch_up_s(lag, rates.consumed_per_s, rates.produced_per_s),
+    )  # fmt: skip
+
+
+def catch_up_s(lag: int, consumed_per_s: float | None, produced_per_s: float | None) -> float | None:
+    """Return the seconds until a lag is 0 at these rates, None if that is never so or not known."""
+    if lag == 0:
+        return 0.0
+    if consumed_per_s is None or produced_per_s is None or consumed_per_s <= produced_per_s:
+        return None
+    return lag / (consumed_per_s - produced_per_s)

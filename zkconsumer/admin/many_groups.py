@@ -1,0 +1,143 @@
+"""Reads the nodes of many groups in ZooKeeper, level by level for all of them together.
+
+A thousand groups cost as many round trips as one: the reads of a level are under way at the same time, five hundred at
+most. All of them have one deadline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rebalance import znodes
+from rebalance.errors import RefusedNode
+from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
+from zkconsumer.admin.group_report import GroupNodes, concerned_topics
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ZooKeeperSilent, read_each
+
+__all__ = ["read_many_groups", "read_topic_nodes"]
+
+_PIPELINED: Final = 500
+_Request = Exists | GetChildren | GetData
+
+
+class _Reader:
+    """Reads nodes until a deadline; nodes that may not be read are kept by their group."""
+
+    def __init__(self, port: ZooKeeperPort, deadline: float) -> None:
+        self._port = port
+        self._deadline = deadline
+
+    def read(self, requests: Sequence[_Request]) -> list[Any]:
+        """Return the values, in the order of the requests.
+
+        Raises:
+            ZooKeeperSilent: No answer in time.
+        """
+        values: list[Any] = []
+        for first in range(0, len(requests), _PIPELINED):
+            left_s = self._deadline - time.monotonic()
+            if left_s <= 0:
+                raise ZooKeeperSilent(f"{len(requests) - first} of {len(requests)} reads were not sent in time")
+            values += read_each(self._port, requests[first : first + _PIPELINED], min(left_s, READ_TIMEOUT_S))
+        return values
+
+    def listings(self, paths: Sequence[str], refused: dict[str, RefusedNode]) -> list[list[str]]:
+        """Return the names below each node; none for nodes that do not exist or may not be read."""
+        return [_kept(value, refused, []) for value in self.read([GetChildren(path) for path in paths])]
+
+
+def _kept(value: Any, refused: dict[str, RefusedNode], otherwise: list[str]) -> list[str]:
+    if isinstance(value, RefusedNode):
+        refused[value.path] = value
+    return sorted(value[0]) if isinstance(value, tuple) else otherwise
+
+
+def read_many_groups(port: ZooKeeperPort, groups: Sequence[str], deadline: float) -> list[GroupNodes]:
+    """Return the nodes of groups, without the ends of logs and the offsets in Kafka.
+
+    Args:
+        groups: Names of groups.
+        deadline: On the clock `time.monotonic`.
+
+    Raises:
+        ZooKeeperSilent: ZooKeeper does not answer in time.
+    """
+    reader = _Reader(port, deadline)
+    refused: dict[str, RefusedNode] = {}
+    [known] = reader.listings([znodes.TOPICS], refused)
+    there = reader.read([Exists(znodes.group_path(group)) for group in groups])
+    ids = reader.listings([znodes.ids_path(group) for group in groups], refused)
+    paths = [znodes.registration_path(at, name) for at, names in zip(groups, ids, strict=True) for name in names]
+    registrations = _read_data(reader, paths, refused)
+    owners = _read_below(reader, [f"{znodes.group_path(group)}/owners" for group in groups], refused)
+    offsets = _read_below(reader, [f"{znodes.group_path(group)}/offsets" for group in groups], refused)
+    found = []
+    for number, group in enumerate(groups):
+        of_member = {name: znodes.registration_path(group, name) for name in ids[number]}
+        mine = {path: node for path, node in refused.items() if path.startswith(f"{znodes.group_path(group)}/")}
+        found.append(
+            GroupNodes(
+                group,
+                {name: registrations[path] for name, path in of_member.items() if path in registrations},
+                {name: (data, stat.ephemeral_owner) for name, (data, stat) in owners[number].items()},
+                {name: data for name, (data, _) in offsets[number].items()},
+                tuple(known),
+                refused=mine,
+                offset_zxids={name: stat.mzxid for name, (_, stat) in offsets[number].items()},
+                claim_zxids={name: stat.czxid for name, (_, stat) in owners[number].items()},
+                exists=there[number] is not None,
+            )
+        )
+    topics = read_topic_nodes(port, sorted({topic for nodes in found for topic in concerned_topics(nodes)}), deadline)
+    return [
+        dataclasses.replace(nodes, topics={topic: topics[topic] for topic in concerned_topics(nodes)})
+        for nodes in found
+    ]
+
+
+def _read_data(
+    reader: _Reader, paths: Sequence[str], refused: dict[str, RefusedNode]
+) -> dict[str, bytes | None]:
+    """Return path -> data, None of nodes that may not be read; nodes that are gone meanwhile are left out."""
+    values = reader.read([GetData(path) for path in paths])
+    found: dict[str, bytes | None] = {}
+    for path, value in zip(paths, values, strict=True):
+        if isinstance(value, RefusedNode):
+            refused[path] = value
+            found[path] = None
+        elif value is not None:
+            found[path] = value[0]
+    return found
+
+
+def _read_below(
+    reader: _Reader, roots: Sequence[str], refused: dict[str, RefusedNode]
+) -> list[dict[tuple[str, str], Any]]:
+    """Return, for each root, data and stat of the nodes two levels below: (topic, partition's name) -> (data, stat)."""
+    topics = reader.listings(roots, refused)
+    at = [(number, topic) for number, names in enumerate(topics) for topic in names]
+    names = reader.listings([f"{roots[number]}/{topic}" for number, topic in at], refused)
+    leaves = [(*place, name) for place, below in zip(at, names, strict=True) for name in below]
+    values = reader.read([GetData(f"{roots[number]}/{topic}/{name}") for number, topic, name in leaves])
+    found: list[dict[tuple[str, str], Any]] = [{} for _ in roots]
+    for (number, topic, name), value in zip(leaves, values, strict=True):
+        if isinstance(value, RefusedNode):
+            refused[value.path] = value
+        elif value is not None:
+            found[number][topic, name] = value
+    return found
+
+
+def read_topic_nodes(port: ZooKeeperPort, topics: Sequence[str], deadline: float) -> dict[str, bytes | None]:
+    """Return topic -> data of its node, None without one that can be read.
+
+    Raises:
+        ZooKeeperSilent: ZooKeeper does not answer in time.
+    """
+    values = _Reader(port, deadline).read([GetData(znodes.topic_path(topic)) for topic in topics])
+    return {
+        topic: value[0] if isinstance(value, tuple) else None for topic, value in zip(topics, values, strict=True)
+    }

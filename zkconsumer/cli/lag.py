@@ -1,0 +1,196 @@
+"""`zkconsumer lag`: shows how far groups are behind, all groups of a cluster, once or again and again.
+
+Source: kafka.tools.ConsumerOffsetChecker (0.8.2.2), which knows one group and ZooKeeper alone.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import click
+
+from rebalance.errors import RebalanceError
+from zkconsumer.admin import Admin, GroupLag, LagChoice, LagMonitor, LagReport
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.failures import sentence_of
+from zkconsumer.cli.filter_options import NameFilter
+from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.terminal.tables import print_problem, print_table
+
+__all__ = ["lag"]
+
+_EPILOG = """\
+\b
+No group is joined, and members of any client count. OFFSET is the stored offset, in ZooKeeper or in Kafka; LAG is the
+end of the log less that offset; UNKNOWN counts partitions whose lag is not known. With --watch, CONSUMED/S and
+PRODUCED/S are those of the last two minutes (Java members commit once a minute), and CATCH UP says when the lag would
+be 0 at these rates. Rows with the largest lag come first.
+
+\b
+Examples:
+  zkconsumer lag --zookeeper localhost:2181 --all
+  zkconsumer lag --zookeeper localhost:2181 --all --watch
+  zkconsumer lag billing --zookeeper localhost:2181 --by partition --json
+"""
+
+_SHOWN_PROBLEMS: Final = 10
+_OTHER_LINES: Final = 6
+"""Lines of a terminal that are not rows: the heading, the headers, the lines below, and the prompt."""
+_CLEAR: Final = "\x1b[H\x1b[2J"
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("groups", metavar="[GROUP]...", nargs=-1)
+@zookeeper_option()
+@click.option("--all", "is_all", is_flag=True, help="All groups of the cluster.")
+@click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Topics whose whole name matches.")
+@click.option("--group-filter", type=NameFilter(), metavar="REGEX", help="With --all: groups whose whole name matches.")
+@click.option("--by", type=click.Choice(["group", "topic", "partition"]), default="topic", show_default=True,
+              help="What a row stands for.")
+@click.option("--limit", type=click.IntRange(min=1), help="Rows shown; on a terminal with --watch those that fit.")
+@click.option("--watch", is_flag=True, help="Read again and again, until Ctrl-C.")
+@click.option("--interval-s", type=click.FloatRange(min=1, max=86_400), default=10.0, show_default=True,
+              help="With --watch: seconds from round to round.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a round, one line each.")
+def lag(
+    groups: Sequence[str], zookeeper: str, is_all: bool, topic_filter: Callable[[str], bool] | None,
+    group_filter: Callable[[str], bool] | None, by: str, limit: int | None, watch: bool, interval_s: float,
+    as_json: bool,
+) -> None:
+    """Show how far GROUPs are behind, or all groups, without joining any."""
+    if is_all == bool(groups):
+        raise click.UsageError("Give the names of groups, or --all.")
+    if group_filter is not None and not is_all:
+        raise click.UsageError("--group-filter chooses among all groups: give --all with it.")
+    choice = LagChoice(tuple(groups), group_filter or LagChoice.keeps_group, topic_filter or LagChoice.keeps_topic)
+
+    def show(report: LagReport) -> None:
+        if as_json:
+            click.echo(report.to_json())
+        else:
+            _print(report, by, limit, watch)
+
+    if not watch:
+        with open_admin(zookeeper, "zkconsumer-lag", *groups) as admin:
+            show(admin.lag_monitor(choice).read())
+        return
+    try:
+        with LeaveSignals(), open_admin(zookeeper, "zkconsumer-lag", *groups) as admin:
+            _watch(admin, choice, interval_s, show)
+    except Interrupted:  # nothing was joined or written, so there is nothing to leave in order
+        pass
+
+
+def _watch(admin: Admin, choice: LagChoice, interval_s: float, show: Callable[[LagReport], None]) -> None:
+    monitor = admin.lag_monitor(choice)
+    while True:
+        started_at = time.monotonic()
+        report = _read(monitor)
+        if report is not None:
+            show(report)
+        time.sleep(max(0.0, interval_s - (time.monotonic() - started_at)))
+
+
+def _read(monitor: LagMonitor) -> LagReport | None:
+    try:
+        return monitor.read()
+    except RebalanceError as error:  # ZooKeeper is silent or gone: it comes back, and the next round reads again
+        click.echo(f"zkconsumer: {sentence_of(error)}; trying again", err=True)
+        return None
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _print(report: LagReport, by: str, limit: int | None, watch: bool) -> None:
+    on_screen = watch and sys.stdout.isatty()
+    if on_screen:
+        click.echo(_CLEAR, nl=False)
+        limit = limit or max(1, shutil.get_terminal_size().lines - _OTHER_LINES)
+    rows = sum(len(group.partitions) for group in report.groups)
+    unknown = sum(group.lag_unknown for group in report.groups)
+    total = sum(group.lag for group in report.groups)
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(report.read_at))
+    click.echo(f"{moment}: {count_of(len(report.groups), 'group')}, {count_of(rows, 'partition')}, total lag {total:,}"
+               + (f", unknown for {count_of(unknown, 'partition')}" if unknown else ""))  # fmt: skip
+    headers, cells = _TABLES[by](report.groups, watch)
+    if cells:
+        click.echo()
+        print_table(headers, cells[:limit], right=range(3 if by == "partition" else 2, len(headers)))
+    if limit is not None and len(cells) > limit:
+        click.echo(f"... and {len(cells) - limit} more with less lag")
+    _print_problems(report, on_screen)
+    if watch and not on_screen:
+        click.echo()
+
+
+def _print_problems(report: LagReport, on_screen: bool) -> None:
+    problems = [f"{group.group}: {problem}" for group in report.groups for problem in group.problems]
+    if on_screen and problems:
+        print_problem(f"{count_of(len(problems), 'problem')}; `zkconsumer describe GROUP` names those of a group")
+        return
+    for problem in problems[:_SHOWN_PROBLEMS]:
+        print_problem(problem)
+    if len(problems) > _SHOWN_PROBLEMS:
+        click.echo(f"... and {len(problems) - _SHOWN_PROBLEMS} more; --json lists all")
+
+
+_Table = tuple[list[str], list[list[str]]]
+
+
+def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
+    rows = sorted(groups, key=lambda row: (-row.lag, row.group))
+    cells = [
+        [row.group, str(row.member_count), str(row.owned), str(row.unowned), str(row.lag), str(row.lag_unknown)]
+        for row in rows
+    ]
+    return ["GROUP", "MEMBERS", "OWNED", "UNOWNED", "LAG", "UNKNOWN"], cells
+
+
+def _by_topic(groups: Iterable[GroupLag], watch: bool) -> _Table:
+    rows = sorted(
+        ((group.group, row) for group in groups for row in group.topics_lag),
+        key=lambda at: (-at[1].lag, at[0], at[1].topic),
+    )
+    headers = ["GROUP", "TOPIC", "PARTITIONS", "UNOWNED", "LAG", "UNKNOWN"]
+    cells = []
+    for group, row in rows:
+        line = [group, row.topic, str(row.partition_count), str(row.unowned), str(row.lag), str(row.lag_unknown)]
+        if watch:
+            line += [_rate(row.consumed_per_s), _rate(row.produced_per_s), _duration(row.catch_up_s)]
+        cells.append(line)
+    return headers + (["CONSUMED/S", "PRODUCED/S", "CATCH UP"] if watch else []), cells
+
+
+def _by_partition(groups: Iterable[GroupLag], watch: bool) -> _Table:
+    rows = sorted(
+        ((group.group, row) for group in groups for row in group.partitions),
+        key=lambda at: (-(at[1].lag or 0), at[0], at[1].topic, str(at[1].partition).zfill(10)),
+    )
+    cells = []
+    for group, row in rows:
+        numbers = ["-" if each is None else str(each) for each in (row.offset, row.log_end, row.lag)]
+        cells.append([group, row.topic, row.owner or "none", str(row.partition), *numbers])
+    return ["GROUP", "TOPIC", "OWNER", "PARTITION", "OFFSET", "LOG END", "LAG"], cells
+
+
+_TABLES: Final = {"group": _by_group, "topic": _by_topic, "partition": _by_partition}
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    whole = math.ceil(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
