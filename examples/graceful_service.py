@@ -32,7 +32,7 @@ def work(stream: KafkaStream, ends: SimpleQueue[str]) -> None:
     """Handle messages until the stream ends; when one fails, the service ends."""
     try:
         for message in stream:
-            print(message.partition, message.offset, message.value.decode(), flush=True)
+            print(message.partition, message.offset, (message.value or b"").decode(), flush=True)
     finally:
         ends.put("worker")
 

@@ -25,7 +25,7 @@ NAP_S = 0.2
 def work(number: int, stream: KafkaStream) -> None:
     """Handle the messages of one stream until it ends. One stream belongs to one thread."""
     for message in stream:
-        line = f"{number} {message.partition} {message.offset} {message.value.decode()}\n"
+        line = f"{number} {message.partition} {message.offset} {(message.value or b'').decode()}\n"
         print(line, end="", flush=True)  # in one piece: two threads print
 
 

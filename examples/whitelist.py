@@ -35,7 +35,7 @@ def main() -> None:
     with ConsumerConnector(config) as connector:
         [stream] = connector.create_message_streams_by_filter(Whitelist(options.topic))
         for message in stream:
-            print(message.topic, message.partition, message.offset, message.value.decode(), flush=True)
+            print(message.topic, message.partition, message.offset, (message.value or b"").decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,12 @@ class UnequalSubscriptions(RebalanceError):
 
 
 class ConsumerIdInUse(RebalanceError):
-    """The registration node exists and belongs to another live session."""
+    """The registration node exists and belongs to another live session.
+
+    Attributes:
+        path: The registration that another session has.
+        session: That session.
+    """
 
     remedy = "give another consumer.id, or wait until that session has ended"
 
@@ -173,7 +178,12 @@ class ConsumerIdInUse(RebalanceError):
 
 
 class GroupRefused(RebalanceError):
-    """The group cannot be joined: its members are of another version of Kafka, or another rule is broken."""
+    """The group cannot be joined: its members are of another version of Kafka, or another rule is broken.
+
+    Attributes:
+        group: Its name.
+        reason: Why it cannot be joined.
+    """
 
     def __init__(self, group: str, reason: str) -> None:
         super().__init__(group, reason)
@@ -221,7 +231,11 @@ class AccessRefused(RebalanceError, PermissionError):
 
 
 class NamespaceMissing(RebalanceError):
-    """The chroot of the connection string does not exist; consumers never create it."""
+    """The chroot of the connection string does not exist; consumers never create it.
+
+    Attributes:
+        path: The chroot that is missing.
+    """
 
     remedy = "check the path behind the hosts of the connection string"
 

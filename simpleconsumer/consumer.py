@@ -51,6 +51,10 @@ class SimpleConsumer:
     `version` arguments: 0 is what every broker serves; see `simpleconsumer.kafka08.requests` for which broker has more.
 
     Threads: One at a time. `close()` from any thread makes a blocked call end at once with ConnectionFailed.
+
+    Attributes:
+        client_id: Its name in the logs of the broker.
+        dialect: The generation of Kafka that the broker speaks.
     """
 
     def __init__(
@@ -83,10 +87,12 @@ class SimpleConsumer:
 
     @property
     def host(self) -> str:
+        """The host of the broker."""
         return self._connection.host
 
     @property
     def port(self) -> int:
+        """The port of the broker."""
         return self._connection.port
 
     def fetch(
@@ -100,7 +106,7 @@ class SimpleConsumer:
         min_bytes: int = 1,
         version: int = 0,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
-    ) -> list[Message]:
+    ) -> list[Message[bytes, bytes]]:
         """Return the messages from an offset on, decoded; an empty list means that none came within `max_wait_ms`.
 
         If a message in the middle cannot be delivered, those before it are returned; the next fetch from there raises

@@ -120,6 +120,10 @@ class BrokerError(SimpleConsumerError):
     """The broker answered a request, or one partition of it, with an error code.
 
     Attributes:
+        code: What the broker answered, as in Kafka's protocol.
+        topic: Of the request; None if it was about no topic.
+        partition: Of the request; None if it was about no partition.
+        offset: Of the request; None if it had none.
         also: The errors of further partitions of the same request.
     """
 
@@ -148,7 +152,13 @@ class BrokerError(SimpleConsumerError):
 
 
 class ConnectionFailed(SimpleConsumerError):
-    """The connection to a broker could not be made, or was lost; the socket is closed."""
+    """The connection to a broker could not be made, or was lost; the socket is closed.
+
+    Attributes:
+        host: Of the broker.
+        port: Of the broker.
+        reason: What failed.
+    """
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(host, port, reason)
@@ -164,6 +174,9 @@ class MessageError(SimpleConsumerError):
     """One message, or one compressed wrapper, that cannot be delivered.
 
     Attributes:
+        topic: Of the message.
+        partition: Of the message.
+        reason: What is wrong with it.
         offset: Offset of the message; of a wrapper, the offset its entry carries (that of its last message).
         next_offset: Offset to continue with when the message is skipped.
         resume: Opaque value for `decode_messages(buffer, ..., resume=error.resume)`, which continues behind

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # With defaults, which `typing` has from Python 3.13 on, `Message` alone stands for `Message[Any, Any]`.
+    # `typing_extensions` need not be installed for this: type checkers bring its stubs.
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 MAX_INT64: Final = 2**63 - 1
 """The largest offset and time; as an end it means that nothing comes behind."""
@@ -17,6 +30,9 @@ class Broker(NamedTuple):
     """A broker and its address.
 
     Attributes:
+        id: Number of the broker in its cluster.
+        host: Its host, as it has registered it.
+        port: Its port.
         fetch_version: Version of the fetch request that it is known to serve; 0, which all do, when nothing is known.
         generation: Name of the dialect that it speaks (`simpleconsumer.dialect.dialect_of`).
         commit_version: Version of the request that stores offsets in Kafka that it is known to serve: 2 from 0.9 on, 1
@@ -35,6 +51,7 @@ class TopicPartition(NamedTuple):
     """One partition of one topic; sorts by topic, then number.
 
     Attributes:
+        topic: Name of the topic.
         partition: The number; in Kafka 0.7 the string `broker-partition`, as in ZooKeeper.
     """
 
@@ -46,6 +63,7 @@ class FetchRequest(NamedTuple):
     """What to fetch of one partition.
 
     Attributes:
+        topic: Name of the topic.
         partition: As in `TopicPartition`.
         offset: First offset wanted; in 0.7 a byte position.
         max_bytes: Most bytes of message set in the answer, at least 1.
@@ -61,6 +79,7 @@ class FetchedPartition(NamedTuple):
     """What a fetch brought of one partition.
 
     Attributes:
+        topic: As in the request.
         partition: As in the request.
         error_code: 0, or why there is no message set (`errors.broker_error`).
         high_watermark: Offset behind the last message that consumers may see; -1 when unknown (0.7, errors).
@@ -82,10 +101,14 @@ class ProducedPartition(NamedTuple):
     base_offset: int
 
 
-class Message:
+class Message(Generic[K, V]):
     """One message as the application sees it.
 
+    `Message[K, V]` has a key of type K and a value of type V, if they are there: `bytes`, or what the decoders return.
+
     Attributes:
+        topic: Name of the topic.
+        partition: Number of the partition; in 0.7 the string `broker-partition`.
         offset: Offset of the message; in 0.7 the position that the Java iterator reports.
         next_offset: What to commit when the message is done.
         key: None when the message has no key; what a key decoder returned otherwise.
@@ -105,8 +128,8 @@ class Message:
     partition: int | str
     offset: int
     next_offset: int
-    key: Any
-    value: Any
+    key: K | None
+    value: V | None
     timestamp_ms: int | None
 
     def __init__(
@@ -115,8 +138,8 @@ class Message:
         partition: int | str,
         offset: int,
         next_offset: int,
-        key: Any,
-        value: Any,
+        key: K | None,
+        value: V | None,
         timestamp_ms: int | None = None,
     ) -> None:
         self.topic = topic
@@ -147,6 +170,9 @@ class PartitionMetadata(NamedTuple):
     """The leader and the replicas of one partition.
 
     Attributes:
+        partition: Number of the partition.
+        replicas: Ids of the brokers that keep it.
+        isr: Ids of those that are in sync.
         leader: Broker id, or None while there is no leader.
         error_code: With 5 (no leader) it cannot be used; with 9 (a replica is not alive) it can.
     """
@@ -159,7 +185,13 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """The partitions of one topic, in the order of the answer."""
+    """The partitions of one topic, in the order of the answer.
+
+    Attributes:
+        topic: Name of the topic.
+        error_code: 0, or why the partitions are not known.
+        partitions: What is known of each.
+    """
 
     topic: str
     error_code: int

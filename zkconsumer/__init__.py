@@ -1,4 +1,13 @@
-"""The ZooKeeper-coordinated Kafka high-level consumer for Python: the public names."""
+"""The ZooKeeper-coordinated Kafka high-level consumer for Python: the public names.
+
+    with ConsumerConnector(ConsumerConfig("zk1:2181,zk2:2181/kafka", "billing")) as connector:
+        [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
+        for message in stream:
+            print(message.value)
+
+Other modules for applications: `zkconsumer.aio` (asyncio), `zkconsumer.prometheus`, `zkconsumer.config`,
+`zkconsumer.errors`, `zkconsumer.admin`, `zkconsumer.spark`, `zkconsumer.testing`. The remaining ones are internal.
+"""
 
 from rebalance.errors import (
     AccessRefused,
@@ -89,3 +98,11 @@ __all__ = [
     "__version__",
     "read_topic",
 ]
+
+_MODULES = frozenset({"admin", "aio", "config", "errors", "prometheus", "spark", "testing"})
+
+
+def __dir__() -> list[str]:
+    """What is for applications; the internal modules stay out of completions."""
+    loaded = globals()
+    return sorted({*__all__, *(name for name in loaded if name in _MODULES or name.startswith("__"))})

@@ -16,22 +16,21 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Self
 
 from rebalance.lease import Lease, lease_clock
-from rebalance.subscription import Subscription, check_topic, thread_ids
+from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import (
     CommitFailed,
-    ConfigError,
     ConnectorClosed,
     ForkedConnector,
     MessageStreamsExist,
-    NotSupported,
     PauseFailed,
 )
 from zkconsumer.filters import TopicFilter
+from zkconsumer.member.connector_checks import check_config, check_statistics, check_topic_counts, checked_timeout
 from zkconsumer.member.forking import notify_after_fork
 from zkconsumer.member.group_member import GroupMember
 from zkconsumer.member.listening import check_listener
@@ -41,13 +40,13 @@ from zkconsumer.member.signal_handlers import called_by_signal_handler
 from zkconsumer.member.statistics_thread import StatisticsThread
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
-from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.streams.cursor import DecodedKey, DecodedValue, Decoder
+from zkconsumer.streams.stream import KafkaStream, StreamParts
 
 __all__ = ["ConsumerConnector", "new_consumer_id"]
 
 log = logging.getLogger(__name__)
 
-Decoder = Callable[[bytes], Any]
 _CALLBACK_S = 0.4
 """Longest wait for a call of `on_statistics` that is under way at the end, beyond the time-out."""
 
@@ -76,6 +75,12 @@ class ConsumerConnector:
     clean end counts the message in hand as done, an exception does not.
 
     It belongs to the process that made it; in a forked child streams and methods raise ForkedConnector.
+    `createMessageStreams`, `createMessageStreamsByFilter` and `commitOffsets` are the names of Java's consumer for the
+    same methods.
+
+    Attributes:
+        config: The settings.
+        consumer_id: The id in the group, `<group>_<consumer.id>`, or `<group>_<host>-<millis>-<8 hex>`.
 
     Threads: every method may be called from any thread, `shutdown` from signal handlers and from the loop over a
         stream too.
@@ -87,10 +92,8 @@ class ConsumerConnector:
         listener: object | None = None,
         on_statistics: Callable[[ConnectorStatistics], object] | None = None,
     ) -> None:
-        if not isinstance(config, ConsumerConfig):
-            raise TypeError(f"config is {config!r}; it must be a ConsumerConfig(zookeeper_connect, group_id, ...)")
-        _refuse_unsupported(config)
-        _check_statistics(config, on_statistics)
+        check_config(config)
+        check_statistics(config, on_statistics)
         if listener is not None:
             check_listener(listener)
         self.config = config
@@ -108,13 +111,13 @@ class ConsumerConnector:
         self._forked: ForkedConnector | None = None
         notify_after_fork(self)
 
-    def on_fork(self) -> None:
+    def _on_fork(self) -> None:
         """This process is a fork of the one that made the connector: every call but `shutdown` raises from now on."""
         self._forked = ForkedConnector(self._pid, os.getpid())
         if self._member is not None:
             self._member.on_fork()
         for stream in self._streams:
-            stream.on_fork(self._forked)
+            stream._on_fork(self._forked)
 
     def _refuse_fork(self) -> None:
         if self._forked is not None:
@@ -125,15 +128,18 @@ class ConsumerConnector:
     def create_message_streams(
         self,
         topic_counts: Mapping[str, int],
-        key_decoder: Decoder | None = None,
-        value_decoder: Decoder | None = None,
-    ) -> dict[str, list[KafkaStream]]:
+        key_decoder: Callable[[bytes], DecodedKey] | None = None,
+        value_decoder: Callable[[bytes], DecodedValue] | None = None,
+    ) -> dict[str, list[KafkaStream[DecodedKey, DecodedValue]]]:
         """Create streams for each topic; returns when each assigned partition is positioned or blocked.
 
         Args:
             topic_counts: topic -> number of streams (at least 1). Empty is fine: a member that owns nothing.
             key_decoder: bytes -> object, for keys that are there.
             value_decoder: bytes -> object, for values that are there.
+
+        Returns:
+            Topic -> its streams. Type checkers take K and V of `KafkaStream[K, V]` from what the decoders return.
 
         Raises:
             MessageStreamsExist: streams were created before.
@@ -143,12 +149,7 @@ class ConsumerConnector:
             RebalanceError: the group cannot be joined (missing chroot, another version of Kafka; a consumer id that
                 another session still has after one and a half session time-outs, 5 s at least).
         """
-        if not isinstance(topic_counts, Mapping):
-            raise TypeError(
-                f"topic_counts is {topic_counts!r}; it must map topics to numbers of streams, as {{'clicks': 2}}"
-            )
-        for topic in topic_counts:
-            check_topic(topic)
+        check_topic_counts(topic_counts)
         subscription = Subscription.static(topic_counts)
 
         def build(lease: Lease) -> dict[tuple[str, str], KafkaStream]:
@@ -168,9 +169,9 @@ class ConsumerConnector:
         self,
         topic_filter: TopicFilter,
         num_streams: int = 1,
-        key_decoder: Decoder | None = None,
-        value_decoder: Decoder | None = None,
-    ) -> list[KafkaStream]:
+        key_decoder: Callable[[bytes], DecodedKey] | None = None,
+        value_decoder: Callable[[bytes], DecodedValue] | None = None,
+    ) -> list[KafkaStream[DecodedKey, DecodedValue]]:
         """Create streams that share all topics that the filter allows, now and later.
 
         Args and Raises as for `create_message_streams`.
@@ -188,7 +189,7 @@ class ConsumerConnector:
     def _stream(
         self, thread_id: str, lease: Lease, key_decoder: Decoder | None, value_decoder: Decoder | None
     ) -> KafkaStream:
-        return KafkaStream(thread_id, self.config, lease, lease_clock, key_decoder, value_decoder)
+        return KafkaStream(StreamParts(thread_id, self.config, lease, lease_clock, key_decoder, value_decoder))
 
     def _join(
         self, subscription: Subscription, build: Callable[[Lease], dict[tuple[str, str], KafkaStream]]
@@ -239,15 +240,24 @@ class ConsumerConnector:
             ValueError: an offset that is no integer from 0 to 2^63-1.
             ConnectorClosed: after shutdown.
         """
+        member = self._member
+        is_listener = member is not None and member.is_on_listener(threading.current_thread())
+        self._prepare_commit(offsets, threading.get_ident(), is_listener)()
+
+    def _prepare_commit(
+        self, offsets: Mapping[TopicPartition, int] | None, reader: object, is_listener: bool
+    ) -> Callable[[], None]:
+        """Decide what a commit stores, with what `reader` has in hand; the result stores it and waits."""
         self._refuse_fork()
         member = self._member
         # Until shutdown is over the listener may still commit what is revoked.
-        if self._closing and not (self._is_leaving and member and member.is_on_listener(threading.current_thread())):
+        if self._closing and not (self._is_leaving and is_listener):
             raise ConnectorClosed
         if member is not None:
-            member.commit(offsets, threading.get_ident())
-        elif offsets:
+            return member.prepare_commit(offsets, reader)
+        if offsets:
             raise CommitFailed(dict.fromkeys(offsets, "this member has not joined the group; create its streams first"))
+        return lambda: None
 
     # -- pauses ------------------------------------------------------------------------------------------------------
 
@@ -357,8 +367,8 @@ class ConsumerConnector:
             again. Empty when all positions are stored. Without auto-commit only positions count for which
             `commit_offsets` was called.
         """
-        wait_s = self._drain_s if timeout is None else _checked_timeout(timeout)
-        in_work = [stream for stream in self._read_here() if stream.handed is not None]
+        wait_s = self._drain_s if timeout is None else checked_timeout(timeout)
+        in_work = [stream for stream in self._read_by(threading.get_ident()) if stream.handed is not None]
         if in_work and self._forked is None and called_by_signal_handler():
             return self._leave_after_hand(in_work, wait_s)
         return self._shutdown(wait_s)
@@ -367,9 +377,9 @@ class ConsumerConnector:
     def _drain_s(self) -> float:
         return self.config.rebalance_drain_timeout_ms / 1000
 
-    def _read_here(self) -> list[KafkaStream]:
-        """The streams that the calling thread was the last to read."""
-        return [stream for stream in self._streams if stream.reader == threading.get_ident()]
+    def _read_by(self, reader: object) -> list[KafkaStream]:
+        """The streams of which this thread, or task, was the last to read."""
+        return [stream for stream in self._streams if stream._reader == reader]
 
     def _leave_after_hand(self, in_work: list[KafkaStream], wait_s: float) -> dict[TopicPartition, str]:
         """Leave without waiting for the end of it: it waits for the message in hand, whose work continues on return.
@@ -384,7 +394,7 @@ class ConsumerConnector:
             member.wait_left(wait_s)
 
         for stream in in_work:
-            stream.end_after_hand(wait)
+            stream._end_after_hand(wait)
         member.leave(wait_s, reader=None, in_hand_is_done=False, caller=None)
         return member.unstored()
 
@@ -400,23 +410,31 @@ class ConsumerConnector:
         return self._member
 
     def _shutdown(self, wait_s: float, *, in_hand_is_done: bool = True) -> dict[TopicPartition, str]:
+        return self._start_leave(wait_s, threading.get_ident(), threading.current_thread(), in_hand_is_done)()
+
+    def _start_leave(
+        self, wait_s: float, reader: object, caller: threading.Thread | None, in_hand_is_done: bool
+    ) -> Callable[[], dict[TopicPartition, str]]:
+        """Start to leave on behalf of `reader`; the result waits for the end, and returns what is not stored."""
         until = lease_clock() + wait_s
         member = self._close()
         if member is None:
-            return {}
-        is_first = member.leave(
-            wait_s, reader=threading.get_ident(), in_hand_is_done=in_hand_is_done, caller=threading.current_thread()
-        )
+            return dict
+        is_first = member.leave(wait_s, reader=reader, in_hand_is_done=in_hand_is_done, caller=caller)
         if not is_first:
-            for stream in self._read_here():
-                stream.settle(in_hand_is_done)
-        member.wait_left(until - lease_clock())
-        self._has_returned |= is_first
-        if self._statistics_thread is not None:
-            self._statistics_thread.join(until + _CALLBACK_S - lease_clock())
-        return member.unstored()
+            for stream in self._read_by(reader):
+                stream._settle(in_hand_is_done)
 
-    def __enter__(self) -> ConsumerConnector:
+        def wait() -> dict[TopicPartition, str]:
+            member.wait_left(until - lease_clock())
+            self._has_returned |= is_first
+            if self._statistics_thread is not None:
+                self._statistics_thread.join(until + _CALLBACK_S - lease_clock())
+            return member.unstored()
+
+        return wait
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -428,24 +446,3 @@ class ConsumerConnector:
     createMessageStreams = create_message_streams  # noqa: N815
     createMessageStreamsByFilter = create_message_streams_by_filter  # noqa: N815
     commitOffsets = commit_offsets  # noqa: N815
-
-
-def _checked_timeout(timeout: object) -> float:
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
-        raise TypeError(f"timeout is {timeout!r}; it must be a number of seconds, or None")
-    return max(0.0, timeout)
-
-
-def _check_statistics(config: ConsumerConfig, on_statistics: object) -> None:
-    if on_statistics is not None and not callable(on_statistics):
-        raise TypeError(f"on_statistics is {on_statistics!r}; it must be callable with the statistics")
-    if on_statistics is not None and config.statistics_interval_ms is None:
-        raise ConfigError("statistics.interval.ms", None, "a time, since on_statistics is given")
-    if on_statistics is None and config.statistics_interval_ms is not None:
-        log.warning("statistics.interval.ms is %d, and no on_statistics is given",
-                    config.statistics_interval_ms)
-
-
-def _refuse_unsupported(config: ConsumerConfig) -> None:
-    if config.kafka_generation == "0.7":
-        raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")

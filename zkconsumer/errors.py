@@ -117,7 +117,12 @@ class ListenerRefused(ZkConsumerError, TypeError):
 
 
 class NotSupported(ZkConsumerError):
-    """Something that Kafka allows and this release does not do."""
+    """Something that Kafka allows and this release does not do.
+
+    Attributes:
+        what: What was asked for.
+        reason: Why it is not there.
+    """
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(what, reason)
@@ -190,7 +195,11 @@ class ZooKeeperRefused(ZooKeeperUnavailable):
 
 
 class ConsumerTimeout(ZkConsumerError):
-    """No message came within `consumer.timeout.ms`; the stream is intact and can be iterated again."""
+    """No message came within `consumer.timeout.ms`; the stream is intact and can be iterated again.
+
+    Attributes:
+        timeout_ms: How long the stream has waited.
+    """
 
     def __init__(self, timeout_ms: int) -> None:
         super().__init__(timeout_ms)
@@ -210,7 +219,11 @@ class MessageStreamsExist(ZkConsumerError):
 
 
 class ConcurrentStreamUse(ZkConsumerError):
-    """One stream belongs to one thread at a time."""
+    """One stream belongs to one thread at a time.
+
+    Attributes:
+        stream: Its `thread_id`.
+    """
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -224,6 +237,9 @@ class DecoderFailed(ZkConsumerError):
     """A key or value decoder raised on one message; its exception is the `__cause__`.
 
     Attributes:
+        topic: Of the message.
+        partition: Of the message.
+        offset: Of the message.
         key, value: the bytes as they came, to store such messages elsewhere.
     """
 
@@ -243,7 +259,14 @@ class DecoderFailed(ZkConsumerError):
 
 
 class PartitionStopped(ZkConsumerError):
-    """One partition cannot be read further; it is raised once, and status() names it from then on."""
+    """One partition cannot be read further; it is raised once, and status() names it from then on.
+
+    Attributes:
+        topic: Of the partition.
+        partition: Its number.
+        offset: Where reading stopped.
+        reason: What is wrong there.
+    """
 
     def __init__(self, topic: str, partition: int | str, offset: int, reason: str, remedy: str = "") -> None:
         super().__init__(topic, partition, offset, reason, remedy)
@@ -263,7 +286,11 @@ class ReadFailed(RemediedError):
 
 
 class StreamFailed(ZkConsumerError):
-    """A stream has ended by a fault, which is also its `__cause__`."""
+    """A stream has ended by a fault, which is also its `__cause__`.
+
+    Attributes:
+        reason: What has failed.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -292,6 +319,7 @@ class PauseFailed(ZkConsumerError):
     """Partitions that could not be paused or resumed; no partition of the call was.
 
     Attributes:
+        wanted: What was asked for: `paused` or `resumed`.
         reasons: (topic, partition) -> why, a clause.
     """
 
@@ -312,7 +340,12 @@ class ConnectorClosed(ZkConsumerError):
 
 
 class ForkedConnector(ZkConsumerError):
-    """A connector was used in a process that was forked after the connector had been made."""
+    """A connector was used in a process that was forked after the connector had been made.
+
+    Attributes:
+        owner_pid: The process that made the connector.
+        pid: The process that used it.
+    """
 
     remedy = "create a connector in the process that uses it"
 

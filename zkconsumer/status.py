@@ -14,6 +14,9 @@ class OwnedPartition:
     """One partition that this member holds.
 
     Attributes:
+        topic: Of the partition.
+        partition: Its number.
+        thread_id: The stream that it is delivered to.
         state: "owned", "draining" and so on, as in docs/REBALANCE.md.
         position: next offset that is not done yet, `None` before it is known.
         committed: stored offset as last seen or written by this member.
@@ -45,7 +48,16 @@ class OwnedPartition:
 
 @dataclass(frozen=True, slots=True)
 class BlockedClaim:
-    """One partition that is assigned to this member and has been held by another one for `since_s` seconds."""
+    """One partition that is assigned to this member and has been held by another one for `since_s` seconds.
+
+    Attributes:
+        topic: Of the partition.
+        partition: Its number.
+        path: The owner node that another member has.
+        holder: The thread id in that node.
+        holder_session: The ZooKeeper session of that node.
+        since_s: For how many seconds the claim has waited.
+    """
 
     topic: str
     partition: int | str

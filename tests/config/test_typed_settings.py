@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import typing
-from pathlib import Path
 
 import pytest
-from mypy import api
 
+from tests.mypy_snippets import complaints_about
 from zkconsumer.config import ConsumerSettings, OptionalSettings
 from zkconsumer.config.keys import KEYS
 from zkconsumer.config.typed_settings_writer import TARGET, typed_settings
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # Each line is checked alone: what stands behind `#!` is in mypy's complaint about it; other lines are fine.
 SNIPPETS = '''\
@@ -56,20 +52,7 @@ def test_every_name_of_the_table_is_a_keyword() -> None:
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     """Line -> what mypy says about it."""
-    folder = tmp_path_factory.mktemp("typed")
-    (folder / "snippets.py").write_text(SNIPPETS, encoding="utf-8")
-    out, errors, _ = api.run([
-        "--config-file", str(ROOT / "setup.cfg"), "--strict", "--no-pretty", "--hide-error-context",
-        "--cache-dir", str(folder / "cache"), str(folder / "snippets.py"),
-    ])  # fmt: skip
-    assert not errors
-    found: dict[int, str] = {}
-    for line in out.splitlines():
-        place = re.match(r".*snippets\.py:(\d+): (?:error|note): (.*)", line)
-        if place:
-            found[int(place[1])] = found.get(int(place[1]), "") + place[2]
-    assert "snippets.py" in out, out
-    return found
+    return complaints_about(SNIPPETS, tmp_path_factory.mktemp("typed"))
 
 
 @pytest.mark.parametrize("number", range(1, len(SNIPPETS.splitlines()) + 1))

@@ -18,7 +18,7 @@ from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
-from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream, StreamParts
 
 MIB = 1024 * 1024
 
@@ -71,7 +71,7 @@ class Feed:
         self.lease = lease or HeldLease()
         decoders = {name: settings.pop(name) for name in ("key_decoder", "value_decoder") if name in settings}
         settings.setdefault("consumer_timeout_ms", 0)
-        self.stream = KafkaStream("thread-0", config_of(**settings), self.lease, lease_clock, **decoders)
+        self.stream = KafkaStream(StreamParts("thread-0", config_of(**settings), self.lease, lease_clock, **decoders))
         self.budget = ByteBudget(64 * MIB)
 
     def queue(self, partition: int = 0, position: int = 0, topic: str = "t") -> PartitionQueue:

@@ -21,7 +21,7 @@ from tests.member.delivering import DEADLINE_S, P0, P1, Rig, rigged
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.errors import PartitionStopped
 from zkconsumer.member.delivery import Delivery
-from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream, StreamParts
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -518,7 +518,7 @@ class RealRig:
     def __init__(self, cluster: KafkaCluster, addresses: dict[int, Broker], **settings: object) -> None:
         config = config_of(consumer_timeout_ms=int(DEADLINE_S * 1000), **settings)
         lease = type("Lease", (), {"until": float("inf")})()
-        self.stream = KafkaStream("thread-0", config, lease, lease_clock)
+        self.stream = KafkaStream(StreamParts("thread-0", config, lease, lease_clock))
         directory = BrokerDirectory(
             config.client_id,
             config.socket_timeout_ms / 1000,

@@ -129,7 +129,7 @@ def test_a_chunk_that_is_taken_out_twice_costs_no_other_its_turn() -> None:
     queue.push(chunk(2, 4))
     queue.take_out(first)
     queue.take_out(first)
-    assert (len(queue.chunks), list(feed.stream.ready), room) == (1, [queue], ["more"])
+    assert (len(queue.chunks), list(feed.stream._ready), room) == (1, [queue], ["more"])
     assert next(feed.stream).offset == 2
 
 
@@ -147,19 +147,19 @@ def test_a_queue_that_is_halted_gives_back_what_is_queued_and_keeps_its_position
     queue.push(chunk(7, 9))
     queue.halt("broken framing")
     assert (queue.failure, queue.is_live, queue.position) == ("broken framing", True, 7)
-    assert (list(queue.chunks), list(feed.stream.ready), feed.budget.charged_bytes()) == ([], [], 0)
+    assert (list(queue.chunks), list(feed.stream._ready), feed.budget.charged_bytes()) == ([], [], 0)
 
 
 class WokenReader:
     """A stream that counts how often it is woken."""
 
     def __init__(self) -> None:
-        self.ready: deque[PartitionQueue] = deque()
-        self.reader: int | None = None
+        self._ready: deque[PartitionQueue] = deque()
+        self._reader: object = None
         self.handed: InHand | None = None
         self.woken = 0
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         self.woken += 1
 
 
@@ -189,4 +189,4 @@ def test_two_threads_that_drop_the_same_chunks_empty_the_queue_and_give_each_bac
     for first in (0, 2, 4):
         queue.push(chunk(first, first + 2))
     queue.end()
-    assert (list(queue.chunks), list(feed.stream.ready), budget.charged_bytes()) == ([], [], 0)
+    assert (list(queue.chunks), list(feed.stream._ready), budget.charged_bytes()) == ([], [], 0)

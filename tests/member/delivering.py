@@ -11,7 +11,7 @@ from simpleconsumer.types import TopicPartition
 from tests.fetching.feeding import HeldLease, ScriptedBroker, ScriptedLog, config_of
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.member.delivery import Delivery
-from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream, StreamParts
 
 DEADLINE_S = 15.0
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -38,7 +38,7 @@ class Rig:
         self.log = log
         self.lease = HeldLease()
         self.streams = [
-            KafkaStream(f"thread-{index}", config, self.lease, lease_clock, value_decoder=decoder)  # type: ignore[arg-type]
+            KafkaStream(StreamParts(f"thread-{index}", config, self.lease, lease_clock, None, decoder))  # type: ignore[arg-type]
             for index in range(streams)
         ]
         by_thread = {("t", stream.thread_id): stream for stream in self.streams}

@@ -18,7 +18,7 @@ from tests.simulator.process import Process
 from tests.simulator.stepping import lateness_s
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout
-from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream, StreamParts
 from zkconsumer.testing.history import Place
 
 __all__ = ["Application", "Pace", "SteppedStream", "place_of"]
@@ -36,21 +36,21 @@ class SteppedStream(KafkaStream):
     """A stream that calls `woken` instead of ending the sleep of a thread."""
 
     def __init__(self, thread_id: str, config: ConsumerConfig, lease: Lease, clock: Callable[[], float]) -> None:
-        super().__init__(thread_id, config, lease, clock)
+        super().__init__(StreamParts(thread_id, config, lease, clock))
         self.woken: Callable[[], None] = lambda: None
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Have the application look."""
         self.woken()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """End the iteration."""
-        super().end()
+        super()._end()
         self.woken()
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Raise this from now on."""
-        super().fail(error)
+        super()._fail(error)
         self.woken()
 
 
@@ -129,7 +129,7 @@ class Application:
             except MessageError as error:
                 messages = [self._unread(error)]
         except ConsumerTimeout:
-            if stream.ready and not self._is_looking:
+            if stream._ready and not self._is_looking:
                 # There is something to deliver but no lease, and no callback reports its renewal.
                 self._is_looking = True
                 self._process.after(_LEASE_POLL_S, self._look)
@@ -137,10 +137,10 @@ class Application:
         except Exception:  # noqa: BLE001 - the end of the stream, or what the member has failed with
             self._has_ended = True
             return
-        stream.reader = self.reader
+        stream._reader = self.reader
         self._is_busy = True
         for message in messages:
-            self._record("deliver", place_of(message), message.offset, str(message.value, "ascii"))
+            self._record("deliver", place_of(message), message.offset, str(message.value or b"", "ascii"))
         self._process.after(self._pace.draw_s(self._process.schedule.now), self._finish, messages)
 
     def _take(self, stream: SteppedStream) -> Sequence[Message]:

@@ -236,7 +236,7 @@ class SteppedDelivery(Delivery):
     def stop_stepwise(self, wait_s: float, done: Callable[[dict[TopicPartition, int]], None]) -> None:
         """`stop` for a thread that reads no stream: `done` gets the final positions when nothing is in hand."""
         for stream in self._streams:
-            stream.end()
+            stream._end()
         self._is_stopping = True
         self._finder.stop()
         queues = self._queues()

@@ -307,14 +307,14 @@ class Gated:
         self.is_under_way, self.gate = threading.Event(), threading.Event()
         with interrupted_at(lambda line: "decode" in line), pytest.raises(Interrupted):
             next(self.batches)
-        decode = StreamBatches.decode
+        decode = StreamBatches._decode
 
         def gated(*arguments: Any, **named: Any) -> Iterator[Any]:
             self.is_under_way.set()
             assert self.gate.wait(DEADLINE_S)
             yield from decode(*arguments, **named)
 
-        monkeypatch.setattr(StreamBatches, "decode", gated)
+        monkeypatch.setattr(StreamBatches, "_decode", gated)
 
     def when_under_way(self, call: Callable[[], object]) -> threading.Thread:
         def run() -> None:
@@ -335,7 +335,7 @@ def test_the_time_out_is_not_for_what_is_being_decoded(monkeypatch: pytest.Monke
 
 def test_the_end_does_not_wait_for_what_is_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     gated = Gated(monkeypatch, consumer_timeout_ms=-1)
-    thread = gated.when_under_way(gated.feed.stream.end)
+    thread = gated.when_under_way(gated.feed.stream._end)
     assert list(gated.batches) == []
     thread.join()
     gated.gate.set()
@@ -397,14 +397,14 @@ def test_where_the_system_gives_no_thread_it_is_decoded_here(monkeypatch: pytest
 def test_an_error_without_a_place_is_raised_once_and_decoding_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     gated = Gated(monkeypatch)
     gated.gate.set()
-    decode, errors = StreamBatches.decode, [MemoryError("no room")]
+    decode, errors = StreamBatches._decode, [MemoryError("no room")]
 
     def failing(*arguments: Any, **named: Any) -> Iterator[Any]:
         if errors:
             raise errors.pop()
         yield from decode(*arguments, **named)
 
-    monkeypatch.setattr(StreamBatches, "decode", failing)
+    monkeypatch.setattr(StreamBatches, "_decode", failing)
     with pytest.raises(MemoryError, match="no room"):
         next(gated.batches)
     assert len(next(gated.batches)) == 3

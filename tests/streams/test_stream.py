@@ -34,7 +34,7 @@ from tests.fetching.feeding import (
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
-from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.streams.stream import KafkaStream, StreamParts
 from zkconsumer.testing.waiting import wait_until
 
 DEADLINE_S = 10.0
@@ -58,7 +58,7 @@ def test_messages_below_the_position_are_passed_over_in_a_compressed_set() -> No
     assert offsets(take(feed.stream, 5)) == [5, 6, 7, 8, 9]
     with pytest.raises(ConsumerTimeout):
         next(feed.stream)
-    assert not feed.stream.ready
+    assert not feed.stream._ready
 
 
 def test_a_message_is_done_when_the_next_one_is_asked_for() -> None:
@@ -154,7 +154,7 @@ def test_a_waiting_reader_wakes_for_a_message() -> None:
 def test_a_waiting_reader_wakes_for_the_end_and_the_end_lasts() -> None:
     feed = Feed(consumer_timeout_ms=-1)
     with Reading(lambda: list(feed.stream)) as reader:
-        feed.stream.end()
+        feed.stream._end()
     assert reader.result == []
     assert list(feed.stream) == []
 
@@ -163,7 +163,7 @@ def test_a_failure_is_raised_every_time() -> None:
     feed = Feed(consumer_timeout_ms=-1)
     failure = RuntimeError("group refused")
     with Reading(lambda: next(feed.stream)) as reader:
-        feed.stream.fail(failure)
+        feed.stream._fail(failure)
     assert reader.error is failure
     with pytest.raises(RuntimeError, match="group refused"):
         next(feed.stream)
@@ -180,7 +180,7 @@ def test_a_signal_interrupts_a_reader_that_waits_without_end(interrupt_after: Ca
 
 def test_shutdown_from_a_signal_handler_ends_a_waiting_reader() -> None:
     feed = Feed(consumer_timeout_ms=-1)
-    before = signal.signal(signal.SIGALRM, lambda *_: feed.stream.end())
+    before = signal.signal(signal.SIGALRM, lambda *_: feed.stream._end())
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         assert list(feed.stream) == []
@@ -336,7 +336,7 @@ def test_a_chunk_that_arrives_for_a_revoked_partition_is_dropped() -> None:
     queue = feed.queue()
     queue.end(Drained())
     queue.push(chunk(0, 5))
-    assert not feed.stream.ready
+    assert not feed.stream._ready
     assert feed.budget.charged_bytes() == 0
 
 
@@ -383,7 +383,7 @@ def test_a_revocation_inside_next_sees_the_message_in_hand_or_prevents_it(moment
         return value
 
     lease = TellingLease(lambda: at("lease"))
-    stream = KafkaStream("thread-0", config_of(consumer_timeout_ms=0), lease, clock, value_decoder=decode)
+    stream = KafkaStream(StreamParts("thread-0", config_of(consumer_timeout_ms=0), lease, clock, value_decoder=decode))
     queue = PartitionQueue(TopicPartition("t", 0), 0, stream, ByteBudget(MIB))
     queue.push(chunk(0, 5))
     taken = take(stream, in_chunk)
@@ -598,9 +598,9 @@ def test_a_stream_may_go_from_thread_to_thread() -> None:
     with Reading(lambda: next(feed.stream)) as reader:
         pass
     assert reader.result.offset == 0
-    assert feed.stream.reader == reader.ident
+    assert feed.stream._reader == reader.ident
     assert next(feed.stream).offset == 1
-    assert feed.stream.reader == threading.get_ident()
+    assert feed.stream._reader == threading.get_ident()
 
 
 def test_messages_leave_no_garbage_for_the_collector() -> None:
@@ -693,7 +693,7 @@ def test_no_error_of_a_chunk_is_raised_again_when_its_end_is_short_of_its_next_o
     reading = feed.stream if by == "messages" else feed.stream.batches()
     assert all_of(feed, reading) == [0, 1, ("bad", 2), ("bad", 3)]
     assert queue.done_position() == 4
-    assert not feed.stream.ready
+    assert not feed.stream._ready
 
 
 @pytest.mark.catalogue("G2a")
@@ -707,7 +707,7 @@ def test_a_chunk_whose_offsets_go_back_again_and_again_is_read_to_its_end_once(b
     reading = feed.stream if by == "messages" else feed.stream.batches()
     seen = all_of(feed, reading)
     assert len(seen) <= 16
-    assert not feed.stream.ready
+    assert not feed.stream._ready
     assert feed.budget.charged_bytes() == 0
 
 

@@ -112,7 +112,7 @@ def test_a_batch_is_done_when_the_next_one_is_asked_for() -> None:
     batches = feed.stream.batches(max_messages=4)
     next(batches)
     assert queue.done_position() == 0
-    assert feed.stream.reader == threading.get_ident()
+    assert feed.stream._reader == threading.get_ident()
     next(batches)
     assert queue.done_position() == 4
     next(batches)
@@ -310,7 +310,7 @@ def test_a_second_thread_is_refused_while_the_first_waits_and_the_end_ends_both(
         next(feed.stream.batches())
     feed.queue().push(chunk(0, 3))
     wait_until(lambda: bool(found), DEADLINE_S, "the batch to come")
-    feed.stream.end()
+    feed.stream._end()
     reader.join(DEADLINE_S)
     assert not reader.is_alive()
     assert [offsets_of(batch) for batch in found] == [[0, 1, 2]]
@@ -319,7 +319,7 @@ def test_a_second_thread_is_refused_while_the_first_waits_and_the_end_ends_both(
 
 def test_a_failure_is_raised_every_time() -> None:
     feed = Feed(consumer_timeout_ms=-1)
-    feed.stream.fail(RuntimeError("group refused"))
+    feed.stream._fail(RuntimeError("group refused"))
     for _ in range(2):
         with pytest.raises(RuntimeError, match="group refused"):
             next(feed.stream.batches())

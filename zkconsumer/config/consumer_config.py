@@ -27,6 +27,8 @@ logger = logging.getLogger("zkconsumer.config")
 class ConsumerConfig:
     """The settings of a consumer; see docs/CONFIGURATION.md for each of them.
 
+    Each setting is an attribute with underscores for the dots of its name: `config.auto_offset_reset`.
+
     Text is converted to the type of the setting (`"true"`, `"30000"`); None counts as not given.
 
     Raises:

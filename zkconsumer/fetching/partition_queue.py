@@ -95,16 +95,21 @@ class Reader(Protocol):
     """The side of a stream that its queues use.
 
     Attributes:
-        ready: Queues in the order in which their chunks came, one entry for each chunk.
-        reader: The thread that took the last message, by `threading.get_ident`.
+        _ready: Queues in the order in which their chunks came, one entry for each chunk.
+        _reader: Who took the last message: a thread, by `threading.get_ident`, or an asyncio task.
         handed: The message or batch that was returned to the application last.
+
+    Applications hold the streams themselves, so what only this package uses has an underscore.
     """
 
-    ready: deque[PartitionQueue]
-    reader: int | None
+    _ready: deque[PartitionQueue]
+    _reader: object
     handed: InHand | None
 
-    def wake(self) -> None: ...
+    def _wake(self) -> None: ...
+
+    def _is_being_read(self) -> bool:
+        """Return whether who took the last message may still ask for the next one."""
 
 
 class PartitionQueue:
@@ -164,10 +169,10 @@ class PartitionQueue:
         """Add a chunk; if the queue ends at the same moment, the chunk is dropped again."""
         self._budget.charge(chunk.charge, chunk.size_bytes, self.stream)
         self.chunks.append(chunk)
-        self.stream.ready.append(self)
+        self.stream._ready.append(self)
         if not self.is_live or self.failure is not None:
             self.drop()
-        self.stream.wake()
+        self.stream._wake()
 
     # -- the reader's side ---------------------------------------------------------------------------------------------
 
@@ -185,7 +190,7 @@ class PartitionQueue:
     def forget_entry(self) -> None:
         """Remove one entry of the stream's `ready`, for a chunk that is gone."""
         try:
-            self.stream.ready.remove(self)
+            self.stream._ready.remove(self)
         except ValueError:  # the coordinator was first
             pass
 
@@ -236,7 +241,7 @@ class PartitionQueue:
         self.is_live = False
         self.drop()
         self.settle_if_done()
-        self.stream.wake()
+        self.stream._wake()
 
     def when_hand_empty(self, call: Callable[[int], None]) -> None:
         """Call `call` with the position once nothing is in hand, for a queue that was ended and still counts."""
@@ -280,6 +285,6 @@ class PartitionQueue:
                 continue
         while True:
             try:
-                self.stream.ready.remove(self)
+                self.stream._ready.remove(self)
             except ValueError:
                 return

@@ -13,8 +13,6 @@ Source: docs/SEMANTICS.md; kafka.consumer.ConsumerFetcherManager (0.8.2.2).
 from __future__ import annotations
 
 import logging
-import sys
-import threading
 from collections.abc import Callable, Mapping
 
 from rebalance.counters import Counters
@@ -184,7 +182,7 @@ class Delivery:
     def fail(self, error: Exception) -> None:
         """Raise an error on every stream from now on, and deliver nothing more."""
         for stream in self._streams:
-            stream.fail(error)
+            stream._fail(error)
         self._is_stopping = True
         self._finder.stop()
         for queue in self._queues().values():
@@ -219,8 +217,8 @@ class Delivery:
         """Return partition -> next offset that is not done, of all that was started and not ended."""
         return {name: queue.done_position() for name, queue in self._queues().items()}
 
-    def explicit_positions(self, reader: int) -> dict[TopicPartition, int]:
-        """Return `positions()`, counting what the thread `reader` has in hand as done."""
+    def explicit_positions(self, reader: object) -> dict[TopicPartition, int]:
+        """Return `positions()`, counting what `reader` has in hand as done."""
         return {name: _explicit_position(queue, reader) for name, queue in self._queues().items()}
 
     def mark_committed(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -267,15 +265,14 @@ class Delivery:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def stop(self, reader: int | None, deadline: float, in_hand_is_done: bool = True) -> dict[TopicPartition, int]:
+    def stop(self, reader: object, deadline: float, in_hand_is_done: bool = True) -> dict[TopicPartition, int]:
         """End all streams and return the final positions.
 
-        What the thread `reader` has in hand counts as done if `in_hand_is_done`. It is never waited for: that thread
-        leaves. For what others have in hand this waits until the deadline, and leaves out what is in
-        hand then.
+        What `reader` has in hand counts as done if `in_hand_is_done`. It is never waited for: that reader leaves. For
+        what others have in hand this waits until the deadline, and leaves out what is in hand then.
         """
         for stream in self._streams:
-            stream.end()
+            stream._end()
         self._is_stopping = True
         self._finder.stop()
         queues = self._queues()
@@ -303,21 +300,17 @@ class Delivery:
         self._pool.join(deadline)
 
 
-def _explicit_position(queue: PartitionQueue, reader: int | None) -> int:
-    """Return the done position, counting what the thread has in hand, if it was really handed over."""
+def _explicit_position(queue: PartitionQueue, reader: object) -> int:
+    """Return the done position, counting what the reader has in hand, if it was really handed over."""
     hand = queue.in_hand
-    if hand is not None and queue.stream.reader == reader and queue.stream.handed is hand:
+    if hand is not None and queue.stream._reader == reader and queue.stream.handed is hand:
         return hand.next_offset
     return queue.done_position()
 
 
-def _is_in_hand(queue: PartitionQueue, reader: int | None) -> bool:
-    """Return True while an application thread other than `reader`, and one that lives, works on a message."""
+def _is_in_hand(queue: PartitionQueue, reader: object) -> bool:
+    """Return True while a reader other than `reader`, and one that lives, works on a message."""
     hand = queue.in_hand
-    if hand is None or hand.next_offset <= queue.committed or queue.stream.reader == reader:
+    if hand is None or hand.next_offset <= queue.committed or queue.stream._reader == reader:
         return False
-    main = threading.main_thread()
-    if queue.stream.reader == main.ident and not main.is_alive():
-        return False  # the program has ended, and waits for the thread that waits here
-    # The thread that waits here may have the identity of a reader that has ended.
-    return queue.stream.reader != threading.get_ident() and queue.stream.reader in sys._current_frames()
+    return queue.stream._is_being_read()

@@ -19,7 +19,7 @@ __all__ = ["ForkAware", "notify_after_fork"]
 class ForkAware(Protocol):
     """An object that belongs to one process."""
 
-    def on_fork(self) -> None:
+    def _on_fork(self) -> None:
         """This process is a fork of the owner's. Takes no lock."""
 
 
@@ -27,13 +27,13 @@ _objects: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
 def notify_after_fork(owned: ForkAware) -> None:
-    """Have `on_fork` called in every child that is forked while `owned` exists."""
+    """Have `_on_fork` called in every child that is forked while `owned` exists."""
     _objects.add(owned)
 
 
 def _notify_all() -> None:
     for owned in list(_objects):
-        owned.on_fork()
+        owned._on_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,7 +7,7 @@ coordinated is the matter of the class behind it: `zkconsumer.member.membership`
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from rebalance.assignment import Partition
@@ -40,11 +40,17 @@ class GroupMember(Protocol):
 
     # -- offsets and pauses ------------------------------------------------------------------------------------------
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None, reader: int) -> None:
-        """Commit `offsets`, or without them all that is done, counting the message in hand of the thread `reader`.
+    def prepare_commit(self, offsets: Mapping[TopicPartition, int] | None, reader: object) -> Callable[[], None]:
+        """Decide what a commit stores: `offsets`, or all that is done and the message in hand of `reader`.
+
+        What is returned stores this, and waits for the result; it may run on another thread, and later. It raises
+        CommitFailed, which names each partition that was not stored, and why.
+
+        Args:
+            reader: a thread by `threading.get_ident`, or an asyncio task.
 
         Raises:
-            CommitFailed: names each partition that was not stored, and why.
+            ValueError: an offset that is no integer from 0 to 2^63-1.
         """
 
     def pause(self, partitions: Collection[Partition]) -> None:
@@ -81,13 +87,14 @@ class GroupMember(Protocol):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def leave(
-        self, wait_s: float, *, reader: int | None, in_hand_is_done: bool, caller: threading.Thread | None
+        self, wait_s: float, *, reader: object, in_hand_is_done: bool, caller: threading.Thread | None
     ) -> bool:
         """Start to leave the group, on another thread; `False` if that was started before.
 
         Args:
             wait_s: for messages in hand, the listener and the last commit together.
-            reader: the thread that calls; its message in hand is not waited for.
+            reader: who calls, a thread by `threading.get_ident` or an asyncio task; its message in hand is not waited
+                for.
             in_hand_is_done: whether its message in hand counts as done.
             caller: a thread that may wait for the leave, and so is not waited for.
         """

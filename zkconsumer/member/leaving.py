@@ -87,7 +87,7 @@ class Leave:
         self._runs: dict[str, int] = {}
         self._has_started = False
         self._over = Latch()
-        self._reader: int | None = None
+        self._reader: object = None
         self._is_hand_done = False
         self._caller: threading.Thread | None = None
         self._times = LeaveTimes.of(0.0, 0.0)
@@ -105,12 +105,12 @@ class Leave:
         """Whether nothing more is done."""
         return self._over.is_set()
 
-    def start(self, wait_s: float, reader: int | None, in_hand_is_done: bool, caller: threading.Thread | None) -> bool:
+    def start(self, wait_s: float, reader: object, in_hand_is_done: bool, caller: threading.Thread | None) -> bool:
         """Leave, on another thread; False if that was started before.
 
         Args:
             wait_s: for messages in hand, the listener and the commit together.
-            reader: the thread that calls; what it has in hand is not waited for.
+            reader: who calls, a thread or an asyncio task; what it has in hand is not waited for.
             in_hand_is_done: whether what it has in hand counts as done.
             caller: a thread that may wait for the leave, and so is not waited for.
         """

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from rebalance.assignment import Partition
+from rebalance.claims import Fence
 from rebalance.coordinator import Coordinator
 from rebalance.counted_port import CountedPort
 from rebalance.counters import Counters
@@ -218,7 +219,7 @@ class Membership:
             return
         log.error("%s leaves its group: %s", self.consumer_id, failure, exc_info=error)
         for stream in self._streams:
-            stream.fail(failure)
+            stream._fail(failure)
         if self.coordinator.error is None:
             self.coordinator.error = failure
         self.leaving.start(self.config.rebalance_drain_timeout_ms / 1000, None, False, None)
@@ -264,12 +265,17 @@ class Membership:
 
     # -- commits -----------------------------------------------------------------------------------------------------
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None, reader: int) -> None:
-        """Commit `offsets`, or all that counts for `reader`. Source: `ConsumerConnector.commit_offsets`."""
+    def prepare_commit(self, offsets: Mapping[TopicPartition, int] | None, reader: object) -> Callable[[], None]:
+        """Decide what a commit stores: `offsets`, or all that counts for `reader`. Source: `GroupMember`."""
         # What is decided here, on the application's thread, must not be written under a later session.
         fence = self.coordinator.fence
         explicit = None if offsets is None else _checked(offsets)
         in_hand = {} if explicit is not None else self.delivery.explicit_positions(reader)
+        return lambda: self._commit(fence, explicit, in_hand)
+
+    def _commit(
+        self, fence: Fence | None, explicit: dict[Partition, int] | None, in_hand: Mapping[TopicPartition, int]
+    ) -> None:
         done = Latch()
         outcome: dict[Partition, str] = {}
         positions: dict[Partition, int] = {}
@@ -366,7 +372,7 @@ class Membership:
         others = {
             "commit": self.offsets.failures,
             "listener": self.listening.failures,
-            "message": sum(stream.failures for stream in self._streams),
+            "message": sum(stream._failures for stream in self._streams),
         }
         errors |= {kind: count for kind, count in others.items() if count}
         return ConnectorStatistics(
@@ -383,7 +389,7 @@ class Membership:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def leave(
-        self, wait_s: float, *, reader: int | None, in_hand_is_done: bool, caller: threading.Thread | None
+        self, wait_s: float, *, reader: object, in_hand_is_done: bool, caller: threading.Thread | None
     ) -> bool:
         """Start to leave the group. Source: `GroupMember.leave`."""
         return self.leaving.start(wait_s, reader, in_hand_is_done, caller)

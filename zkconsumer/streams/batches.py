@@ -20,6 +20,8 @@ class MessageBatch:
     """Consecutive messages of one partition.
 
     Attributes:
+        topic: Of all its messages.
+        partition: Of all its messages.
         offset: Offset of the first message.
         next_offset: Offset behind the last message, which is to be committed when the batch is done.
         record_batch: A `pyarrow.RecordBatch` with the columns that were asked for. It shares no memory with others.
@@ -75,7 +77,7 @@ class StreamBatches:
     def __next__(self) -> MessageBatch:
         return self._next_batch(self)
 
-    def decode(
+    def _decode(
         self,
         dialect: Dialect,
         data: Buffer,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simpleconsumer.types import Message
 from zkconsumer.errors import DecoderFailed
@@ -21,7 +21,19 @@ from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.streams.batches import StreamBatches
 from zkconsumer.streams.uninterrupted import UninterruptedDecoding
 
-__all__ = ["Cursor", "Decoder", "Decoders", "OpenChunk"]
+__all__ = ["Cursor", "DecodedKey", "DecodedValue", "Decoder", "Decoders", "OpenChunk"]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # What a decoder returns; bytes without a decoder.
+    DecodedKey = TypeVar("DecodedKey", default=bytes)
+    DecodedValue = TypeVar("DecodedValue", default=bytes)
+else:
+    from typing import TypeVar
+
+    DecodedKey = TypeVar("DecodedKey")
+    DecodedValue = TypeVar("DecodedValue")
 
 Decoder = Callable[[bytes], Any]
 
@@ -101,7 +113,7 @@ class Cursor:
         if dialect is None:
             return iter(())
         topic, partition = queue.partition
-        decode = dialect.decode_messages if self.batches is None else partial(self.batches.decode, dialect)
+        decode = dialect.decode_messages if self.batches is None else partial(self.batches._decode, dialect)
         return decode(
             chunk.data, topic, partition, start_offset, high_watermark=chunk.high_watermark,
             max_decoded_bytes=self._max_decoded_bytes, resume=resume,

@@ -18,13 +18,14 @@ Source: kafka.consumer.ConsumerIterator (0.8.2.2), whose iterator is lost after 
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from threading import get_ident
-from typing import Any, Protocol
+from threading import get_ident, main_thread
+from typing import Any, Generic, NamedTuple, Protocol, Self
 
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.types import Message, TopicPartition
+from simpleconsumer.types import K, Message, TopicPartition, V
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.fetching.byte_budget import ByteBudget
@@ -33,7 +34,7 @@ from zkconsumer.streams.batches import MessageBatch, StreamBatches
 from zkconsumer.streams.cursor import Cursor, Decoder, Decoders
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["KafkaStream", "LeaseView"]
+__all__ = ["KafkaStream", "LeaseView", "StreamParts"]
 
 log = logging.getLogger(__name__)
 
@@ -49,55 +50,73 @@ class LeaseView(Protocol):
     def until(self) -> float: ...
 
 
+class StreamParts(NamedTuple):
+    """What a stream is made of.
+
+    Attributes:
+        thread_id: Identity in the group, `<consumer id>-<number>`.
+        lease: Until when messages may be handed over.
+        clock: Seconds, the clock of the lease.
+        key_decoder: Turns the bytes of a key into what the application wants.
+        value_decoder: Turns the bytes of a value into what the application wants.
+    """
+
+    thread_id: str
+    config: ConsumerConfig
+    lease: LeaseView
+    clock: Callable[[], float]
+    key_decoder: Decoder | None = None
+    value_decoder: Decoder | None = None
+
+
 _NO_CHUNK: Iterator[Message] = iter(())
 """The source of messages while no chunk is open."""
 _NOT_DECODED_YET = object()
 """Stands for a message that a thread of its own still decodes."""
 
 
-class KafkaStream:
-    """Iterator of the messages of the partitions that one consumer thread owns.
+class KafkaStream(Generic[K, V]):
+    """A stream of messages: `for message in stream`.
+
+    `ConsumerConnector.create_message_streams` returns streams; applications do not create them. A stream delivers the
+    messages of the partitions that are assigned to it. A message is done when the next one is asked for.
 
     Iteration ends for ever when the connector shuts down. With `consumer.timeout.ms` of 0 or more, `next()` raises
     ConsumerTimeout when no message came in time, and iterating again continues.
 
-    Args:
+    `KafkaStream[K, V]` yields `Message[K, V]`: K and V are what the decoders of keys and values return, `bytes` without
+    decoders.
+
+    Attributes:
         thread_id: Identity in the group, `<consumer id>-<number>`.
-        lease: Until when messages may be handed over.
-        clock: Seconds, the clock of the lease.
-        key_decoder: Turns the bytes of a key into what the application wants. It is not called for a missing key.
-        value_decoder: Turns the bytes of a value into what the application wants. It is not called for a missing
-            value (a deletion mark).
+        handed: The message or batch that the stream handed over last, which is in hand; None when nothing is.
 
     Raises by `next()`:
         ConsumerTimeout: See above.
         MessageError, DecoderFailed: One message is unreadable; iterating again continues behind it.
         PartitionStopped: One partition is unreadable from here on; iterating again continues with the others.
         ConcurrentStreamUse: Another thread is inside `next()` of this stream.
-        Whatever error `fail` was called with, every time.
+        StreamFailed: The member has failed; raised every time.
 
-    Threads: One at a time, any; everything with an underscore belongs to the thread inside `next()`. `end`, `fail`
-        and `wake` may be called from any thread and from signal handlers.
+    Threads: One at a time, any.
     """
 
-    def __init__(
-        self,
-        thread_id: str,
-        config: ConsumerConfig,
-        lease: LeaseView,
-        clock: Callable[[], float],
-        key_decoder: Decoder | None = None,
-        value_decoder: Decoder | None = None,
-    ) -> None:
+    # What has an underscore is not for applications. `_reader`, `handed`, `_end`, `_fail` and `_wake` are for the
+    # other parts of this package, from any thread, and from signal handlers; the rest belongs to the thread inside
+    # `next()`.
+
+    def __init__(self, parts: StreamParts) -> None:
+        thread_id, config, lease, clock, key_decoder, value_decoder = parts
         self.thread_id = thread_id
         # Queues in the order in which their chunks came, one entry a chunk.
-        self.ready: deque[PartitionQueue] = deque()
-        # The thread that took the last message (`threading.get_ident`), and that message. A message can be in hand of
-        # its queue and not handed over yet: a signal handler may run in between, and must not commit it.
-        self.reader: int | None = None
+        self._ready: deque[PartitionQueue] = deque()
+        # The thread that took the last message (`threading.get_ident`) or the asyncio task, and that message. A message
+        # can be in hand of its queue and not handed over yet: a signal handler may run in between, and must not
+        # commit it.
+        self._reader: object = None
         self.handed: InHand | None = None
         # How many messages could not be read, and how many partitions.
-        self.failures = 0
+        self._failures = 0
         self._lease = lease
         self._clock = clock
         self._timeout_ms = config.consumer_timeout_ms
@@ -113,7 +132,8 @@ class KafkaStream:
         self._source = _NO_CHUNK
         self._cursor = Cursor(config.decoded_max_bytes, self._wakeup.wake)
 
-    def __iter__(self) -> KafkaStream:
+    def __iter__(self) -> Self:
+        """Return the stream itself."""
         return self
 
     def __repr__(self) -> str:
@@ -144,20 +164,20 @@ class KafkaStream:
 
     # -- called by others ----------------------------------------------------------------------------------------------
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Let a waiting `next()` check again."""
         self._wakeup.wake()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """End the iteration, for ever; the queues must be ended after this call."""
         self._is_ended = True
         self._wakeup.wake()
 
-    def end_after_hand(self, at_end: Callable[[], None]) -> None:
+    def _end_after_hand(self, at_end: Callable[[], None]) -> None:
         """End the iteration with the message that the calling thread works on; `at_end` is called before it ends."""
         self._at_end = at_end
 
-    def settle(self, is_done: bool) -> None:
+    def _settle(self, is_done: bool) -> None:
         """Take note that the calling thread, which was the last to read, reads no more.
 
         Args:
@@ -165,14 +185,21 @@ class KafkaStream:
         """
         if is_done:
             self._finish_hand(None)
-        self.reader = self.handed = None
+        self._reader = self.handed = None
 
-    def fail(self, error: Exception) -> None:
+    def _is_being_read(self) -> bool:
+        """Return whether who took the last message may still ask for the next one."""
+        if self._reader == main_thread().ident and not main_thread().is_alive():
+            return False  # the program has ended, and waits for the thread that waits here
+        # The thread that waits here may have the identity of a reader that has ended.
+        return self._reader != get_ident() and self._reader in sys._current_frames()
+
+    def _fail(self, error: Exception) -> None:
         """Make every `next()` raise this from now on; the queues must be ended after this call."""
         self._error = error
         self._wakeup.wake()
 
-    def on_fork(self, error: Exception) -> None:
+    def _on_fork(self, error: Exception) -> None:
         """Make every `next()` raise this in a forked child; takes no lock, as the thread that holds it is gone."""
         self._source = _NO_CHUNK
         self._queue = PartitionQueue(_NOWHERE, 0, self, ByteBudget(0))
@@ -182,14 +209,15 @@ class KafkaStream:
 
     # -- the fast path: a message out of the chunk that is open --------------------------------------------------------
 
-    def __next__(self) -> Message:
-        message: Message | None = None
+    def __next__(self) -> Message[K, V]:
+        """Return the next message, and wait for it as long as `consumer.timeout.ms` allows."""
+        message: Message[K, V] | None = None
         trouble: Exception | None = None
         try:
             message = next(self._source)
             queue = self._queue
             queue.in_hand = message  # store, then check (zkconsumer.fetching.partition_queue)
-            self.reader = get_ident()
+            self._reader = get_ident()
             if self._decode is not None:
                 self._decode(message)
             if queue.is_live and self._clock() < self._lease.until:
@@ -203,7 +231,7 @@ class KafkaStream:
             self._interrupted(message, error)
             raise
         try:
-            found: Message = self._next_slowly(message, trouble, None)
+            found: Message[K, V] = self._next_slowly(message, trouble, None)
             return found
         finally:
             trouble = None  # its traceback holds this frame: a cycle for each error otherwise
@@ -298,16 +326,16 @@ class KafkaStream:
         wait_s = None if deadline is None else deadline - self._clock()
         if wait_s is not None and wait_s <= 0:
             raise ConsumerTimeout(self._timeout_ms)
-        if self.ready:
+        if self._ready:
             # There are messages, but no lease, and its renewal is not reported.
             wait_s = _LEASE_POLL_S if wait_s is None else min(wait_s, _LEASE_POLL_S)
         self._wakeup.wait(wait_s)
 
     def _read_ready(self) -> Any:
         """Hand over the next queued message; None without any, or without a lease; or _NOT_DECODED_YET."""
-        while self.ready:
+        while self._ready:
             try:
-                queue = self.ready[0]
+                queue = self._ready[0]
             except IndexError:  # the coordinator has just dropped it
                 continue
             if not queue.is_live or queue.failure is not None:
@@ -349,7 +377,7 @@ class KafkaStream:
                 found = take(items, None)
                 if found is not None:
                     queue.in_hand = found
-                    self.reader = get_ident()
+                    self._reader = get_ident()
                     if self._decode is not None:
                         self._decode(found)
                     if queue.is_live and self._clock() < self._lease.until:
@@ -398,7 +426,7 @@ class KafkaStream:
         if not (queue.is_live and self._clock() < self._lease.until):
             queue.finish_hand(queue.position)
             return None
-        self.failures += 1
+        self._failures += 1
         if self._on_error == "stop":
             queue.finish_hand(queue.position)
             queue.halt(str(trouble))
@@ -413,7 +441,7 @@ class KafkaStream:
             return rest
         self._cursor.rest = rest
         self._source = _NO_CHUNK if rest is None or self._cursor.batches is not None else rest
-        self.reader = get_ident()
+        self._reader = get_ident()
         self.handed = bad
         raise trouble
 
@@ -421,7 +449,7 @@ class KafkaStream:
         """End a partition behind whose position nothing can be read; the others of the stream continue."""
         if not queue.is_live:
             return
-        self.failures += 1
+        self._failures += 1
         error = PartitionStopped(*queue.partition, queue.position, str(trouble))
         queue.halt(str(error))
         log.error("%s", error)

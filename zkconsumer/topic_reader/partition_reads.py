@@ -62,10 +62,10 @@ class PartitionReads:
         gone: Returns why the topic is not there any more, empty while it is.
 
     Attributes:
-        ready, reader, handed: See `zkconsumer.fetching.partition_queue.Reader`; the last two are not used.
+        _ready, _reader, handed: See `zkconsumer.fetching.partition_queue.Reader`; the last two are not used.
         failed: How many messages and partitions could not be read.
 
-    Threads: One reads; `stop`, `join` and `wake` from any thread.
+    Threads: One reads; `stop`, `join` and `_wake` from any thread.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class PartitionReads:
         clock: Callable[[], float],
         gone: Callable[[], str],
     ) -> None:
-        self.ready: deque[PartitionQueue] = deque()
-        self.reader: int | None = None
+        self._ready: deque[PartitionQueue] = deque()
+        self._reader: object = None
         self.handed: InHand | None = None
         self.failed = 0
         self._config = config
@@ -113,9 +113,12 @@ class PartitionReads:
         self._tasks[name] = FetchTask(state, queue, "stop")
         self._pool.finder.look_for(name, is_new=True)
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Let a waiting reader check again."""
         self._wakeup.wake()
+
+    def _is_being_read(self) -> bool:
+        return not self._is_stopped
 
     def stop(self) -> None:
         """End the reading and the threads; waits for nothing."""
@@ -178,15 +181,15 @@ class PartitionReads:
                 if left_s <= 0:
                     raise ConsumerTimeout(self._config.consumer_timeout_ms)
                 wait_s = min(wait_s, left_s)
-            if not self.ready:
+            if not self._ready:
                 self._wakeup.wait(wait_s)
 
     def _open_next(self) -> Iterator[Message] | None:
         """Return the messages of the next chunk, None if none is queued."""
         self._check_if_due(is_idle=False)
-        while self.ready:
+        while self._ready:
             try:
-                queue = self.ready[0]
+                queue = self._ready[0]
             except IndexError:  # its fetcher has just dropped it
                 continue
             if not queue.is_live:
@@ -391,7 +394,7 @@ class PartitionReads:
 
     def _stop_if_gone(self) -> None:
         reason = self._gone()
-        if not reason or self.ready:
+        if not reason or self._ready:
             return
         for task in list(self._tasks.values()):
             if task.queue is not None:

@@ -75,7 +75,7 @@ class TopicReader:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Message[bytes, bytes]:
         while True:
             try:
                 message = self._last = next(self._items)

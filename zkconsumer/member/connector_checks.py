@@ -1,0 +1,50 @@
+"""Checks of what applications pass to a connector. Pure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from rebalance.subscription import check_topic
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ConfigError, NotSupported
+
+__all__ = ["check_config", "check_statistics", "check_topic_counts", "checked_timeout"]
+
+log = logging.getLogger(__name__)
+
+
+def check_config(config: object) -> None:
+    """Refuse what is no configuration, and settings that this release does not serve."""
+    if not isinstance(config, ConsumerConfig):
+        raise TypeError(f"config is {config!r}; it must be a ConsumerConfig(zookeeper_connect, group_id, ...)")
+    if config.kafka_generation == "0.7":
+        raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")
+
+
+def check_topic_counts(topic_counts: object) -> None:
+    """Refuse what does not map names of topics to numbers of streams."""
+    if not isinstance(topic_counts, Mapping):
+        raise TypeError(
+            f"topic_counts is {topic_counts!r}; it must map topics to numbers of streams, as {{'clicks': 2}}"
+        )
+    for topic in topic_counts:
+        check_topic(topic)
+
+
+def check_statistics(config: ConsumerConfig, on_statistics: object) -> None:
+    """Refuse a callback that is none, and one without `statistics.interval.ms`."""
+    if on_statistics is not None and not callable(on_statistics):
+        raise TypeError(f"on_statistics is {on_statistics!r}; it must be callable with the statistics")
+    if on_statistics is not None and config.statistics_interval_ms is None:
+        raise ConfigError("statistics.interval.ms", None, "a time, since on_statistics is given")
+    if on_statistics is None and config.statistics_interval_ms is not None:
+        log.warning("statistics.interval.ms is %d, and no on_statistics is given",
+                    config.statistics_interval_ms)
+
+
+def checked_timeout(timeout: object) -> float:
+    """Return a time-out in seconds, at least 0."""
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
+        raise TypeError(f"timeout is {timeout!r}; it must be a number of seconds, or None")
+    return max(0.0, timeout)
