@@ -122,8 +122,9 @@ def test_what_is_no_properties_file_is_told_by_its_lines(text: bytes, said: str)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"a=1\nb=\\u12", "standard input is not a properties file: line 2: in '\\\\u12': \\u needs four hexadecimal"),
-        (b"#" * (1024 * 1024 + 1), "standard input is larger than 1048576 bytes"),
+        (b"a=1\nb=\\u12", "standard input is not a properties file: line 2: \\u needs four hexadecimal"),
+        (b"zookeeper.sasl.password=hunter\\u2\n", "standard input is not a properties file: line 1: \\u needs four"),
+        (b"#" * (256 * 1024 + 1), "standard input is larger than 262144 bytes"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(text: bytes, said: str) -> None:

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.config.file_check import FileCheck, check_properties
 from zkconsumer.config.properties import parse_properties
 from zkconsumer.errors import ConfigError
@@ -290,3 +291,15 @@ def test_the_consumer_does_what_the_check_says(
     assert {said[1] for each in logged if (said := re.match("unknown setting '(.*?)'", each))} == ignored
     sentences = [each.sentence for each in found.findings]
     assert all(each in sentences for each in logged if not each.startswith("unknown"))
+
+
+def test_a_file_of_07_serves_programs_without_a_group(caplog: pytest.LogCaptureFixture) -> None:
+    old = {"zk.connect": "zk1:2181", "groupid": "billing", "zk.sessiontimeout.ms": "30000", "consumer.id": None}
+    config = config_without_group("zk2:2181", old)
+    assert (config.zookeeper_connect, config.group_id, config.client_id) == ("zk2:2181", "billing", "billing")
+    assert config_without_group("zk2:2181", None, "lag").client_id == "lag"
+    assert [record.getMessage() for record in caplog.records if "0.7" in record.getMessage()] == []
+    with pytest.raises(ConfigError, match="given once"):
+        config_without_group("zk2:2181", {"groupid": "billing", "group.id": "other"})
+    with pytest.raises(ConfigError, match="'smallest' here"):
+        config_without_group("zk2:2181", {"auto.offset.reset": "earliest"})

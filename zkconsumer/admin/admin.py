@@ -31,7 +31,7 @@ from zkconsumer.admin.topic_report import TopicReport, topic_report
 from zkconsumer.admin.values import GroupList, Released
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.config.zookeeper_options import zookeeper_options
 
 __all__ = ["Admin", "GroupOffsets", "connection_options"]
@@ -48,8 +48,7 @@ def connection_options(zookeeper: str, properties: Mapping[str, object] | None) 
     Raises:
         ConfigError: A property has a value that is not allowed, or names a file that cannot be used.
     """
-    entries = {"group.id": "none", **(properties or {})}
-    config = ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper)
+    config = config_without_group(zookeeper, properties)
     return zookeeper_options(config), config.zookeeper_connection_timeout_ms / 1000
 
 

@@ -18,7 +18,7 @@ from zkconsumer.config.properties import decode_properties, parse_properties
 
 __all__ = ["check_config"]
 
-_MOST_BYTES = 1024 * 1024
+_MOST_BYTES = 256 * 1024
 _EPILOG = """\
 \b
 FILE is a properties file as Java's consumer has it, of Kafka 0.7 or 0.8; - is stdin. Passwords are not printed.

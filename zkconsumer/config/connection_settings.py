@@ -19,17 +19,19 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+from zkconsumer.config.consumer_config import ConsumerConfig
 from zkconsumer.config.keys import find_key, names_of_07
 from zkconsumer.config.properties import read_properties
+from zkconsumer.config.setting_values import given_twice
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer_error import RemediedError
 
 __all__ = [
     "CONFIG_VARIABLE", "PROFILE_VARIABLE", "SEARCH_ORDER", "ZOOKEEPER_VARIABLE", "ConnectionSettings",
-    "SettingsNotUsable", "canonical", "find_connection_settings", "profile_file", "profile_names", "read_settings_file",
-    "warn_of_exposed_secrets",
+    "SettingsNotUsable", "canonical", "config_without_group", "find_connection_settings", "profile_file",
+    "profile_names", "read_settings_file", "warn_of_exposed_secrets",
 ]  # fmt: skip
 
 logger = logging.getLogger("zkconsumer.config")
@@ -46,6 +48,8 @@ SEARCH_ORDER: Final = (
     f"zookeeper.connect in the profile ${PROFILE_VARIABLE}",
 )  # fmt: skip
 """Where a ZooKeeper may be named; the first place counts."""
+
+Value = TypeVar("Value")
 
 _CONNECT: Final = "zookeeper.connect"
 _CREDENTIALS: Final = (
@@ -95,6 +99,7 @@ def find_connection_settings(
 
     Raises:
         SettingsNotUsable: A file cannot be read, there is no such profile, or an address is not one.
+        ConfigError: A setting has two values under two names of one file.
     """
     variables = os.environ if environment is None else environment
     from_arguments = config is not None or profile is not None
@@ -124,10 +129,37 @@ def find_connection_settings(
     return ConnectionSettings(address, place, properties, read, old)
 
 
-def canonical(entries: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings by their 0.8 names, so that a setting given twice is overridden and not in conflict."""
-    keys = {name: find_key(name) for name in entries}
-    return {key.name if (key := keys[name]) is not None else name: value for name, value in entries.items()}
+def config_without_group(
+    zookeeper: str, properties: Mapping[str, object] | None, client_id: str | None = None
+) -> ConsumerConfig:
+    """Return the settings of a program that joins no group, from the properties of a consumer.
+
+    Args:
+        zookeeper: Replaces `zookeeper.connect` of the properties.
+        properties: By their names in Kafka 0.8 or 0.7. The group and the reset policy may be left out; nothing is said
+            about a default of them that differs between 0.7 and 0.8.
+        client_id: The `client.id`, unless the properties have one.
+
+    Raises:
+        ConfigError: A property has a value that is not allowed.
+    """
+    given = {name: value for name, value in canonical(properties or {}).items() if value is not None}
+    entries = {"group.id": "none", "client.id": client_id, "auto.offset.reset": "largest", **given}
+    return ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper)
+
+
+def canonical(entries: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the settings by their 0.8 names, so that those of another source can override them.
+
+    Raises:
+        ConfigError: A setting has two values under two names.
+    """
+    found: dict[str, Value] = {}
+    for name, value in entries.items():
+        key = find_key(name)
+        if found.setdefault(key.name if key else name, value) != value and key is not None:
+            raise given_twice(key, value)
+    return found
 
 
 def read_settings_file(path: str, what: str = "the consumer config") -> dict[str, str]:

@@ -118,6 +118,7 @@ _PREFIXES: Final = (
      "(openssl pkcs12 makes them of a PKCS12 keystore)"),
 )  # fmt: skip
 _ASSIGNORS: Final = {"RangeAssignor": "range", "RoundRobinAssignor": "roundrobin"}
+_LONGEST_NAME: Final = 100
 _RESETS: Final = {
     "earliest": "smallest", "beginning": "smallest", "latest": "largest", "end": "largest", "-2": "smallest",
     "-1": "largest",
@@ -147,7 +148,7 @@ def hint_for_name(name: str, known: Iterable[str]) -> str:
     prefixed = _hint_without_prefix(dotted, _by_letters(names))
     if prefixed:
         return prefixed
-    nearest = nearest_name(dotted, names)
+    nearest = nearest_name(dotted, names, 0.7)
     return f"the nearest known one is {nearest!r}" if nearest else ""
 
 
@@ -168,13 +169,21 @@ def _hint_without_prefix(dotted: str, known: Mapping[str, str]) -> str:
     return ""
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the most similar of the known names, None if none is similar; case and punctuation do not count."""
+def nearest_name(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the most similar of the known names, None if none is similar; case and punctuation do not count.
+
+    Args:
+        name: The unknown name.
+        known: All known names.
+        likeness: How similar a name must be, from 0 to 1, as `difflib.get_close_matches` has it.
+    """
+    if len(name) > _LONGEST_NAME:  # comparing takes time with the square of the length
+        return None
     names = list(known)
     same = _by_letters(names).get(_plain(name))
     if same is not None:
         return same
-    near = difflib.get_close_matches(name.lower(), names, n=1)
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=likeness)
     return near[0] if near else None
 
 

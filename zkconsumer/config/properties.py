@@ -98,7 +98,8 @@ def _unescape(text: str) -> str:
         if found[1]:
             return chr(int(found[1], 16))
         if found[2] == "u":
-            raise ValueError(f"in {text!r}: \\u needs four hexadecimal digits")
+            # The text itself is not shown: it may be a password.
+            raise ValueError("\\u needs four hexadecimal digits; a backslash itself is written twice")
         return _ESCAPED.get(found[2], found[2])
 
     # A character above U+FFFF stands as two escapes, its UTF-16 units.

@@ -18,6 +18,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.errors import NotSupported, ReadFailed
 from zkconsumer.topic_reader.partition_reads import PartitionReads
 from zkconsumer.topic_reader.read_bounds import BoundsSearch, Wanted
@@ -188,8 +189,7 @@ def read_topic(
         raise ValueError(f"count is {count}; it must be at least 1, or None for no limit")
     if not stall_timeout_s > 0:
         raise ValueError(f"stall_timeout_s is {stall_timeout_s}; it must be a number of seconds above 0")
-    entries = {"group.id": "none", "client.id": client_id, **(properties or {})}
-    config = ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper)
+    config = config_without_group(zookeeper, properties, client_id)
     if config.kafka_generation == "0.7":
         raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")
     checked = check_start(start)
