@@ -63,8 +63,10 @@ class OffsetComparison(OffsetManager):
         if not answer.unknown or self._is_required:
             return answer
         self._not_before = time.monotonic() + _AGAIN_S
-        log.info("the offsets of %d partitions are not compared with those in Kafka: %s",
-                 len(answer.unknown), next(iter(answer.unknown.values())))
+        # Otherwise a group whose other members store in Kafka would skip or repeat messages without a word in the log.
+        log.warning("the offsets of %d partitions are not compared with those in Kafka: %s; if other members of the "
+                    "group keep theirs there (offsets.storage), messages are skipped or repeated",
+                    len(answer.unknown), next(iter(answer.unknown.values())))
         return OffsetAnswer({**answer.offsets, **dict.fromkeys(answer.unknown)}, {})
 
     def _is_due(self) -> bool:
