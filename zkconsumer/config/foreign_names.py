@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["hint_for_name", "hint_for_value", "nearest_name"]
+__all__ = ["hint_for_name", "hint_for_value", "nearest_name", "newer_name"]
 
 _NEWER: Final = "newer Kafka consumers have it; "
 _BROKERS_IN_ZOOKEEPER: Final = "the brokers are found in ZooKeeper: set 'zookeeper.connect'"
@@ -141,15 +141,24 @@ def hint_for_name(name: str, known: Iterable[str]) -> str:
         return "it is a setting of producers"
     if lower in _BROKER_NAMES:
         return "it is a setting of brokers"
-    for prefixes, hint in _PREFIXES:
-        if lower.startswith(prefixes):
-            return hint
+    if by_prefix := _hint_by_prefix(lower):
+        return by_prefix
     names = list(known)
     prefixed = _hint_without_prefix(dotted, _by_letters(names))
     if prefixed:
         return prefixed
     nearest = nearest_name(dotted, names, 0.7)
     return f"the nearest known one is {nearest!r}" if nearest else ""
+
+
+def newer_name(name: str) -> str:
+    """Return what to use instead of a setting of newer Kafka consumers; empty for any other name."""
+    lower = name.lower()
+    return _OF_NEWER_CONSUMERS.get(lower) or _hint_by_prefix(lower)
+
+
+def _hint_by_prefix(lower: str) -> str:
+    return next((hint for prefixes, hint in _PREFIXES if lower.startswith(prefixes)), "")
 
 
 def _hint_without_prefix(dotted: str, known: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from zkconsumer.config.foreign_names import newer_name
 from zkconsumer.config.keys import KEYS, find_key
 
 __all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "setting_options", "unknown_option"]
@@ -106,9 +107,14 @@ _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 _OF_TABLES: Final = "option."
 """The prefix of option names when a table is created, and only then."""
 _INSTEAD: Final = {
-    "kafka.bootstrap.servers": "brokers are found in ZooKeeper: set zookeeper.connect",
+    "bootstrap.servers": "brokers are found in ZooKeeper: set zookeeper.connect",
+    "enable.auto.commit": "the source stores the ends of finished batches: set commitOffsets",
+    "auto.commit.enable": "the source stores the ends of finished batches: set commitOffsets",
+    "key.deserializer": "key and value are bytes: cast the columns",
+    "value.deserializer": "key and value are bytes: cast the columns",
+    "max.poll.records": "a task reads at most maxRecordsPerPartition offsets",
     "zk.connect": "it is called zookeeper.connect here",
-    "kafka.group.id": "it is called group.id here",
+    "group.id": "it is called group.id here",
     "groupidprefix": "set group.id",
     "path": "set the topic with option subscribe, and call load() without an argument",
     "whitelist": "it is called subscribePattern here",
@@ -139,8 +145,9 @@ def unknown_option(name: str) -> str:
     """
     if name.lower().startswith(_OF_TABLES):
         return "Spark does not pass the options of `create table` to Python sources; use `create temporary view`"
+    plain = name.lower().removeprefix("kafka.")  # the names of Spark's own source, which are those of newer consumers
     setting = find_key(name.lower())
-    instead = _INSTEAD.get(name.lower()) or (setting and _INSTEAD.get(setting.name))
+    instead = _INSTEAD.get(plain) or (setting and _INSTEAD.get(setting.name)) or newer_name(plain)
     if instead:
         return f"there is no such option; {instead}"
     if setting is not None:
