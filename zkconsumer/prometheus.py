@@ -189,8 +189,13 @@ def serve(*connectors: ConsumerConnector, port: int, host: str = "127.0.0.1") ->
     Raises:
         OSError: the port is taken, or may not be used.
     """
+    return serve_collector(ConnectorCollector(*connectors), port, host)
+
+
+def serve_collector(collector: Collector, port: int, host: str) -> MetricsServer:
+    """A server of the metrics of a collector; arguments and errors as for `serve`."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ConnectorCollector(*connectors))
+    registry.register(collector)
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:

@@ -21,6 +21,7 @@ from zkconsumer.cli.completion import completion
 from zkconsumer.cli.consume import consume
 from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
+from zkconsumer.cli.exporter import exporter
 from zkconsumer.cli.failures import CliError, sentence_of
 from zkconsumer.cli.groups import groups
 from zkconsumer.cli.lag import lag
@@ -107,6 +108,7 @@ program.add_command(verify)
 program.add_command(release)
 program.add_command(groups)
 program.add_command(lag)
+program.add_command(exporter)
 program.add_command(offsets)
 program.add_command(topics)
 program.add_command(compact_files)

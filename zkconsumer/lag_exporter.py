@@ -1,0 +1,302 @@
+"""A Prometheus exporter of the lag of all groups of a cluster, Java groups included, without joining any.
+
+    with LagExporter("zk1:2181,zk2:2181/kafka") as exporter, exporter.serve(port=9308):
+        ...
+
+Needs the extra: pip install 'zkconsumer[prometheus]'. `zkconsumer exporter` is the same as a command. What each metric
+means, and rules for alerts, stand in docs/OPERATIONS.md.
+
+Rules, and which failure each prevents:
+- The cluster is read on a thread of its own, and a scrape returns what was read last: a scrape never waits for a
+  broker, and many scrapes cost the cluster nothing.
+- Every scrape says how old its figures are. Figures that are too old are left out: an alert on their absence fires,
+  where old figures would look as if all was well.
+- An outage of ZooKeeper or of brokers ends nothing: it is counted, and the next round reads again.
+- Partitions are limited, so that a cluster with more of them than expected does not flood the monitoring; the sums by
+  topic and group go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from zkconsumer.prometheus import MetricsServer, serve_collector  # isort: skip - says what to install
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from zkconsumer.admin import Admin, GroupLag, LagChoice, LagMonitor, LagReport, PartitionRow, TopicLag
+from zkconsumer.admin.admin import connection_options
+from zkconsumer.errors import ConfigError, ZkConsumerError
+
+__all__ = ["ExporterSettings", "LagCollector", "LagExporter"]
+
+log = logging.getLogger(__name__)
+
+_CLOSE_S: Final = 5.0
+_GROUP: Final = ("group",)
+_TOPIC: Final = ("group", "topic")
+_PARTITION: Final = ("group", "topic", "partition")
+
+_OF_GROUP: Final[tuple[tuple[str, str, Callable[[GroupLag], float]], ...]] = (
+    ("registered_members", "Registered consumers.", lambda each: each.member_count),
+    ("owned_partitions", "Partitions that somebody owns.", lambda each: each.owned),
+    ("unowned_partitions", "Partitions that a member subscribes to and nobody owns.", lambda each: each.unowned),
+    ("unknown_lag_partitions", "Partitions whose lag is not known.", lambda each: each.lag_unknown),
+    ("problems", "What is wrong with the group, which `zkconsumer describe` names.", lambda each: len(each.problems)),
+)
+_OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float]], ...]] = (
+    ("topic_lag_messages", "Sum of the known lags of a topic.", lambda each: each.lag),
+)
+_OF_PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionRow], float | None]], ...]] = (
+    ("lag_messages", "Log end less stored offset.", lambda row: row.lag),
+    ("partition_owned", "1 while somebody owns it.", lambda row: row.owner is not None),
+)
+_STORES: Final[tuple[tuple[str, Callable[[PartitionRow], int | None]], ...]] = (
+    ("zookeeper", lambda row: row.offset_in_zookeeper),
+    ("kafka", lambda row: row.offset_in_kafka),
+)
+
+
+@dataclass(frozen=True)
+class ExporterSettings:
+    """How an exporter reads and what it exports.
+
+    Attributes:
+        interval_s: Seconds from the start of a round to that of the next one.
+        stale_after_s: Figures older than so many seconds are left out; None: three intervals, at least 90 s.
+        max_partitions: Most partitions of groups with metrics of their own, in the order of groups, topics and numbers.
+        with_owners: Also export the owner of each partition, as a label: a new time series at each change.
+        client_id: The name under which brokers log and count the requests.
+    """
+
+    interval_s: float = 30.0
+    stale_after_s: float | None = None
+    max_partitions: int = 20_000
+    with_owners: bool = False
+    client_id: str = "zkconsumer-exporter"
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("interval_s", self.interval_s, 1.0), ("stale_after_s", self.stale_after_s, 1.0),
+                                   ("max_partitions", self.max_partitions, 0)):  # fmt: skip
+            if value is not None and not value >= least:
+                raise ConfigError(name, value, f"at least {least:g}")
+
+    @property
+    def oldest_s(self) -> float:
+        """The age in seconds from which figures are left out."""
+        return max(90.0, 3 * self.interval_s) if self.stale_after_s is None else self.stale_after_s
+
+
+class _State(NamedTuple):
+    """What a scrape shows.
+
+    Attributes:
+        report: What was read last; None before the first round.
+        read_at: When that round started, on the clock `time.monotonic`.
+        is_up: The last round succeeded.
+        reads: Rounds so far.
+        errors: Kind -> rounds that failed.
+        duration_s: How long the last round took.
+    """
+
+    report: LagReport | None = None
+    read_at: float = 0.0
+    is_up: bool = False
+    reads: int = 0
+    errors: Mapping[str, int] = {}
+    duration_s: float = 0.0
+
+
+class LagExporter:
+    """Reads the lag of all groups of a cluster again and again, and exports it.
+
+    The first connection may fail as any later one: the exporter starts, reports it and tries again. Reading starts with
+    `start`, or at the start of a `with` block.
+
+    Args:
+        zookeeper: `host:port,host:port/chroot`.
+        properties: Settings of the consumer by their names in Kafka; those of `zookeeper.*` are used.
+        choice: Which groups and topics are read; all without one.
+        settings: How it reads and what it exports.
+
+    Raises:
+        ConfigError: A property has a value that is not allowed.
+
+    Threads: Any.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        *,
+        properties: Mapping[str, object] | None = None,
+        choice: LagChoice | None = None,
+        settings: ExporterSettings | None = None,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._properties = properties
+        self._choice = choice or LagChoice()
+        self.settings = settings or ExporterSettings()
+        self._state = _State()
+        self._ended = threading.Event()
+        self._said: str | None = None
+        self._thread: threading.Thread | None = None
+        connection_options(zookeeper, properties)  # a wrong setting is reported at once, not in each round
+
+    def start(self) -> Self:
+        """Start reading on a thread of its own; a second call does nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="lag-exporter", daemon=True)
+            self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_S)
+
+    def serve(self, port: int, host: str = "127.0.0.1") -> MetricsServer:
+        """Return a server of the metrics at `http://host:port/metrics`, on a thread of its own.
+
+        Args:
+            port: 0 takes a free one; see `MetricsServer.port`.
+            host: What to listen on; "0.0.0.0" for all addresses.
+
+        Raises:
+            OSError: The port is taken, or may not be used.
+        """
+        return serve_collector(LagCollector(self), port, host)
+
+    def state(self) -> _State:
+        """Return what was read last, and how that went."""
+        return self._state
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        admin: Admin | None = None
+        monitor: LagMonitor | None = None
+        while not self._ended.is_set():
+            started_at = time.monotonic()
+            try:
+                if admin is None or monitor is None:
+                    admin = Admin(self._zookeeper, properties=self._properties, client_id=self.settings.client_id)
+                    monitor = admin.lag_monitor(self._choice)
+                self._succeeded(monitor.read(), started_at)
+            except ZkConsumerError as error:
+                self._failed(error, started_at)
+            except Exception as error:  # an exporter goes on, and its metrics say that something is wrong
+                log.exception("the lag could not be read: this is a fault of the program")
+                self._failed(error, started_at)
+            self._ended.wait(max(0.0, self.settings.interval_s - (time.monotonic() - started_at)))
+        if admin is not None:
+            admin.close()
+
+    def _succeeded(self, report: LagReport, started_at: float) -> None:
+        before = self._state
+        self._state = _State(report, started_at, True, before.reads + 1, before.errors, report.duration_s)
+        if self._said is not None:
+            log.warning("the lag of the groups is read again")
+            self._said = None
+
+    def _failed(self, error: Exception, started_at: float) -> None:
+        before = self._state
+        errors = Counter(before.errors)
+        errors[type(error).__name__] += 1
+        duration_s = time.monotonic() - started_at
+        self._state = before._replace(is_up=False, reads=before.reads + 1, errors=dict(errors), duration_s=duration_s)
+        if type(error).__name__ != self._said:  # once for each kind in a row, not once a round
+            log.warning("the lag of the groups cannot be read: %s; trying again", error)
+            self._said = type(error).__name__
+
+
+class LagCollector(Collector):
+    """The metrics of an exporter, to be registered: `REGISTRY.register(LagCollector(exporter))`.
+
+    Threads: Any.
+    """
+
+    def __init__(self, exporter: LagExporter) -> None:
+        self._exporter = exporter
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the metrics, without figures."""
+        return list(_metrics(_State(), ExporterSettings(with_owners=True), 0.0))
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics with what was read last; without figures of groups when these are too old."""
+        return list(_metrics(self._exporter.state(), self._exporter.settings, time.monotonic()))
+
+
+def _metrics(state: _State, settings: ExporterSettings, now: float) -> Iterator[Metric]:
+    age_s = None if state.report is None else now - state.read_at
+    fresh = state.report if age_s is not None and age_s <= settings.oldest_s else None
+    groups = () if fresh is None else fresh.groups
+    rows = [(group, row) for group in groups for row in group.partitions]
+    kept = rows[: settings.max_partitions]
+    yield from _of_exporter(state, age_s, len(groups), len(rows) - len(kept))
+    for name, meaning, of_group in _OF_GROUP:
+        yield _gauge(f"group_{name}", meaning, _GROUP, (((each.group,), of_group(each)) for each in groups))
+    topics = [(group, each) for group in groups for each in group.topics_lag][: settings.max_partitions]
+    for name, meaning, of_topic in _OF_TOPIC:
+        found = (((group.group, each.topic), of_topic(each)) for group, each in topics)
+        yield _gauge(f"group_{name}", meaning, _TOPIC, found)
+    for name, meaning, of_row in _OF_PARTITION:
+        yield _gauge(f"group_{name}", meaning, _PARTITION, ((_labels(at, row), of_row(row)) for at, row in kept))
+    yield _gauge(
+        "group_committed_offset", "Stored offset, in each store that has one.", (*_PARTITION, "store"),
+        (((*_labels(at, row), store), of_store(row)) for at, row in kept for store, of_store in _STORES),
+    )  # fmt: skip
+    ends = {(row.topic, str(row.partition)): row.log_end for _, row in kept}
+    yield _gauge("topic_log_end_offset", "Offset that the next message will get.", ("topic", "partition"), ends.items())
+    if settings.with_owners:
+        owned = (((*_labels(at, row), row.owner), 1.0) for at, row in kept if row.owner is not None)
+        yield _gauge("group_partition_owner", "1 for the thread that owns it.", (*_PARTITION, "owner"), owned)
+
+
+def _of_exporter(state: _State, age_s: float | None, groups: int, dropped: int) -> Iterator[Metric]:
+    single: tuple[tuple[str, str, float | None], ...] = (
+        ("up", "1 while the last round of reading succeeded.", state.is_up),
+        ("figures_age_seconds", "Since the figures of the groups were read; none before the first time.", age_s),
+        ("read_duration_seconds", "How long the last round took.", state.duration_s if state.reads else None),
+        ("groups", "Groups with figures.", groups),
+        ("dropped_partitions", "Partitions of groups without metrics of their own, as there are too many.", dropped),
+    )
+    for name, meaning, value in single:
+        yield _gauge(f"exporter_{name}", meaning, (), [((), value)])
+    reads = CounterMetricFamily("zkconsumer_exporter_reads", "Rounds of reading.")
+    reads.add_metric([], state.reads)
+    yield reads
+    errors = CounterMetricFamily("zkconsumer_exporter_read_errors", "Rounds that failed.", labels=("kind",))
+    for kind, count in state.errors.items():
+        errors.add_metric([kind], count)
+    yield errors
+
+
+def _gauge(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[tuple[Any, float | None]]) -> Metric:
+    gauge = GaugeMetricFamily(f"zkconsumer_{name}", meaning, labels=labels)
+    for values, value in rows:
+        if value is not None:
+            gauge.add_metric(list(values), float(value))
+    return gauge
+
+
+def _labels(group: GroupLag, row: PartitionRow) -> tuple[str, str, str]:
+    return (group.group, row.topic, str(row.partition))
