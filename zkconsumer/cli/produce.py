@@ -17,8 +17,8 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
-from zkconsumer.cli.messages.partitioning import partition_of_key
 from zkconsumer.cli.messages.sender import KeyValue, Sender, SendSettings
+from zkconsumer.cluster.partitioning import partition_of_key
 
 __all__ = ["produce"]
 

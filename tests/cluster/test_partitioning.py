@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.cli.messages.partitioning import array_hash, partition_of_key
+from zkconsumer.cluster.partitioning import array_hash, partition_of_key
 
 # key in hex, java.util.Arrays.hashCode(key), new kafka.producer.ByteArrayPartitioner(null).partition(key, 8) and
 # (key, 7), printed by a JVM with the jars of Kafka 0.8.2.2.
