@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -53,6 +54,13 @@ def range_rows(
     wanted: PlannedRange, chosen: SourceOptions, columns: Sequence[str] = ALL_COLUMNS
 ) -> list[dict[str, object]]:
     return [row for batch in read_range(wanted, tuple(columns), chosen) for row in batch.to_pylist()]
+
+
+def small_fetches(cluster: Cluster, topic: str, **given: str) -> Iterator[Any]:
+    """The record batches of a topic of one partition, which many small requests fetch."""
+    wanted = options(cluster, topic, **{"fetch.message.max.bytes": "1000", **given})
+    [whole] = plan_batch(wanted)
+    return read_range(whole, ALL_COLUMNS, wanted)
 
 
 def offsets(found: list[dict[str, object]]) -> list[object]:
@@ -215,10 +223,8 @@ def test_a_leader_that_moves_in_the_middle_costs_no_message_and_repeats_none(
     embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
 ) -> None:
     topic = filled(embedded_cluster, fresh_topic(), 1000)
-    wanted = options(embedded_cluster, topic, **{"fetch.message.max.bytes": "1000"})
-    [whole] = plan_batch(wanted)
     found: list[dict[str, object]] = []
-    for number, batch in enumerate(read_range(whole, ALL_COLUMNS, wanted)):
+    for number, batch in enumerate(small_fetches(embedded_cluster, topic)):
         found += batch.to_pylist()
         if number in (3, 10):
             leader = embedded_cluster.leader(topic, 0)
@@ -244,9 +250,7 @@ def test_a_broker_that_comes_back_goes_on_where_it_was(
     embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
 ) -> None:
     topic = filled(embedded_cluster, fresh_topic(), 1000)
-    wanted = options(embedded_cluster, topic, **{"fetch.message.max.bytes": "1000"})
-    [whole] = plan_batch(wanted)
-    reading = read_range(whole, ALL_COLUMNS, wanted)
+    reading = small_fetches(embedded_cluster, topic)
     found = next(reading).to_pylist()
     embedded_cluster.kill(0, expire=True)
     back = threading.Timer(1.0, embedded_cluster.start, [0])
@@ -263,11 +267,7 @@ def test_a_broker_that_stays_away_is_an_error_with_the_place_after_a_while(
     embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
 ) -> None:
     topic = filled(embedded_cluster, fresh_topic(), 1000)
-    wanted = options(
-        embedded_cluster, topic, **{"fetch.message.max.bytes": "1000", "kafkaConsumer.pollTimeoutMs": "1500"}
-    )
-    [whole] = plan_batch(wanted)
-    reading = read_range(whole, ALL_COLUMNS, wanted)
+    reading = small_fetches(embedded_cluster, topic, **{"kafkaConsumer.pollTimeoutMs": "1500"})
     next(reading)
     embedded_cluster.kill(0, expire=True)
     with pytest.raises(PartitionUnreadable, match=rf"{topic}/0 at \d+ .*no message arrived for 1\.5 s"):
@@ -282,9 +282,7 @@ def test_a_broker_that_falls_silent_is_left_for_the_next_leader(
     topic = fresh_topic()
     embedded_cluster.create_topic(topic, assignment={0: [0, 1]})
     load(embedded_cluster, topic, 1000)
-    wanted = options(embedded_cluster, topic, **{"fetch.message.max.bytes": "1000", "socket.timeout.ms": "1000"})
-    [whole] = plan_batch(wanted)
-    reading = read_range(whole, ALL_COLUMNS, wanted)
+    reading = small_fetches(embedded_cluster, topic, **{"socket.timeout.ms": "1000"})
     found = next(reading).to_pylist()
     embedded_cluster.pause(0)
     embedded_cluster.move_leader(topic, 0, 1)
@@ -569,9 +567,7 @@ def test_a_task_that_is_given_up_ends_its_fetch_at_once(
     embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
 ) -> None:
     topic = filled(embedded_cluster, fresh_topic(), 1000)
-    wanted = options(embedded_cluster, topic, **{"fetch.message.max.bytes": "1000"})
-    [whole] = plan_batch(wanted)
-    reading = read_range(whole, ALL_COLUMNS, wanted)
+    reading = small_fetches(embedded_cluster, topic)
     next(reading)
     embedded_cluster.faults.add(Fault.delay(20, "fetch", topic), times=None)
     began = time.monotonic()

@@ -11,6 +11,7 @@
 | `GroupMember`, `MemberKind` | the types of both, and of what makes them: such a test runs with either |
 | `ClosedNodes` | nodes of ZooKeeper that no other session may read, until they are opened again |
 | `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
+| `cluster.produce`, `Produced` | writes messages with keys, tombstones and codecs; where each message went |
 | `load`, `SteadyLoad`, `LastingLoad` | fill topics, at once or at a steady rate, and record what was acknowledged |
 | `check_history`, `figures_of` | was anything lost, skipped, repeated, owned twice? |
 | `zookeeper_trace` | the requests and replies of one ZooKeeper client, line by line |
@@ -34,6 +35,7 @@ from zkconsumer.testing.load import LastingLoad, SteadyLoad, load
 from zkconsumer.testing.members.group_member import Delivered, GroupMember, MemberKind
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
+from zkconsumer.testing.producing import Produced
 from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
 from zkconsumer.testing.proxy.zookeeper_holds import Hold
 from zkconsumer.testing.waiting import Deadline, wait_until
@@ -65,6 +67,7 @@ __all__ = [
     "MemberKind",
     "MemberProcess",
     "NotSupported",
+    "Produced",
     "StartFailed",
     "SteadyLoad",
     "TcpProxy",

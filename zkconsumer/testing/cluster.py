@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.processes import free_ports
+from zkconsumer.testing.producing import Produced, Sendable, produce
 from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
@@ -147,6 +148,19 @@ class Cluster(Protocol):
     def wait_leaders(self, topic: str, partitions: Sequence[int], timeout_s: float | None = None) -> dict[int, int]:
         """Partition -> leader, once all of these have one; WaitTimeout if that takes too long."""
 
+    def produce(
+        self,
+        topic: str,
+        messages: Iterable[Sendable],
+        *,
+        key: bytes | str | None = None,
+        partition: int | None = None,
+        partitions: int | None = None,
+        codec: str = "none",
+        timeout_s: float = 30.0,
+    ) -> list[Produced]:
+        """Write messages; returns where each of them went, once their leaders have stored them."""
+
 
 AnyBroker = TypeVar("AnyBroker", bound=Broker)
 
@@ -155,9 +169,11 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     """The part of a cluster that is the same for both kinds: where everything is, and that it ends with its block.
 
     Attributes:
+        version: of Kafka, whose protocol the brokers speak; set by the kinds.
         brokers: by id; set by the kinds.
     """
 
+    version: str
     brokers: dict[int, AnyBroker]
 
     def __init__(
@@ -235,6 +251,68 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     def advertise(self, broker_id: int, port: int | None) -> None:
         """Advertise another port of 127.0.0.1 for a broker, that of a proxy; in force at its next start."""
         self.brokers[broker_id].advertised_port = port
+
+    # ---- messages
+
+    def produce(
+        self,
+        topic: str,
+        messages: Iterable[Sendable],
+        *,
+        key: bytes | str | None = None,
+        partition: int | None = None,
+        partitions: int | None = None,
+        codec: str = "none",
+        timeout_s: float = 30.0,
+    ) -> list[Produced]:
+        """Write messages; returns where each of them went, once their leaders have stored them.
+
+        `cluster.produce("clicks", [b"one", ("ann", "two"), ("bob", None)])`. A message with a key goes to the partition
+        that Kafka 0.8.2's producer chooses for it, those without one to one partition after the other.
+
+        Args:
+            topic: its topic; one that does not exist is created, with one replica for each partition.
+            messages: values, or pairs of key and value, or messages with both such as `zkconsumer.Message`; text is
+                sent as UTF-8, and None as a value is a tombstone.
+            key: the key of all messages that are only a value.
+            partition: all messages go to this one.
+            partitions: how many the topic has: so many are created, 1 for None.
+            codec: none, gzip, snappy or lz4.
+            timeout_s: deadline of each request.
+
+        Returns:
+            Partition and offset of each message, in the order of the messages.
+
+        Raises:
+            NotSupported: this version of Kafka cannot do it: lz4 needs 0.8.2, tombstones 0.8.1, producing 0.8.
+            KitError: there is no such partition, it has no leader, or the topic has another number of partitions.
+            TypeError: something in `messages` is no message.
+            simpleconsumer's errors: a broker refused messages, or did not answer; after a lost connection they may be
+                stored or not.
+        """
+        return produce(
+            self, topic, messages, key=key, partition=partition, partitions=partitions, codec=codec, timeout_s=timeout_s
+        )
+
+    @abstractmethod
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int = 1,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> dict[int, int]:
+        """Partition -> leader of a new topic; returns when every leader serves requests."""
+
+    @abstractmethod
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, in order; KitError if there is no such topic."""
+
+    @abstractmethod
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Leader of a partition as it is registered; None without one."""
 
     # ---- start and end
 

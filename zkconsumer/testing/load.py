@@ -13,9 +13,9 @@ from typing import Final, Self
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
 from zkconsumer.testing.cluster import Cluster
-from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history.events import Event, id_of
 from zkconsumer.testing.kafka import probe
+from zkconsumer.testing.producing import Writer
 from zkconsumer.testing.waiting import wait_until
 
 _ANSWER_S: Final = 2.0
@@ -48,23 +48,20 @@ def load(
 
     Raises:
         KitError: there is no such topic, or a partition has no leader.
+        NotSupported: the brokers' version does not know the codec.
         simpleconsumer's errors: a broker refused messages.
     """
     make = value or (lambda partition, n: b"%d:%d" % (partition, n))
     chosen = cluster.partitions(topic) if partitions is None else list(partitions)
     events: list[Event] = []
-    for partition in chosen:
-        leader = cluster.leader(topic, partition)
-        if leader is None:
-            raise KitError(f"{topic}/{partition} has no leader")
-        with SimpleConsumer("127.0.0.1", cluster.port(leader), timeout_s=timeout_s) as broker:
+    with Writer(cluster, topic, codec=codec, timeout_s=timeout_s) as writer:
+        for partition in chosen:
             for start in range(first, first + count, batch):
                 values = [make(partition, n) for n in range(start, min(start + batch, first + count))]
-                base = broker.produce(topic, partition, values, codec=codec, acks=1)
+                base = writer.write(partition, values)
                 now = time.monotonic_ns()
                 events += [
-                    Event(now, "acked", "", topic, partition, base + n, id_of(text))
-                    for n, text in enumerate(values)
+                    Event(now, "acked", "", topic, partition, base + n, id_of(text)) for n, text in enumerate(values)
                 ]
     return events
 

@@ -19,6 +19,7 @@ from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.kafka.broker import KafkaBroker
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.processes import free_port
+from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer, end_session
 
@@ -388,8 +389,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         wait_until(lambda: self.client.exists(path) is None, self.timeout_s, f"{what} (node {path})")
 
     def _needs(self, minimum: tuple[int, ...], what: str) -> None:
-        if version_tuple(self.version) < minimum:
-            raise NotSupported(f"{what} needs Kafka {'.'.join(map(str, minimum))} or newer, this is {self.version}")
+        require(self.version, minimum, what)
 
 
 def _end(client: KazooClient) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from zkconsumer.testing.versions import version_tuple as version_tuple
+
 SESSION_TIMEOUT_MS = 6000
-
-
-def version_tuple(version: str) -> tuple[int, ...]:
-    """`"0.8.2.2"` -> `(0, 8, 2, 2)`."""
-    return tuple(int(part) for part in version.split("."))
 
 
 def broker_properties(

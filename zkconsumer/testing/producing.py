@@ -1,0 +1,252 @@
+"""Writes messages to the topics of a test cluster: keys, tombstones, compression, and where each message went.
+
+The one way in which the kit produces: `Cluster.produce` and `load` stand on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import BrokerError
+from zkconsumer.cluster.partitioning import partition_of_key
+from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.versions import FIRST_WITH_TOMBSTONES, check_codec, require
+from zkconsumer.testing.waiting import Deadline
+
+BATCH_MESSAGES = 1000
+BATCH_BYTES = 400_000
+"""Most bytes of a batch: a compressed one counts as one message, and brokers take 1 MB (`message.max.bytes`)."""
+
+_RETRY_S = 0.1
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class Keyed(Protocol):
+    """A message with key and value, such as `zkconsumer.Message` or `Delivered`."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+
+
+Text = bytes | str | None
+Sendable = Text | tuple[Text, Text] | Keyed
+"""A value (None: a tombstone), a pair of key and value, or a message with both; text is sent as UTF-8."""
+
+
+class Produced(NamedTuple):
+    """Where a message went.
+
+    Attributes:
+        partition: Its partition.
+        offset: Its offset.
+    """
+
+    partition: int
+    offset: int
+
+
+class Target(Protocol):
+    """The part of a `Cluster` that a writer needs."""
+
+    version: str
+
+    def create_topic(self, name: str, partitions: int = 1) -> dict[int, int]:
+        """Create a topic."""
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, in order; KitError if there is no such topic."""
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Leader of a partition; None without one."""
+
+    def port(self, broker_id: int) -> int:
+        """The port a broker listens on."""
+
+
+class Writer:
+    """Writes batches of messages to the leaders of one topic.
+
+    Threads: one at a time.
+    """
+
+    def __init__(self, cluster: Target, topic: str, *, codec: str = "none", timeout_s: float = 30.0) -> None:
+        """Prepare; connections are made when they are needed.
+
+        Args:
+            codec: none, gzip, snappy, lz4.
+            timeout_s: deadline of one request, and of a partition's retries.
+
+        Raises:
+            NotSupported: the brokers' version does not know the codec.
+            ValueError: there is no such codec.
+        """
+        check_codec(cluster.version, codec)
+        self._cluster = cluster
+        self._topic = topic
+        self._codec = codec
+        self._timeout_s = timeout_s
+        self._connections: dict[int, SimpleConsumer] = {}
+
+    def write(self, partition: int, messages: Sequence[bytes | KeyValue]) -> int:
+        """The offset of the first of these messages, which are stored at the partition's leader.
+
+        A broker that refuses because it does not lead the partition any more does not end it: its new leader is asked.
+
+        Raises:
+            KitError: the partition has no leader.
+            simpleconsumer's errors: the broker refused the messages, or did not answer; after a lost connection they
+                may be stored or not.
+        """
+        deadline = Deadline(self._timeout_s)
+        while True:
+            leader = self._cluster.leader(self._topic, partition)
+            if leader is None:
+                raise KitError(f"{self._topic}/{partition} has no leader")
+            try:
+                return self._connection(leader).produce(self._topic, partition, messages, codec=self._codec, acks=1)
+            except BrokerError as error:
+                if not error.retriable or deadline.expired:
+                    raise
+            time.sleep(_RETRY_S)
+
+    def _connection(self, broker_id: int) -> SimpleConsumer:
+        port = self._cluster.port(broker_id)
+        if port not in self._connections:
+            self._connections[port] = SimpleConsumer("127.0.0.1", port, timeout_s=self._timeout_s)
+        return self._connections[port]
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections.values():
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def produce(
+    cluster: Target,
+    topic: str,
+    messages: Iterable[Sendable],
+    *,
+    key: Text = None,
+    partition: int | None = None,
+    partitions: int | None = None,
+    codec: str = "none",
+    timeout_s: float = 30.0,
+) -> list[Produced]:
+    """Where each message went, in the order of the messages; `Cluster.produce` describes the arguments."""
+    require(cluster.version, (0, 8), "producing")
+    pairs = [key_and_value(message, number, key) for number, message in enumerate(_listed(messages))]
+    if any(value is None for _, value in pairs):
+        require(cluster.version, FIRST_WITH_TOMBSTONES, "a message without a value")
+    with Writer(cluster, topic, codec=codec, timeout_s=timeout_s) as writer:
+        known = _partitions(cluster, topic, partitions)
+        if partition is not None and partition not in known:
+            raise KitError(f"topic {topic} has the partitions {', '.join(map(str, known))}; there is no {partition}")
+        indexes: dict[int, list[int]] = {}
+        for index, chosen in enumerate(_chosen(pairs, partition, known)):
+            indexes.setdefault(chosen, []).append(index)
+        went: list[Produced | None] = [None] * len(pairs)
+        for chosen, mine in indexes.items():
+            at = iter(mine)
+            for batch in batches(pairs[index] for index in mine):
+                base = writer.write(chosen, batch)
+                for offset in range(base, base + len(batch)):
+                    went[next(at)] = Produced(chosen, offset)
+    return [place for place in went if place is not None]
+
+
+def key_and_value(message: Sendable, number: int = 0, default_key: Text = None) -> KeyValue:
+    """Key and value of a message, as bytes.
+
+    Args:
+        number: of the message in its list, for the error.
+        default_key: the key of messages that are only a value.
+
+    Raises:
+        TypeError: it is none; names the message.
+    """
+    if message is None or isinstance(message, bytes | str):
+        return _bytes(default_key, number), _bytes(message, number)
+    if not isinstance(message, tuple):
+        # What has no key or value is refused by its type.
+        return _bytes(getattr(message, "key", message), number), _bytes(getattr(message, "value", message), number)
+    if len(message) != 2:
+        raise TypeError(f"message {number} is a tuple of {len(message)}; a pair of key and value is needed")
+    key, value = message
+    return _bytes(key, number), _bytes(value, number)
+
+
+def _bytes(text: object, number: int) -> bytes | None:
+    if isinstance(text, str):
+        return text.encode()
+    if text is None or isinstance(text, bytes):
+        return text
+    raise _wrong(text, number)
+
+
+def _wrong(message: object, number: int) -> TypeError:
+    kind = type(message).__name__
+    return TypeError(f"message {number} has a {kind} ({message!r:.60}): bytes, text, None or pairs of these are needed")
+
+
+def _listed(messages: Iterable[Sendable]) -> Iterable[Sendable]:
+    if isinstance(messages, bytes | bytearray | str):
+        raise TypeError(f"messages is {messages!r:.60}: a list is needed, for one message [{messages!r:.60}]")
+    return messages
+
+
+def _partitions(cluster: Target, topic: str, wanted: int | None) -> list[int]:
+    """The partitions of a topic, which is created if it is not there."""
+    try:
+        known = cluster.partitions(topic)
+    except KitError:
+        return sorted(cluster.create_topic(topic, 1 if wanted is None else wanted))
+    if wanted not in (None, len(known)):
+        raise KitError(f"topic {topic} exists and has {len(known)} partitions, not {wanted}")
+    return known
+
+
+def _chosen(pairs: Iterable[KeyValue], partition: int | None, known: Sequence[int]) -> Iterator[int]:
+    """The partition of each message."""
+    without_key = 0
+    for key, _ in pairs:
+        if partition is not None:
+            yield partition
+        elif key is not None:
+            yield partition_of_key(key, known)
+        else:
+            yield known[without_key % len(known)]
+            without_key += 1
+
+
+def batches(messages: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
+    """The messages in batches that brokers take, in order; a message above the limit is alone in its batch."""
+    batch: list[KeyValue] = []
+    held = 0
+    for message in messages:
+        key, value = message
+        count = len(key or b"") + len(value or b"")
+        if batch and (len(batch) >= BATCH_MESSAGES or held + count > BATCH_BYTES):
+            yield batch
+            batch, held = [], 0
+        batch.append(message)
+        held += count
+    if batch:
+        yield batch
