@@ -51,6 +51,8 @@ SPARK_FILES = {
 LONG_S = {
     "tests/spark": 400,
     "tests/refusals/test_every_command.py": 120,
+    "tests/refusals/test_every_command_and_node.py": 300,
+    "tests/refusals/test_spark_secrets.py": 60,
     "tests/processes/test_faults.py": 100,
     "tests/testing/test_pytest_plugin.py": 80,
     "tests/cli/test_cluster_up.py": 75,

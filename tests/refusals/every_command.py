@@ -31,8 +31,9 @@ WORDS = {"group": "group", "groups": "group", "topic": "topic", "topics": "topic
 """The values of required arguments and options, by their names."""
 
 MORE: Mapping[str, Sequence[str]] = {
-    "consume": ["--topic", "topic", "--group", "reader", "--timeout-ms", "1500"],
+    "consume": ["--topic", "topic", "--group", "group", "--timeout-ms", "3000", "--max-messages", "1"],
     "load": ["--topic", "topic", "--to", "/nowhere/to"],
+    "verify": ["--patience", "0.3"],
     "offsets set": ["--topic", "topic", "--to", "0"],
     "offsets import": ["--input-file", "-"],
 }

@@ -17,7 +17,7 @@ from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topic_nodes import listed_partitions
 from zkconsumer.admin.values import GroupList, GroupRow
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all, read_each
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, error_of, read_all, read_each
 
 __all__ = ["group_not_found", "members", "only_topic", "read_group", "read_groups", "read_log_ends", "read_offsets"]
 
@@ -94,7 +94,10 @@ def only_topic(nodes: GroupNodes, topic: str) -> GroupNodes:
 
     Raises:
         NotFound: The group has nothing to do with the topic.
+        AccessRefused: It may have, in a node that may not be read.
     """
+    if topic not in nodes.topics and nodes.refused:
+        raise error_of(nodes.refused[min(nodes.refused)])
     if topic not in nodes.topics:
         raise NotFound(
             f"group {nodes.group!r} has no offsets of topic {topic!r} and does not subscribe to it",

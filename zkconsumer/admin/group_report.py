@@ -255,14 +255,20 @@ def concerned_topics(nodes: GroupNodes) -> list[str]:
     return sorted(names)
 
 
+def unread(nodes: GroupNodes) -> list[str]:
+    """Return what could not be read, as sentences."""
+    sentences = [str(nodes.refused[path]) for path in sorted(nodes.refused)]
+    # A group with offsets in ZooKeeper may have nothing to do with Kafka's.
+    if nodes.kafka_unknown is not None and not nodes.offsets:
+        sentences.append(f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}")
+    return sentences
+
+
 def report(nodes: GroupNodes) -> GroupReport:
     """Return the report about the nodes."""
     members = members_of(nodes)
-    problems = [str(nodes.refused[path]) for path in sorted(nodes.refused)]
+    problems = unread(nodes)
     problems += [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
-    # A group with offsets in ZooKeeper may have nothing to do with Kafka's.
-    if nodes.kafka_unknown is not None and not nodes.offsets:
-        problems.append(f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}")
     rows: list[PartitionRow] = []
     for topic in concerned_topics(nodes):
         known = _known_partitions(nodes, topic, problems)

@@ -334,7 +334,10 @@ class _Verifier:
             )
 
 
-_ACCESS_LIST = "mend its access list: all members have to read it, and so has this command"
+_ACCESS_LIST = (
+    "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes, or have the list changed (setAcl): all "
+    "members have to read it, and so has this command"
+)
 
 
 def partition_number(name: str) -> int | None:

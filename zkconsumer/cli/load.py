@@ -16,7 +16,6 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import connection_settings, zookeeper_option
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.terminal.tables import print_problem, print_table
-from zkconsumer.cluster.zookeeper_connection import configured_connection
 
 if TYPE_CHECKING:
     from zkconsumer.spark.load.job import LoadReport
@@ -96,12 +95,12 @@ def load(
     from zkconsumer.spark.load.session import spark_session
     from zkconsumer.spark.load.settings import LoadSettings
     from zkconsumer.spark.load.writing import Shape
-    from zkconsumer.spark.option_table import setting_options
+    from zkconsumer.spark.settings_files import configured_connection
 
-    source = setting_options(connection_settings().properties)
-    source |= {"zookeeper.connect": zookeeper, "startingOffsets": start}
+    files = connection_settings()
+    source = {"zookeeper.connect": zookeeper, "startingOffsets": start}
     chosen = {"subscribe": ",".join(topics) or None, "subscribePattern": whitelist, "blacklist": blacklist,
-              "group.id": group}  # fmt: skip
+              "group.id": group, "config": files.config, "profile": files.profile}  # fmt: skip
     source |= {name: value for name, value in chosen.items() if value is not None}
     if not any((topics, whitelist, blacklist)):
         raise click.UsageError("one of --topic, --whitelist and --blacklist is needed")

@@ -67,12 +67,15 @@ def get_offsets(group: str, zookeeper: str, topic: str | None, as_json: bool) ->
     """Show the offsets that GROUP has stored, and how far behind they are."""
     with open_admin(zookeeper, "zkconsumer-offsets", group) as admin:
         found = admin.offsets(group, topic)
+    for sentence in found.unread:
+        click.echo(f"zkconsumer: {sentence}", err=True)
     if as_json:
         click.echo(found.to_json())
         return
     rows = found.partitions
     if not rows:
-        click.echo(f"group {group} has no offsets", err=True)
+        if not found.unread:
+            click.echo(f"group {group} has no offsets", err=True)
         return
     print_offsets(rows)
     for row in rows:

@@ -58,6 +58,8 @@ _CREDENTIALS: Final = (
 _PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _SUFFIX: Final = ".properties"
 _SHOWN_PROFILES: Final = 10
+_reported: set[str] = set()
+"""Files of which this process has reported already that they expose a secret: a load reads its file several times."""
 
 
 class SettingsNotUsable(RemediedError):  # noqa: N818 - as the errors of `zkconsumer.errors`
@@ -74,6 +76,8 @@ class ConnectionSettings:
         properties: The settings of the files by their names in Kafka 0.8, without `zookeeper.connect`.
         files: The files that were read, the first one counts most.
         names_of_07: The names in these files that Kafka 0.7 alone has.
+        config: The properties file that was named, as an absolute path.
+        profile: The profile that was named.
     """
 
     zookeeper: str | None = None
@@ -81,6 +85,8 @@ class ConnectionSettings:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: tuple[str, ...] = ()
     names_of_07: tuple[str, ...] = ()
+    config: str | None = None
+    profile: str | None = None
 
 
 def find_connection_settings(
@@ -120,13 +126,14 @@ def find_connection_settings(
     if zookeeper is not None:
         named.insert(0, ("--zookeeper", zookeeper))
     properties = {name: value for _, entries in reversed(files) for name, value in entries.items() if name != _CONNECT}
-    read = tuple(path for path, _ in files)
-    if not named:
-        return ConnectionSettings(properties=properties, files=read, names_of_07=old)
-    place, address = named[0]
-    _check_address(place, address)
-    _warn_of_foreign_credentials(place, address, files)
-    return ConnectionSettings(address, place, properties, read, old)
+    place, address = named[0] if named else ("", None)
+    if address is not None:
+        _check_address(place, address)
+        _warn_of_foreign_credentials(place, address, files)
+    return ConnectionSettings(
+        address, place, properties, tuple(path for path, _ in files), old,
+        None if config is None else os.path.abspath(config), profile,
+    )  # fmt: skip
 
 
 def config_without_group(
@@ -230,9 +237,10 @@ def _check_address(place: str, address: str) -> None:
 
 
 def warn_of_exposed_secrets(path: str | os.PathLike[str], entries: Mapping[str, object]) -> None:
-    """Log a warning when a file holds a password and every user of the machine can read it."""
+    """Log a warning, once in a process, when a file holds a password and every user of the machine can read it."""
     secrets = sorted({key.name for name in entries if (key := find_key(name)) is not None and key.secret})
-    if secrets and _everybody_reads(Path(path)):
+    if secrets and str(path) not in _reported and _everybody_reads(Path(path)):
+        _reported.add(str(path))
         mode = stat.S_IMODE(os.stat(path).st_mode)
         logger.warning("%s holds %s, and every user of this machine can read it (mode %04o): chmod 600 %s",
                        path, ", ".join(secrets), mode, path)

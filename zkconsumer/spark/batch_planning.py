@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.spark.bounds import LogEnds, check_named, check_times, resolve_bounds, spec_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.errors import TopicMissing
@@ -16,6 +15,7 @@ from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange, SplitLimits, plan_ranges
 from zkconsumer.spark.pushdown import NO_FILTERS, PushedFilters
+from zkconsumer.spark.settings_files import configured_connection
 from zkconsumer.spark.spans import ALL_OFFSETS, Spans, common
 
 __all__ = ["ask_for_ends", "chosen_partitions", "plan_batch", "split_ranges"]

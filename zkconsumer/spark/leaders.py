@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.spark.settings_files import configured_connection
 
 __all__ = ["FoundLeader", "LeaderSearch", "search_in_zookeeper"]
 

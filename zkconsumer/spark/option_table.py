@@ -71,6 +71,11 @@ _OWN = (
     Option("onMessageError", BOTH, "raise",
            "If a message cannot be read: `raise`; `skip` and log it; or `row`: return a row with its place and the "
            "column `error`."),
+    Option("config", BOTH, "",
+           "Properties file of the consumer, read on the driver, for what no plan should show: zookeeper.connect and "
+           "the settings below, but group.id. A relative name may be that of a file of `spark.files`."),
+    Option("profile", BOTH, "",
+           "Such a file by its name, `~/.config/zkconsumer/NAME.properties` on the driver."),
     Option("filterPushdown", BATCH, "false",
            "Read only what the filters on topic, partition and offset accept; for one query of each `load()`, and "
            "with `spark.sql.python.filterPushdown.enabled`."),

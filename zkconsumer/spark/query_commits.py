@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.spark.checkpoint import newest_finished
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.options import stream_options
+from zkconsumer.spark.settings_files import configured_connection, with_settings_files
 from zkconsumer.spark.stream_offsets import parse_stream_offsets
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _execution(query: StreamingQuery) -> Any:
 def _store(sources: list[Options | None], ends: list[str | None]) -> dict[TopicPartition, int]:
     stored: dict[TopicPartition, int] = {}
     for given, end in zip(sources, ends, strict=True):
-        options = None if given is None else stream_options(given)
+        options = None if given is None else stream_options(with_settings_files(given))
         if options is None or not options.commit_offsets or end in (None, "null"):
             continue
         config, wanted = options.config, parse_stream_offsets(end)

@@ -17,6 +17,7 @@ from zkconsumer.spark.batch_reader import choose_reader
 from zkconsumer.spark.options import batch_options, check_names, stream_options
 from zkconsumer.spark.requirements import check_packages
 from zkconsumer.spark.schema import chosen_columns, schema_text
+from zkconsumer.spark.settings_files import with_settings_files
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
@@ -52,14 +53,14 @@ class ZkConsumerSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
         check_packages()
-        return choose_reader(batch_options(self.options), self._columns(schema))
+        return choose_reader(batch_options(with_settings_files(self.options)), self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads a stream."""
         check_packages()
         from zkconsumer.spark.stream_reader import ZkStreamReader
 
-        return ZkStreamReader(stream_options(self.options), self._columns(schema))
+        return ZkStreamReader(stream_options(with_settings_files(self.options)), self._columns(schema))
 
     def _columns(self, schema: StructType) -> tuple[str, ...]:
         fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]

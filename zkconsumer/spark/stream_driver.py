@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import Final
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.spark.admission import TriggerDelay, admit
 from zkconsumer.spark.batch_planning import ask_for_ends, chosen_partitions, split_ranges
 from zkconsumer.spark.bounds import resolve_bounds
@@ -35,6 +34,7 @@ from zkconsumer.spark.metrics import lag_of
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions, TopicChoice
 from zkconsumer.spark.planning import PlannedRange
+from zkconsumer.spark.settings_files import configured_connection
 from zkconsumer.spark.stream_group import StreamGroup
 from zkconsumer.spark.stream_logs import ENDS_S, StreamLogs
 from zkconsumer.spark.stream_offsets import StreamOffsets

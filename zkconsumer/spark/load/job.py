@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.group_offsets import GroupOffsets
@@ -42,6 +41,7 @@ from zkconsumer.spark.load.table import LakeTable
 from zkconsumer.spark.load.writing import ICEBERG
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.settings_files import configured_connection
 
 __all__ = ["LoadReport", "run_load"]
 

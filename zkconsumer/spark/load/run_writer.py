@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.load.audit import PartitionCounts, audit, incomplete
 from zkconsumer.spark.load.cluster_state import refuse_recreated_topics
@@ -26,6 +25,7 @@ from zkconsumer.spark.load.writing import UNDECODED_FOLDER, write_bad, write_row
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
+from zkconsumer.spark.settings_files import configured_connection
 
 __all__ = ["RunWriter"]
 

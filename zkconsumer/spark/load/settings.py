@@ -12,6 +12,7 @@ from zkconsumer.spark.load.event_time import check_event_time
 from zkconsumer.spark.load.writing import FORMATS, PARTITIONINGS, Shape
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.options import SourceOptions, batch_options
+from zkconsumer.spark.settings_files import with_settings_files
 
 __all__ = ["LoadSettings"]
 
@@ -73,7 +74,7 @@ class LoadSettings:
     def options(self) -> SourceOptions:
         """The options for the source."""
         # A load may start at latest, to leave the past out. A batch that did so would be empty, and is refused.
-        given = dict(self.source)
+        given = with_settings_files(self.source)
         starts = [name for name in given if name.lower() == "startingoffsets"]
         if starts and given[starts[0]].strip().lower() == "latest":
             del given[starts[0]]

@@ -1,0 +1,149 @@
+"""Every command with each node of a cluster closed to it: unaffected, or a sentence that names the node and the remedy.
+
+A node is closed in three ways: it may not be read or written, it may only be read, it may only be written. A command
+whose output differs from that of an open cluster has to name the node; so a group is never shown as empty because it
+was hidden.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from click.testing import CliRunner
+from every_command import LINE, arguments_of, every_command, run_one
+from kazoo.client import KazooClient
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
+from secured import PATIENCE_S
+
+from simpleconsumer.consumer import SimpleConsumer
+from zkconsumer.cli.program import program
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+OWNER = make_digest_acl("owner", "owner-secret", all=True)
+MODES = {
+    "closed": [OWNER],
+    "read only": [OWNER, make_acl("world", "anyone", read=True)],
+    "write only": [OWNER, make_acl("world", "anyone", write=True, create=True, delete=True)],
+}
+GROUP = {
+    "": b"",
+    "/ids": b"",
+    "/ids/group_member": b'{"version":1,"subscription":{"topic":1},"pattern":"static","timestamp":"1"}',
+    "/offsets": b"",
+    "/offsets/topic": b"",
+    "/offsets/topic/0": b"1",
+    "/offsets/topic/1": b"2",
+    "/owners": b"",
+    "/owners/topic": b"",
+    "/owners/topic/0": b"group_member-0",
+}
+NODES = (
+    "/brokers/ids", "/brokers/ids/0", "/brokers/topics", "/brokers/topics/topic",
+    "/brokers/topics/topic/partitions/0/state", "/consumers", *(f"/consumers/group{path}" for path in GROUP),
+)  # fmt: skip
+ELSEWHERE = {"load", "topics delete"}
+"""Commands whose nodes are tested with Spark, and the one that would delete what the others read."""
+AS_PROCESSES = {"consume", "produce"}
+"""Commands that need a standard output or input of the system."""
+WITHOUT_GROUPS = {"produce", "topics list", "topics create", "topics delete", "topics grow"}
+"""Commands that read no node below /consumers."""
+REMEDY = r"set zookeeper\.auth or zookeeper\.sasl\.\*|give all members the same zookeeper\.acl and zookeeper\.auth"
+FORCED = {"offsets set", "offsets import"}
+"""Commands that refuse to work on a group with members unless they are forced."""
+
+
+@dataclass
+class Tree:
+    """A cluster whose nodes can be closed.
+
+    Attributes:
+        connect: With the chroot.
+        client: Inside the chroot; may do everything.
+    """
+
+    connect: str
+    client: KazooClient
+
+    def renew(self) -> None:
+        """Make the group as it was, and open all nodes."""
+        for path in NODES:
+            if self.client.exists(path):
+                self.client.set_acls(path, OPEN_ACL_UNSAFE)
+        for name in self.client.get_children("/consumers"):
+            self.client.delete(f"/consumers/{name}", recursive=True)
+        for path, data in GROUP.items():
+            ephemeral = "group_member" in path or path.endswith("owners/topic/0")
+            self.client.create(f"/consumers/group{path}", data, ephemeral=ephemeral)
+
+    def close(self, path: str, mode: list[ACL]) -> None:
+        self.client.set_acls(path, mode)
+
+
+@pytest.fixture(scope="module", params=["zk-3.9", "zk-3.4.14"])
+def tree(request: pytest.FixtureRequest) -> Iterator[Tree]:
+    with (
+        ZooKeeperServer(version=request.param) as server,
+        EmbeddedCluster(zookeeper=server, chroot="/kafka") as cluster,
+    ):
+        cluster.create_topic("topic", partitions=2)
+        with SimpleConsumer("127.0.0.1", cluster.port(0)) as broker:
+            for partition in (0, 1):
+                broker.produce("topic", partition, [b"x"] * 3)
+        client = KazooClient(f"{server.connect}/kafka", auth_data=[("digest", "owner:owner-secret")])
+        client.start(timeout=PATIENCE_S)
+        client.ensure_path("/consumers")
+        yield Tree(f"{server.connect}/kafka", client)
+        client.stop()
+        client.close()
+
+
+def run(name: str, tree: Tree) -> tuple[int, str, str]:
+    if name in AS_PROCESSES:
+        ran = run_one(name, "--zookeeper", tree.connect)
+        return ran.returncode, ran.stdout, ran.stderr
+    arguments = [*arguments_of(name), *(["--force"] if name in FORCED else [])]
+    result = CliRunner().invoke(program, [*arguments, "--zookeeper", tree.connect], input=LINE, prog_name="zkconsumer")
+    return result.exit_code, result.stdout, result.stderr
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"\d+(\.\d+)? (ms|s|seconds)\b|\b\d{13}\b|0x[0-9a-f]+", "T", text)
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(each, marks=[pytest.mark.slow] if each == "consume" else []) for each in every_command()
+    if each not in ELSEWHERE
+])
+def test_a_closed_node_is_named_or_makes_no_difference(tree: Tree, name: str) -> None:
+    tree.renew()
+    status, printed, said = run(name, tree)
+    assert "fault of the program" not in said, said
+    wrong = []
+    for path in NODES:
+        if name in WITHOUT_GROUPS and path.startswith("/consumers"):
+            continue
+        for mode, acl in MODES.items():
+            tree.renew()
+            tree.close(path, acl)
+            found = run(name, tree)
+            if problem := _problem(path, found, (status, printed)):
+                wrong.append(f"{path} {mode}: {problem}\n  {found}")
+    tree.renew()
+    assert not wrong, f"open: {(status, printed, said)}\n" + "\n".join(wrong)
+
+
+def _problem(path: str, found: tuple[int, str, str], of_open: tuple[int, str]) -> str:
+    status, printed, said = found
+    if "fault of the program" in said or "Traceback" in said:
+        return "a fault of the program"
+    named = re.search(rf"ZooKeeper does not let us \w+ {path}(/\S+)? \(NoAuth\)|access list of {path}(/\S+)? does not",
+                      printed + said)
+    if named is None:
+        if (status, without_times(printed)) == (of_open[0], without_times(of_open[1])):
+            return ""
+        return "the output differs, and the node is not named"
+    return "" if re.search(REMEDY, printed + said) else "the remedy is missing"

@@ -1,0 +1,77 @@
+"""The settings of a query that stand in files: properties files for the driver, TLS files for every process.
+
+A password that is an option is part of the query, and Spark may show a query in plans and in its UI. So options name
+files: `config` a properties file, `profile` one by its name. They are read where the query is planned, and their
+settings reach the executors inside the pickled reader alone.
+
+A TLS file is opened where it is used. A relative name that is not in the working directory is looked up among the files
+that Spark distributes (`spark.files`, `--files`, `SparkContext.addFile`), on the driver and on each executor.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Final
+
+from rebalance.requests import SessionChange, ZooKeeperPort
+from zkconsumer.cluster import zookeeper_connection
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.connection_settings import find_connection_settings
+from zkconsumer.spark.option_table import setting_options
+
+__all__ = ["configured_connection", "with_settings_files"]
+
+_FILES: Final = ("zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile")
+_CONFIG, _PROFILE, _CONNECT = "config", "profile", "zookeeper.connect"
+
+
+def with_settings_files(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with the settings of the files that `config` and `profile` name; other options come first.
+
+    Raises:
+        SettingsNotUsable: A file cannot be read, or there is no such profile.
+    """
+    by_name = {name.lower(): value for name, value in options.items()}
+    config, profile = by_name.get(_CONFIG) or None, by_name.get(_PROFILE) or None
+    given = {name: value for name, value in options.items() if name.lower() not in (_CONFIG, _PROFILE)}
+    if config is None and profile is None:
+        return given
+    # The variables of the environment name a ZooKeeper and files for the command line; XDG_CONFIG_HOME is the folder.
+    folder = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
+    found = find_connection_settings(None, None if config is None else _located(config), profile, folder)
+    settings = setting_options(found.properties)
+    if found.zookeeper is not None:
+        settings[_CONNECT] = found.zookeeper
+    return {**{name: value for name, value in settings.items() if name not in by_name}, **given}
+
+
+def configured_connection(
+    config: ConsumerConfig, heard: Callable[[SessionChange], None] | None = None
+) -> AbstractContextManager[ZooKeeperPort]:
+    """Return a connected port as the settings say, with the TLS files of this process."""
+    properties = config.to_properties()
+    here: dict[str, str] = {name: _located(properties[name]) for name in _FILES if name in properties}
+    if any(properties[name] != path for name, path in here.items()):
+        config = ConsumerConfig.from_properties(dict(properties) | dict(here))
+    return zookeeper_connection.configured_connection(config, heard)
+
+
+def _located(path: str) -> str:
+    """Return the path, or that of the file of this name that Spark has brought to this process."""
+    if os.path.isabs(path) or os.path.exists(path):
+        return path
+    there = (os.path.join(folder, path) for folder in _distributed())
+    return next(filter(os.path.exists, there), path)
+
+
+def _distributed() -> tuple[str, ...]:
+    """Return the folders of the files that Spark distributes, none outside Spark."""
+    from pyspark import SparkContext, SparkFiles
+
+    if not SparkFiles._is_running_on_worker and SparkContext._active_spark_context is None:
+        return ()
+    folder = SparkFiles.getRootDirectory()
+    # The process of a stream on the driver is given the folder of its session, inside the folder of the application.
+    return folder, os.path.dirname(folder)
