@@ -27,7 +27,7 @@ OFFLINE = {
 }  # fmt: skip
 """Commands that connect to no ZooKeeper that exists already."""
 
-WORDS = {"group": "group", "groups": "group", "topic": "topic", "topics": "topic", "partition": "0", "partitions": "1"}
+WORDS = {"group": "group", "groups": "group", "topic": "topic", "topics": "topic", "names": "group", "partition": "0", "partitions": "1"}
 """The values of required arguments and options, by their names."""
 
 MORE: Mapping[str, Sequence[str]] = {
