@@ -27,11 +27,15 @@ OFFLINE = {
 }  # fmt: skip
 """Commands that connect to no ZooKeeper that exists already."""
 
-WORDS = {"group": "group", "groups": "group", "topic": "topic", "topics": "topic", "names": "group", "partition": "0", "partitions": "1"}
+WORDS = {
+    "group": "group", "groups": "group", "topic": "topic", "topics": "topic", "names": "group", "partition": "0",
+    "partitions": "1",
+}  # fmt: skip
 """The values of required arguments and options, by their names."""
 
 MORE: Mapping[str, Sequence[str]] = {
     "consume": ["--topic", "topic", "--group", "group", "--timeout-ms", "3000", "--max-messages", "1"],
+    "lag": ["--all"],
     "load": ["--topic", "topic", "--to", "/nowhere/to"],
     "verify": ["--patience", "0.3"],
     "offsets set": ["--topic", "topic", "--to", "0"],
