@@ -115,7 +115,7 @@ def run(name: str, tree: Tree) -> tuple[int, str, str]:
 
 
 def without_times(text: str) -> str:
-    return re.sub(r"\d+(\.\d+)? (ms|s|seconds)\b|\b\d{13}\b|0x[0-9a-f]+", "T", text)
+    return re.sub(r"\d+(\.\d+)? (ms|s|seconds)\b|\b\d{13}\b|\b\d{4}-\d\d-\d\dT[\d:.]+Z|0x[0-9a-f]+", "T", text)
 
 
 @pytest.mark.parametrize("name", [

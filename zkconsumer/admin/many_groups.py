@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rebalance import znodes
@@ -77,7 +77,8 @@ def read_many_groups(port: ZooKeeperPort, groups: Sequence[str], deadline: float
     found = []
     for number, group in enumerate(groups):
         of_member = {name: znodes.registration_path(group, name) for name in ids[number]}
-        mine = {path: node for path, node in refused.items() if path.startswith(f"{znodes.group_path(group)}/")}
+        mine = {path: node for path, node in refused.items()
+                if path == znodes.TOPICS or path.startswith(f"{znodes.group_path(group)}/")}  # fmt: skip
         found.append(
             GroupNodes(
                 group,
@@ -91,11 +92,24 @@ def read_many_groups(port: ZooKeeperPort, groups: Sequence[str], deadline: float
                 exists=there[number] is not None,
             )
         )
-    topics = read_topic_nodes(port, sorted({topic for nodes in found for topic in concerned_topics(nodes)}), deadline)
-    return [
-        dataclasses.replace(nodes, topics={topic: topics[topic] for topic in concerned_topics(nodes)})
-        for nodes in found
-    ]
+    hidden: dict[str, RefusedNode] = {}
+    names = sorted({topic for nodes in found for topic in concerned_topics(nodes)})
+    topics = read_topic_nodes(port, names, deadline, hidden)
+    return [_with_topics(nodes, topics, hidden) for nodes in found]
+
+
+def _with_topics(
+    nodes: GroupNodes, topics: Mapping[str, bytes | None], hidden: Mapping[str, RefusedNode]
+) -> GroupNodes:
+    """Return the nodes of a group with those of its topics; a topic that may not be read is unknown, not missing."""
+    concerned = concerned_topics(nodes)
+    known = nodes.known_topics
+    if znodes.TOPICS in nodes.refused:
+        known = tuple(name for name in concerned if topics[name] is not None or znodes.topic_path(name) in hidden)
+    mine = {path: hidden[path] for path in map(znodes.topic_path, concerned) if path in hidden}
+    return dataclasses.replace(
+        nodes, topics={name: topics[name] for name in concerned}, known_topics=known, refused={**nodes.refused, **mine}
+    )
 
 
 def _read_data(
@@ -131,13 +145,22 @@ def _read_below(
     return found
 
 
-def read_topic_nodes(port: ZooKeeperPort, topics: Sequence[str], deadline: float) -> dict[str, bytes | None]:
+def read_topic_nodes(
+    port: ZooKeeperPort, topics: Sequence[str], deadline: float, refused: dict[str, RefusedNode] | None = None
+) -> dict[str, bytes | None]:
     """Return topic -> data of its node, None without one that can be read.
+
+    Args:
+        topics: Names of topics.
+        deadline: On the clock `time.monotonic`.
+        refused: Takes the nodes that may not be read.
 
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer in time.
     """
     values = _Reader(port, deadline).read([GetData(znodes.topic_path(topic)) for topic in topics])
+    if refused is not None:
+        refused.update({value.path: value for value in values if isinstance(value, RefusedNode)})
     return {
         topic: value[0] if isinstance(value, tuple) else None for topic, value in zip(topics, values, strict=True)
     }
