@@ -22,6 +22,7 @@ SMALL: Final = {
     "consume": ["--sizes", "100", "--codecs", "none", "--clients", "ours", "--rounds", "1", "--megabytes", "1"],
     "embedded_broker": ["8"],
     "first_start": ["--topics", "1", "--partitions", "20"],
+    "read_topic": ["--sizes", "100", "--rounds", "1", "--megabytes", "1"],
     "rebalance": ["--members", "3", "--partitions", "6", "--phases", "cold,leave"],
     "session_end": ["--members", "1", "--rounds", "1"],
     "spark": ["--rows", "20000", "--rounds", "1"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,18 @@ import click
 
 from rebalance import znodes
 from rebalance.subscription import Subscription, check_topic
+from simpleconsumer.types import Message
 from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import connection_settings, no_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.messages.bare_options import ConsumeCommand
 from zkconsumer.cli.messages.consumption import Consumption, Outcome
+from zkconsumer.cli.messages.format_string import message_format
 from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
+from zkconsumer.cli.messages.no_group import check_mode, open_reader, reads_without_group
+from zkconsumer.cli.messages.topic_printing import TopicPrinting
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.zookeeper_connection import configured_connection, zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import children
@@ -43,13 +48,29 @@ _FORMAT_KEYS = ("print.key", "key.separator", "line.separator")
 
 _EPILOG = """\
 \b
-Ctrl-C and SIGTERM commit the printed messages, leave the group at once and end with status 0. A message counts as
-consumed when its line is written. A bad message is reported on stderr and skipped; the status is 1 then.
+Without --partition P, --offset AT and --until-end, it joins a group. Ctrl-C and SIGTERM commit the printed messages,
+leave the group at once and end with status 0. A message counts as consumed when its line is written.
 
 \b
-Example: the first ten messages of a topic, with partition and offset
-  zkconsumer consume --zookeeper localhost:2181 --topic clicks --from-beginning \\
-      --max-messages 10 --partition --offset
+With one of them it joins no group, stores nothing, and reads the partitions that the topic has at the start. AT is
+earliest, latest, an offset, -N (N offsets before the end of each partition), or a time: @2014-03-01T12:00:00Z or
+@milliseconds. A time is exact to the message with brokers of 0.10.1 and later and messages with timestamps; otherwise
+it is exact to a segment of the log, and reading starts earlier, never later. A partition whose leader is missing for
+--stall-timeout seconds, or whose position is deleted from the log, is reported on stderr and read no further.
+
+\b
+--format prints what it says and nothing else:
+  %t topic, %p partition, %o offset, %T time in ms (-1: none), %k key, %v or %s value, %K and %S their lengths (-1:
+  null), %R length of the value as 4 bytes, %%, and \\n \\r \\t \\\\ \\0 \\xHH. A null prints nothing, or --null.
+
+\b
+Status: 0 done (also after Ctrl-C, SIGTERM, or when the reader of a pipe goes away); 1 if a message or a partition
+could not be read, or nothing could; 2 wrong usage.
+
+\b
+Example: the last five messages of each partition, with partition and offset
+  zkconsumer consume --zookeeper localhost:2181 --topic clicks --offset -5 --until-end \\
+      --print-partition --print-offset
 """
 
 
@@ -62,6 +83,7 @@ class Wanted:
         auto_commit: Commit the printed messages periodically.
         topics: Those of `--topic`, each once; empty with a filter.
         streams: How many streams read, of each topic.
+        format_line: Message -> line.
         generated_group: The group was generated for this run and is removed at its end.
     """
 
@@ -70,7 +92,7 @@ class Wanted:
     topics: tuple[str, ...]
     topic_filter: TopicFilter | None
     streams: int
-    shape: LineShape
+    format_line: Callable[[Message], bytes]
     generated_group: bool
 
     @property
@@ -87,7 +109,7 @@ class Wanted:
         return [stream for topic in self.topics for stream in created[topic]]
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=ConsumeCommand, epilog=_EPILOG)
 @zookeeper_option(required=False)
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to read; may be repeated.")
 @click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
@@ -95,17 +117,29 @@ class Wanted:
 @click.option("--group", metavar="GROUP", help="Group to join; without it a group of its own, removed at the end.")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest message instead of the next new one.")
 @click.option("--delete-offsets", is_flag=True, help="First delete the offsets that the group has of these topics.")
-@click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after N messages.")
+@click.option("--partition", "partitions", metavar="P", multiple=True, type=click.IntRange(min=0),
+              help="Without a group: read this partition; may be repeated. Without a value: --print-partition.")
+@click.option("--offset", "start", metavar="AT",
+              help="Without a group: start at AT, see below. [latest; with --until-end earliest] "
+                   "Without a value: --print-offset.")
+@click.option("--until-end", is_flag=True, help="Without a group: end where the logs ended at the start.")
+@click.option("--stall-timeout", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True),
+              help="Without a group: how long a partition may not be readable. [60]")
+@click.option("--max-messages", "--count", "max_messages", metavar="N", type=click.IntRange(min=1),
+              help="End after N messages.")
 @click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message came for N ms.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
               help="One setting, or print.key, key.separator, line.separator; may be repeated.")
 @click.option("--streams", metavar="N", type=click.IntRange(1, 1000), default=1,
               help="Streams to read with, of each topic. [1]")
-@click.option("--partition", "with_partition", is_flag=True, help="Print the partition.")
-@click.option("--offset", "with_offset", is_flag=True, help="Print the offset.")
-@click.option("--timestamp", "with_timestamp", is_flag=True, help="Print the time in ms (null before Kafka 0.10).")
-@click.option("--key", "with_key", is_flag=True, help="Print the key.")
+@click.option("--print-partition", "with_partition", is_flag=True, help="Print the partition.")
+@click.option("--print-offset", "with_offset", is_flag=True, help="Print the offset.")
+@click.option("--timestamp", "--print-timestamp", "with_timestamp", is_flag=True,
+              help="Print the time in ms (null before Kafka 0.10).")
+@click.option("--key", "--print-key", "with_key", is_flag=True, help="Print the key.")
 @click.option("--key-separator", metavar="TEXT", help="Text between the fields. [a tab]")
+@click.option("-f", "--format", "format_string", metavar="FORMAT", help="Print by a format string, see below.")
+@click.option("--null", "null_text", metavar="TEXT", help="Print this for a null key or value. [null; with -f nothing]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def consume(**options: Any) -> None:
     """Print the messages of topics, a line each, on stdout.
@@ -113,6 +147,9 @@ def consume(**options: Any) -> None:
     Fields come in the order partition, offset, timestamp, key, value. Bytes are printed as they are, and null as
     'null'. With --json key and value are text, or base64 and so marked (key_encoding, value_encoding).
     """
+    if reads_without_group(options):
+        _consume_without_group(options)
+        return
     wanted = _wanted(options)
     with LeaveSignals() as signals:
         try:
@@ -128,9 +165,26 @@ def consume(**options: Any) -> None:
     _report(outcome)
 
 
+def _consume_without_group(options: Mapping[str, Any]) -> None:
+    _check_topics(options)
+    properties, formatting = _given_properties(options)
+    format_line = _formatter(options, formatting)
+    check_mode(options, properties)
+    with LeaveSignals() as signals:
+        try:
+            reader = open_reader(options, properties)
+        except Interrupted:
+            click.echo("Consumed 0 messages", err=True)
+            raise click.exceptions.Exit(0) from None
+        fd = sys.stdout.fileno()
+        output = LineOutput(fd, format_line, options["max_messages"], signals.wake)
+        outcome = TopicPrinting(reader, signals, output, fd).run()
+    _report(outcome)
+
+
 def _run(wanted: Wanted, max_messages: int | None, signals: LeaveSignals) -> Outcome:
     fd = sys.stdout.fileno()
-    output = LineOutput(fd, line_formatter(wanted.shape), max_messages, signals.wake)
+    output = LineOutput(fd, wanted.format_line, max_messages, signals.wake)
     interval_s = wanted.config.auto_commit_interval_ms / 1000 if wanted.auto_commit else None
     return Consumption(wanted.config, interval_s, wanted.subscribe, signals, output, fd).run()
 
@@ -148,24 +202,38 @@ def _report(outcome: Outcome) -> None:
 
 
 def _wanted(options: Mapping[str, Any]) -> Wanted:
-    topics = tuple(dict.fromkeys(options["topics"]))
-    if [bool(topics), options["whitelist"] is not None, options["blacklist"] is not None].count(True) != 1:
-        raise click.UsageError("Give exactly one of --topic, --whitelist and --blacklist.")
+    topics = _check_topics(options)
     topic_filter: TopicFilter | None = None
-    for topic in topics:
-        check_topic(topic)
     if options["whitelist"] is not None:
         topic_filter = Whitelist(options["whitelist"])
     elif options["blacklist"] is not None:
         topic_filter = Blacklist(options["blacklist"])
+    properties, formatting = _given_properties(options)
+    format_line = _formatter(options, formatting)
+    check_mode(options, properties)
+    config, auto_commit, generated = _config(connection_settings(), options, properties)
+    ConsumerConnector(config)  # refuses what this release does not serve, before any server is asked
+    return Wanted(config, auto_commit, topics, topic_filter, options["streams"], format_line, generated)
+
+
+def _check_topics(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the topics that are named, each once."""
+    topics = tuple(dict.fromkeys(options["topics"]))
+    if [bool(topics), options["whitelist"] is not None, options["blacklist"] is not None].count(True) != 1:
+        raise click.UsageError("Give exactly one of --topic, --whitelist and --blacklist.")
+    for topic in topics:
+        check_topic(topic)
+    return topics
+
+
+def _given_properties(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the settings of `--property`, and those of the formatter."""
     properties = _properties(options["properties"])
     formatting = {name: properties.pop(name) for name in _FORMAT_KEYS if name in properties}
     for name in properties:
         if find_key(name) is None:
             raise unknown_setting(name)
-    config, auto_commit, generated = _config(connection_settings(), options, properties)
-    ConsumerConnector(config)  # refuses what this release does not serve, before any server is asked
-    return Wanted(config, auto_commit, topics, topic_filter, options["streams"], _shape(options, formatting), generated)
+    return properties, formatting
 
 
 def _properties(pairs: Sequence[str]) -> dict[str, str]:
@@ -177,6 +245,29 @@ def _properties(pairs: Sequence[str]) -> dict[str, str]:
         if found.setdefault(name.strip(), value) != value:
             raise click.BadParameter(f"{name.strip()} is given twice with different values", param_hint="--property")
     return found
+
+
+def _formatter(options: Mapping[str, Any], formatting: Mapping[str, str]) -> Callable[[Message], bytes]:
+    """Return the function that formats a message, as the options say.
+
+    Raises:
+        click.UsageError: Options contradict each other, or the format string has a mistake.
+    """
+    null, text = options["null_text"], options["format_string"]
+    if options["as_json"] and null is not None:
+        raise click.UsageError("--null has no effect with --json, where null is null: leave one of them out.")
+    if text is None:
+        return line_formatter(_shape(options, formatting))
+    fields = {"--json": options["as_json"], "--print-partition": options["with_partition"],
+              "--print-offset": options["with_offset"], "--timestamp": options["with_timestamp"],
+              "--key": options["with_key"], "--key-separator": options["key_separator"] is not None}
+    for name, is_given in fields.items():
+        if is_given:
+            raise click.UsageError(f"--format says all that is printed, and {name} has no effect: leave one out.")
+    try:
+        return message_format(text, b"" if null is None else null.encode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--format") from None
 
 
 def _shape(options: Mapping[str, Any], formatting: Mapping[str, str]) -> LineShape:
@@ -191,6 +282,7 @@ def _shape(options: Mapping[str, Any], formatting: Mapping[str, str]) -> LineSha
         as_json=options["as_json"],
         separator=separator.encode(),
         terminator=formatting.get("line.separator", "\n").encode(),
+        null=b"null" if options["null_text"] is None else options["null_text"].encode("utf-8", "surrogateescape"),
     )
 
 

@@ -152,8 +152,18 @@ class PartitionReads:
 
     # -- chunks --------------------------------------------------------------------------------------------------------
 
-    def next_items(self) -> Iterator[Message] | None:
-        """Leave the chunk that was read, and return the messages of the next one; None when everything was read.
+    @property
+    def chunk(self) -> object:
+        """The chunk whose messages `next_items` returned last; None between chunks."""
+        return self._chunk
+
+    def next_items(self, read: object, last: Message | None) -> Iterator[Message] | None:
+        """Return the messages of the next chunk, after those of the open one; None when everything was read.
+
+        Args:
+            read: The chunk whose messages were read to their end. Another one is open if the caller was interrupted
+                before it took its messages; the rest of that one is returned.
+            last: The message that was delivered last.
 
         Raises:
             ConsumerTimeout: No chunk came within `consumer.timeout.ms`.
@@ -161,10 +171,12 @@ class PartitionReads:
             PartitionStopped: A partition cannot be read further; the next call continues with the others.
             StreamFailed: A thread has ended by a fault.
         """
+        if self._chunk is not read:
+            return self._reopen(last)
+        self._leave_chunk(last)
         timeout_s = self._config.consumer_timeout_ms / 1000
         started_at = self._clock()
         while True:
-            self._leave_chunk()
             if self._is_stopped:
                 return None
             if self._fault is not None:
@@ -226,8 +238,8 @@ class PartitionReads:
                 return
             yield message
 
-    def reopen(self, last: Message | None) -> Iterator[Message]:
-        """Return the rest of the open chunk behind the message that was delivered last, after an interrupt."""
+    def _reopen(self, last: Message | None) -> Iterator[Message]:
+        """Return the rest of the open chunk, behind the message that was delivered last or behind an error."""
         queue, chunk = self._queue, self._chunk
         if queue is None or chunk is None:
             return iter(())
@@ -236,7 +248,7 @@ class PartitionReads:
             return self._items(0, chunk.resume)
         return self._items(position)
 
-    def _leave_chunk(self) -> None:
+    def _leave_chunk(self, last: Message | None) -> None:
         """Take note that the open chunk was read to its end.
 
         Raises:
@@ -245,17 +257,19 @@ class PartitionReads:
         queue, chunk = self._queue, self._chunk
         if queue is None or chunk is None:
             return
-        error = None if self._is_past_end else chunk.error
+        self._positions = self.positions(last)
+        error, end = chunk.error, self._bounds[queue.partition].end
+        if self._is_past_end or (isinstance(error, MessageError) and end is not None and error.offset >= end):
+            error = None
         self._is_past_end = False
-        if error is not None and not isinstance(error, MessageError):
+        if error is not None and (not isinstance(error, MessageError) or self._config.on_message_error == "stop"):
             self._stop(queue, str(error))
         # The position first: after an interrupt in between, the chunk is opened again, and nothing in it is left.
         self._move(queue, chunk.next_offset)
         self._queue = self._chunk = None
         queue.take_out(chunk)
-        end = self._bounds[queue.partition].end
-        if isinstance(error, MessageError) and (end is None or error.offset < end):
-            self._report(queue, error)
+        if error is not None:
+            self._report(error)
 
     def _move(self, queue: PartitionQueue, next_offset: int) -> None:
         queue.position = max(queue.position, next_offset)
@@ -275,11 +289,11 @@ class PartitionReads:
 
     # -- what cannot be read -------------------------------------------------------------------------------------------
 
-    def after_error(self, error: MessageError | BrokenFraming, last: Message | None) -> Iterator[Message]:
-        """Return what comes behind an error of the open chunk, if it is skipped.
+    def take_error(self, error: MessageError | BrokenFraming, last: Message | None) -> None:
+        """Take note of an error in the open chunk, and raise it or skip the message, as `on.message.error` says.
 
         Raises:
-            MessageError: As `on.message.error` says; `reopen` continues behind it.
+            MessageError: The error; `next_items` continues behind it.
             PartitionStopped: Nothing behind it can be read.
         """
         queue, chunk = self._queue, self._chunk
@@ -291,17 +305,16 @@ class PartitionReads:
             self._stop(queue, f"broken message set: {error}; nothing after it can be found")
         end = self._bounds[queue.partition].end
         if end is not None and error.offset >= end:
+            self._queue = self._chunk = None
             self._finish(queue.partition)
-            return iter(())
-        self._positions[queue.partition] = queue.position = max(queue.position, error.next_offset)
-        chunk.resume = error.resume
-        self._report(queue, error)
-        return self.reopen(None)
-
-    def _report(self, queue: PartitionQueue, error: Exception) -> None:
-        """Raise what is wrong with a message, or skip the message, as `on.message.error` says."""
+            return
         if self._config.on_message_error == "stop":
             self._stop(queue, str(error))
+        self._positions[queue.partition] = queue.position = max(queue.position, error.next_offset)
+        chunk.resume = error.resume
+        self._report(error)
+
+    def _report(self, error: Exception) -> None:
         self.failed += 1
         if self._config.on_message_error == "skip":
             log.warning("message skipped, on.message.error=skip: %s", error)

@@ -25,7 +25,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.streams.stream import KafkaStream
 
-__all__ = ["Consumption", "Outcome"]
+__all__ = ["Consumption", "Outcome", "wait_for_end"]
 
 _LAST_FLUSH_S = 1.0
 _LEAVE_S = 3.0
@@ -46,6 +46,27 @@ class Outcome:
     printed: int
     unreadable: int
     problem: Exception | None
+
+
+def wait_for_end(
+    signals: LeaveSignals, output: LineOutput, output_fd: int, is_over: Callable[[], bool]
+) -> None:
+    """Wait for a signal, for the end of the lines' reader, or until `is_over`; flush lines meanwhile.
+
+    Args:
+        output_fd: The descriptor behind the output.
+        is_over: Asked whenever `signals.wake` was called.
+    """
+    poll = select.poll()
+    poll.register(signals.fd, select.POLLIN)
+    poll.register(output_fd, 0)  # 0: only that its reader is gone
+    while not signals.came and not is_over():
+        due_s = output.flush_if_due()
+        ready = dict(poll.poll(None if due_s is None else max(1, int(due_s * 1000))))
+        if signals.fd in ready:
+            signals.drain()
+        if ready.get(output_fd, 0) & (select.POLLERR | select.POLLHUP):
+            return
 
 
 class Consumption:
@@ -101,7 +122,7 @@ class Consumption:
         self._signals.wait_quietly()
         for thread in self._threads:
             thread.start()
-        self._wait()
+        wait_for_end(self._signals, self._output, self._output_fd, self._is_over)
         return self._leave()
 
     # -- a stream's thread ---------------------------------------------------------------------------------------------
@@ -135,22 +156,9 @@ class Consumption:
 
     # -- the main thread -----------------------------------------------------------------------------------------------
 
-    def _wait(self) -> None:
-        """Wait for what ends the run, and flush lines meanwhile."""
-        poll = select.poll()
-        poll.register(self._signals.fd, select.POLLIN)
-        poll.register(self._output_fd, 0)  # 0: only that its reader is gone
-        while not self._is_over():
-            due_s = self._output.flush_if_due()
-            ready = dict(poll.poll(None if due_s is None else max(1, int(due_s * 1000))))
-            if self._signals.fd in ready:
-                self._signals.drain()
-            if ready.get(self._output_fd, 0) & (select.POLLERR | select.POLLHUP):
-                return
-
     def _is_over(self) -> bool:
         alive = any(thread.is_alive() for thread in self._threads)
-        return self._signals.came or self._output.is_closed or self._timed_out or self._error is not None or not alive
+        return self._output.is_closed or self._timed_out or self._error is not None or not alive
 
     def _leave(self) -> Outcome:
         """Flush, and leave the group, which commits the printed messages."""

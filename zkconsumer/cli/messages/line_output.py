@@ -12,7 +12,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from simpleconsumer.types import Message, TopicPartition
 
@@ -87,6 +87,30 @@ class LineOutput:
             if self._is_due(now):
                 self._flush(now)
             elif len(self._lines) == 1:
+                self._notify()
+            if self._closed:
+                self._notify()
+        return True
+
+    def put_all(self, messages: Sequence[Message]) -> bool:
+        """Accept messages of one partition, in their order; return as `put` does."""
+        lines = list(map(self._format, messages))
+        with self._lock:
+            if self._closed:
+                return False
+            if self._max_messages is not None:
+                del lines[self._max_messages - self.taken :]
+            was_empty = not self._lines
+            self._lines += lines
+            self._size += sum(map(len, lines))
+            self.taken += len(lines)
+            last = messages[len(lines) - 1]
+            self._pending[TopicPartition(last.topic, last.partition)] = last.next_offset
+            self._closed = self.taken == self._max_messages
+            now = self.last_taken_s = time.monotonic()
+            if self._is_due(now):
+                self._flush(now)
+            elif was_empty:
                 self._notify()
             if self._closed:
                 self._notify()

@@ -25,6 +25,7 @@ class LineShape:
     Attributes:
         separator: Between the fields.
         terminator: Behind the line.
+        null: Stands for a null key or value; JSON has its own.
     """
 
     partition: bool = False
@@ -34,15 +35,16 @@ class LineShape:
     as_json: bool = False
     separator: bytes = b"\t"
     terminator: bytes = b"\n"
+    null: bytes = b"null"
 
 
 def line_formatter(shape: LineShape) -> Formatter:
     """Return the function that formats a message as a line."""
     if shape.as_json:
         return json_line
-    end = shape.terminator
+    end, null = shape.terminator, shape.null
     if not (shape.partition or shape.offset or shape.timestamp or shape.key):
-        return lambda message: (b"null" if message.value is None else message.value) + end
+        return lambda message: (null if message.value is None else message.value) + end
     readers = _readers(shape)
     return lambda message: shape.separator.join([read(message) for read in readers]) + end
 
@@ -52,8 +54,8 @@ def _readers(shape: LineShape) -> list[Callable[[Message], bytes]]:
         (shape.partition, lambda message: str(message.partition).encode()),
         (shape.offset, lambda message: b"%d" % message.offset),
         (shape.timestamp, lambda message: b"null" if message.timestamp_ms is None else b"%d" % message.timestamp_ms),
-        (shape.key, lambda message: b"null" if message.key is None else message.key),
-        (True, lambda message: b"null" if message.value is None else message.value),
+        (shape.key, lambda message: shape.null if message.key is None else message.key),
+        (True, lambda message: shape.null if message.value is None else message.value),
     ]
     return [read for wanted, read in chosen if wanted]
 
