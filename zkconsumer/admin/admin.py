@@ -109,7 +109,8 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         """Return all groups: how many members and partitions they have, what they read, and where they have offsets.
 
         A group is listed if it has a node in ZooKeeper; one that exists in Kafka alone, as those of Kafka's newer
-        consumer do, is not. Offset managers that do not answer within five seconds leave `offsets_in_kafka` unknown.
+        consumer do, is not. An offset manager that does not answer within three seconds leaves `offsets_in_kafka`
+        of its groups unknown.
         """
         return list_groups(self._port, self._in_kafka)
 

@@ -1,8 +1,8 @@
 """Lists the groups of a cluster, with the stores in which each has offsets.
 
 A group is listed if it has a node in ZooKeeper, as each group has that ever had a member that is coordinated by
-ZooKeeper. All offset managers together get five seconds. They are asked for the topics that ZooKeeper names for a
-group, and for all topics if there are none.
+ZooKeeper. Offset managers are asked for the topics that ZooKeeper names for a group. If there are none, they are asked
+for one partition of each topic, and for all partitions only of groups for which that finds no offset.
 """
 
 from __future__ import annotations
@@ -36,7 +36,16 @@ def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
         group: [name for topic in topics for name in of_topic.get(topic, ())] or everywhere
         for group, topics in concerned.items()
     }
-    answers = in_kafka.fetch_each(wanted)
+    first = {topic: names[0] for topic, names in of_topic.items()}
+    answers = in_kafka.fetch_each(
+        {group: list(first.values()) if names is everywhere else names for group, names in wanted.items()}
+    )
+    without = {
+        group: names for group, names in wanted.items()
+        if names is everywhere and not any(offset is not None for offset in answers[group].offsets.values())
+        and not answers[group].unknown
+    }  # fmt: skip
+    answers |= in_kafka.fetch_each(without)
     rows = []
     reasons: list[str] = []
     for row in found.groups:

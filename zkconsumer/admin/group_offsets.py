@@ -5,17 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from rebalance.requests import ZooKeeperPort
 from zkconsumer.admin.group_nodes import read_offsets
 from zkconsumer.admin.group_report import Name
-from zkconsumer.admin.kafka_offsets import OffsetsInKafka
+from zkconsumer.admin.kafka_offsets import GROUPS_TIMEOUT_S, OffsetsInKafka
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER, chosen_stores
 from zkconsumer.cluster.zookeeper_reads import children
 
 __all__ = ["StoredOffsets", "read_stored_offsets"]
+
+_GROUP_S: Final = 0.2
+"""Longest wait for the offsets of one group among many, on average."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,9 @@ def read_stored_offsets(
         return found
     # Partitions that do not exist are not asked for: a broker of 0.8.2 refuses the whole request.
     everywhere = in_kafka.all_partitions()
-    for group, answer in in_kafka.fetch_each(dict.fromkeys(found, everywhere)).items():
+    # A change or an export must know all of them, however many there are.
+    timeout_s = max(GROUPS_TIMEOUT_S, _GROUP_S * len(found))
+    for group, answer in in_kafka.fetch_each(dict.fromkeys(found, everywhere), timeout_s).items():
         offsets = {(name.topic, str(name.partition)): at for name, at in answer.offsets.items() if at is not None}
         unknown = next(iter(answer.unknown.values()), None)
         found[group] = dataclasses.replace(found[group], kafka=offsets, kafka_unknown=unknown)

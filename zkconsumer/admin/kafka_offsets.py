@@ -20,6 +20,7 @@ from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.admin.group_nodes import group_not_found, read_group
 from zkconsumer.admin.group_report import GroupNodes
+from zkconsumer.admin.offsets_of_groups import fetch_offsets_of_groups
 from zkconsumer.admin.topic_nodes import listed_partitions, read_listed_partitions, read_topic_data
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.errors import ZkConsumerError
@@ -29,8 +30,8 @@ __all__ = ["GROUPS_TIMEOUT_S", "OffsetsInKafka", "read_group_and_kafka", "read_k
 
 READ_TIMEOUT_S: Final = 3.0
 """Longest wait for one offset manager: an administrator waits, and a cluster may have none just now."""
-GROUPS_TIMEOUT_S: Final = 5.0
-"""Longest wait for the offset managers of many groups together."""
+GROUPS_TIMEOUT_S: Final = 30.0
+"""Longest wait for the offset managers of many groups together; one that does not answer costs three seconds."""
 _WRITE_TIMEOUT_S: Final = 10.0
 _BACKOFF_S: Final = 0.2
 _THREADS: Final = 8
@@ -58,9 +59,9 @@ class OffsetsInKafka:
         """Return all partitions that a group could have offsets of."""
         return read_listed_partitions(self._port, [topic for topic in self._cluster.topics() if topic != OFFSETS_TOPIC])
 
-    def fetch(self, group: str, names: Sequence[TopicPartition], timeout_s: float = READ_TIMEOUT_S) -> OffsetAnswer:
+    def fetch(self, group: str, names: Sequence[TopicPartition]) -> OffsetAnswer:
         """Return the stored offsets of a group; None for all in a cluster that keeps no offsets in Kafka."""
-        return self.fetch_each({group: names}, timeout_s)[group]
+        return self.fetch_each({group: names})[group]
 
     def fetch_each(
         self, wanted: Mapping[str, Sequence[TopicPartition]], timeout_s: float = GROUPS_TIMEOUT_S
@@ -69,12 +70,24 @@ class OffsetsInKafka:
 
         Args:
             wanted: Group -> partitions.
-            timeout_s: Longest wait for all of them together, in seconds.
+            timeout_s: Longest wait for all of them together, in seconds; a manager that does not answer costs three.
         """
         if not any(wanted.values()) or not self.exists():
             return {group: OffsetAnswer(dict.fromkeys(names), {}) for group, names in wanted.items()}
+        if len(wanted) == 1:
+            return self._fetch_singly(wanted, min(READ_TIMEOUT_S, timeout_s))
         deadline = time.monotonic() + timeout_s
-        brokers = self._cluster.brokers()
+        answer_s = min(READ_TIMEOUT_S, timeout_s)
+        found, again = fetch_offsets_of_groups(self._cluster, self._client_id, wanted, answer_s, deadline)
+        left_s = min(READ_TIMEOUT_S, max(deadline - time.monotonic(), 0.1))
+        return found | self._fetch_singly({group: wanted[group] for group in again}, left_s)
+
+    def _fetch_singly(
+        self, wanted: Mapping[str, Sequence[TopicPartition]], timeout_s: float
+    ) -> dict[str, OffsetAnswer]:
+        """Return the offsets of groups, asking again what the managers refuse, until the time is over."""
+        deadline = time.monotonic() + timeout_s
+        brokers = self._cluster.brokers() if wanted else []
 
         def fetch_one(group: str) -> OffsetAnswer:
             names = wanted[group]
@@ -88,7 +101,7 @@ class OffsetsInKafka:
             finally:
                 manager.close()
 
-        if len(wanted) == 1:
+        if len(wanted) < 2:
             return {group: fetch_one(group) for group in wanted}
         with ThreadPoolExecutor(_THREADS, "zkconsumer-offset-managers") as pool:
             return dict(zip(wanted, pool.map(fetch_one, wanted), strict=True))

@@ -23,7 +23,7 @@ _LIST_EPILOG = """\
 \b
 OWNED counts the partitions that somebody owns now. TOPICS are those that the group owns partitions of or has stored
 offsets for. When a group has offsets in Kafka, OFFSETS IN says where each group has them; a question mark: Kafka's
-offset managers did not answer within five seconds. Groups that exist in Kafka alone, as those of its newer consumer,
+offset manager did not answer within three seconds. Groups that exist in Kafka alone, as those of its newer consumer,
 are not listed.
 
 \b

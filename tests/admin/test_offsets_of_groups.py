@@ -1,0 +1,73 @@
+"""The offsets in Kafka of many groups: from all offset managers at once, also while one of them is dead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.admin.both_stores import manager_of, store_in_kafka
+from zkconsumer.admin import Admin
+from zkconsumer.admin.offsets_of_groups import offsets_partition
+from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, load, wait_until
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize(("group", "count", "partition"), [
+    ("group1", 50, 40),
+    ("polygenelubricants", 50, 0),  # its hash is -2^31, which has no absolute value
+])  # fmt: skip
+def test_the_partition_of_a_group_is_that_of_java(group: str, count: int, partition: int) -> None:
+    assert offsets_partition(group, count) == partition
+
+
+@pytest.mark.parametrize("code", [14, 16])
+def test_groups_that_a_manager_refuses_are_asked_for_again(
+    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], fresh_group: str, code: int
+) -> None:
+    topic = fresh_topic()
+    embedded_cluster.create_topic(topic, 1)
+    load(embedded_cluster, topic, 3)
+    groups = [f"{fresh_group}-{number}" for number in range(3)]
+    for group in groups:
+        embedded_cluster.client.ensure_path(f"/consumers/{group}/ids")
+        store_in_kafka(embedded_cluster, group, topic, {0: 2})
+    fault = embedded_cluster.faults.add(Fault.error(code, "offset_fetch", topic, 0), times=2)
+    with Admin(embedded_cluster.zookeeper_connect) as admin:
+        assert [line.offset for line in admin.export_offsets(*groups).lines] == [2, 2, 2]
+    assert embedded_cluster.faults.used(fault) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["0.8.2.2", "1.1.1"])
+def test_a_dead_manager_hides_its_own_groups_alone(version: str) -> None:
+    settings = {"offsets.topic.num.partitions": 4, "offsets.topic.replication.factor": 1}
+    with KafkaCluster(version, brokers=2, settings=settings) as cluster:
+        cluster.create_topic("clicks", 2)
+        load(cluster, "clicks", 3)
+        groups = [f"g{number}" for number in range(40)]
+        managers: dict[str, int] = {}
+        for group in groups:
+            cluster.client.ensure_path(f"/consumers/{group}/ids")
+            store_in_kafka(cluster, group, "clicks", {0: 1, 1: 2})
+            managers[group] = wait_until(lambda group=group: manager_of(cluster, group), 30.0, "a manager").id
+        assert set(managers.values()) == {0, 1}
+        with Admin(cluster.zookeeper_connect) as admin:
+            assert {row.offsets_in_kafka for row in admin.groups().groups} == {True}
+            assert len(admin.export_offsets().lines) == 80
+            cluster.pause(1)
+            try:
+                started_at = time.monotonic()
+                found = admin.groups()
+                assert time.monotonic() - started_at < 15
+            finally:
+                cluster.resume(1)
+            known = {row.group: row.offsets_in_kafka for row in found.groups}
+            assert {group: known[group] for group in groups} == {
+                group: None if managers[group] == 1 else True for group in groups
+            }
+            count = sum(manager == 1 for manager in managers.values())
+            assert found.unknown is not None
+            assert found.unknown.startswith(f"it is not known whether {count} groups of 40 have offsets in Kafka: ")
