@@ -17,6 +17,7 @@ import click
 import pytest
 
 from zkconsumer.cli.demo.outcome import outcome_of
+from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.program import program
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.load import load
@@ -114,6 +115,8 @@ def test_the_commands_are_there_with_their_options(line: str) -> None:
     words = shlex.split(line.rpartition("&&")[2])[1:]
     command: click.Command = program
     while isinstance(command, click.Group):
+        if isinstance(command, ListingGroup) and (not words or words[0] not in command.commands):
+            words.insert(0, "list")
         assert words, f"{line}: a command is missing"
         command = command.commands[words.pop(0)]
     command.make_context(command.name, list(words))  # parses, and runs nothing

@@ -74,6 +74,26 @@ def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:
     assert said in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["consume", "--bootstrap-server", "b:9092"], "'--bootstrap-server': the brokers are found in ZooKeeper"),
+        (["produce", "--broker-list", "b:9092"], "'--broker-list': the brokers are found in ZooKeeper"),
+        (["consume", "--consumer.config", "f"], "'--consumer.config': it is called --config here."),
+        (["consume", "--consumer-property", "a=b"], "'--consumer-property': it is called --property here."),
+        (["offsets", "set", "g", "--to-earliest"], "'--to-earliest': it is called --to earliest here."),
+        (["topics", "--describe"], "'--describe': `zkconsumer describe GROUP` and `zkconsumer topics NAME` describe."),
+        (["groups", "--to-earliest"], "No such option"),
+        (["groups", "--jsn"], "Did you mean"),
+    ],
+)
+def test_options_of_kafkas_own_tools_are_named_as_they_are_called_here(arguments: list[str], said: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "it is called --to" not in result.stderr or arguments[0] == "offsets"
+
+
 def options_with_a_value(path: tuple[str, ...]) -> list[click.Option]:
     found: click.Command = program
     for name in path:

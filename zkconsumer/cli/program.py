@@ -23,6 +23,7 @@ from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
 from zkconsumer.cli.exporter import exporter
 from zkconsumer.cli.failures import CliError, sentence_of
+from zkconsumer.cli.foreign_options import hint_for_option
 from zkconsumer.cli.groups import groups
 from zkconsumer.cli.lag import lag
 from zkconsumer.cli.load import load
@@ -57,6 +58,8 @@ class _Program(click.Group):
         debug = bool(ctx.params.get("debug"))
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _with_hint(error) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError as error:
@@ -71,6 +74,14 @@ class _Program(click.Group):
                 traceback.print_exc()
             _say(sentence_of(error) or _fault(error))
             ctx.exit(1)
+
+
+def _with_hint(error: click.NoSuchOption) -> click.UsageError:
+    """Return the error with what the option of one of Kafka's tools is called here, or as it is."""
+    parameters = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+    known = {name for parameter in parameters for name in parameter.opts}
+    hint = hint_for_option(error.option_name, known)
+    return click.UsageError(f"No such option '{error.option_name}': {hint}.", error.ctx) if hint else error
 
 
 def _say(sentence: str) -> None:
