@@ -49,13 +49,15 @@ Example: three messages, two of them with the same key
               help="Most messages in a batch. [200]")
 @click.option("--acks", type=click.Choice(["1", "-1", "0"]), default="1",
               help="Wait for the leader (1), all in-sync replicas (-1), nobody (0). [1]")
+@click.option("--no-create", is_flag=True, help="Do not let the brokers create a topic that does not exist.")
 def produce(
-    zookeeper: str, topic: str, partition: int | None, key_separator: str | None, codec: str, batch_size: int, acks: str
+    zookeeper: str, topic: str, partition: int | None, key_separator: str | None, codec: str, batch_size: int,
+    acks: str, no_create: bool,
 ) -> None:
     """Send the lines of stdin as messages.
 
-    The brokers are found in ZooKeeper. A topic that does not exist is created only by brokers that create topics on
-    their own (auto.create.topics.enable).
+    The brokers are found in ZooKeeper. A topic that does not exist is created by brokers that create topics on their
+    own (auto.create.topics.enable), which is reported on stderr before anything is sent; see --no-create.
     """
     check_topic(topic)
     if sys.stdin is None:
@@ -64,9 +66,10 @@ def produce(
         raise click.BadParameter("is empty", param_hint="--key-separator")
     lines = KeyedLines(None if key_separator is None else key_separator.encode())
     with open_zookeeper(zookeeper) as port:
-        sender = Sender(port, zookeeper, topic, SendSettings(codec, int(acks)))
+        sender = Sender(port, zookeeper, topic, SendSettings(codec, int(acks), may_create=not no_create))
         try:
             sender.open()
+            _report_creation(sender, topic)
             batches = Batches(sender, partition, batch_size, topic)
             try:
                 _send_input(batches, lines)
@@ -74,6 +77,14 @@ def produce(
                 _report(sender)
         finally:
             sender.close()
+
+
+def _report_creation(sender: Sender, topic: str) -> None:
+    if sender.is_created:
+        near = sender.near()
+        hint = f" (there is a topic {near!r}; was it meant?)" if near else ""
+        partitions = count_of(len(sender.partitions), "partition")
+        click.echo(f"topic {topic!r} did not exist{hint}; the brokers created it with {partitions}", err=True)
 
 
 def _report(sender: Sender) -> None:

@@ -8,6 +8,7 @@ Source: kafka.producer.async.DefaultEventHandler (0.8.2.2).
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _CLIENT_ID = "zkconsumer-produce"
 _BACKOFF = Backoff(0.1, 1.0)
 _TOPIC_APPEARS_S = 10.0
 _LEADER_NOT_AVAILABLE = 5
+_UNKNOWN_TOPIC = 3
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,14 @@ class SendSettings:
         acks: 1: the leader has it; -1: all in-sync replicas have it; 0: no answer.
         request_timeout_s: Deadline of one request, in seconds.
         give_up_s: How long one batch is tried, in seconds.
+        may_create: Have the brokers create the topic if it does not exist.
     """
 
     codec: str = "none"
     acks: int = 1
     request_timeout_s: float = 10.0
     give_up_s: float = 30.0
+    may_create: bool = True
 
 
 class Sender:
@@ -59,6 +63,7 @@ class Sender:
         sent: Messages that were acknowledged (with acks 0: written to the socket).
         doubtful: Messages sent again after a connection broke; they may be stored twice.
         partitions: Of the topic, once it is open.
+        is_created: The topic did not exist, and the brokers created it.
 
     Threads: One at a time.
     """
@@ -66,6 +71,7 @@ class Sender:
     def __init__(self, port: ZooKeeperPort, zookeeper: str, topic: str, settings: SendSettings) -> None:
         self.sent = 0
         self.doubtful = 0
+        self.is_created = False
         self._topic = topic
         self._settings = settings
         self._zookeeper = zookeeper
@@ -78,7 +84,7 @@ class Sender:
         """Find the topic's partitions; the brokers create a missing topic if they are configured to.
 
         Raises:
-            CliError: No brokers, or no such topic.
+            CliError: No brokers; or no such topic, and it is not to be created, or the brokers do not create it.
         """
         brokers = self._cluster.brokers()
         if not brokers:
@@ -88,6 +94,8 @@ class Sender:
             )
         is_new = not self._cluster.reader.topic_exists(self._topic)
         if is_new:
+            if not self._settings.may_create:
+                raise self._no_topic("and --no-create is given")
             self._ask_for_topic(brokers)
         self.partitions = self._cluster.partitions([self._topic]).get(self._topic, ())
         if not self.partitions:
@@ -95,18 +103,32 @@ class Sender:
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         while is_new and self.leaderless() and time.monotonic() < deadline:
             time.sleep(_BACKOFF.first_s)
+        self.is_created = is_new
+
+    def near(self) -> str | None:
+        """Return the existing topic whose name is most like that of this one; None if none is like it."""
+        others = [topic for topic in self._cluster.topics() if topic != self._topic]
+        return next(iter(difflib.get_close_matches(self._topic, others, n=1)), None)
+
+    def _no_topic(self, reason: str) -> CliError:
+        near = self.near()
+        hint = f" (did you mean {near!r}?)" if near else ""
+        return CliError(
+            f"topic {self._topic!r} does not exist{hint}, {reason}",
+            f"create it with `zkconsumer topics create {self._topic} --partitions N`",
+        )
 
     def _ask_for_topic(self, brokers: Sequence[Broker]) -> None:
         """Ask a broker about the topic, which creates it if `auto.create.topics.enable` is on."""
         deadline = time.monotonic() + _TOPIC_APPEARS_S
         code = self._metadata_code(brokers)
         while not self._cluster.reader.topic_exists(self._topic):
-            if code != _LEADER_NOT_AVAILABLE or time.monotonic() > deadline:
-                raise CliError(
-                    f"topic {self._topic!r} does not exist, and the brokers do not create it "
-                    "(auto.create.topics.enable is off)",
-                    "create it with kafka-topics.sh --create",
-                )
+            if code == _UNKNOWN_TOPIC:
+                raise self._no_topic("and the brokers do not create it (auto.create.topics.enable is off)")
+            if code != _LEADER_NOT_AVAILABLE:
+                raise self._no_topic(f"and the brokers do not create it: {BrokerError(code, self._topic, None)}")
+            if time.monotonic() > deadline:
+                raise self._no_topic(f"and the brokers did not create it within {_TOPIC_APPEARS_S:g} s")
             time.sleep(_BACKOFF.first_s)
 
     def _metadata_code(self, brokers: Sequence[Broker]) -> int:
