@@ -36,6 +36,7 @@ def said(found: FileCheck) -> list[str]:
         (["group.id=g"], "note 2: group.id has no effect: line 3 sets it again, to the same value"),
         (["groupid=g"], "note 3: groupid gives group.id the value of line 2 once more"),
         (["groupid=h"], "error 3: group.id is 'h'; it must be given once"),
+        (["client_id=c"], "note 3: Java consumers ignore client_id: there it is written client.id"),
         (["qqqq=hunter2"], "warning 3: qqqq is ignored: there is no such setting"),
         (["socket.timeout.ms=50"], "error 3: socket.timeout.ms is 50; it must be at least fetch.wait.max.ms, which is"),
         (["zookeeper.ssl.cafile=/ca"], "error None: zookeeper.use.ssl is False; it must be true, since zookeeper.ssl"),

@@ -173,6 +173,9 @@ class _LineChecks:
             sentence = f"{entry.name} gives {key.name} the value of line {self.places[key.name]} once more"
             repeated = Finding("note", entry.line, key.name, sentence)
         self._add(entry, key, "used", repeated)
+        if "_" in entry.name:
+            sentence = f"Java consumers ignore {entry.name}: there it is written {key.name}"
+            self.findings.append(Finding("note", entry.line, key.name, sentence))
         self.given[key.name] = value
         self.places.setdefault(key.name, entry.line)
 

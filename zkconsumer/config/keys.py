@@ -7,6 +7,7 @@ Source: kafka/consumer/ConsumerConfig.scala (0.7.2, 0.8.2.2, 0.9.0.1); keys of o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -224,8 +225,11 @@ def find_key(name: str) -> Key | None:
 
 
 def unknown_setting(name: str) -> UnknownSetting:
-    """Return the error for a name that `find_key` does not know, with what to use instead."""
-    return UnknownSetting(name, hint_for_name(name, _BY_NAME))
+    """Return the error for a name that `find_key` does not know, with what to use instead, in the same spelling."""
+    hint = hint_for_name(name, _BY_NAME)
+    if "_" in name and "." not in name:
+        hint = re.sub(r"'[a-z.]+'", lambda quoted: quoted[0].replace(".", "_"), hint)
+    return UnknownSetting(name, hint)
 
 
 def names_of_07(names: Iterable[str]) -> list[str]:
