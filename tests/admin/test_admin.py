@@ -27,6 +27,7 @@ from zkconsumer.admin import (
     Verification,
 )
 from zkconsumer.cli.program import program
+from zkconsumer.cluster.zookeeper_reads import ZooKeeperSilent
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.load import load
 
@@ -112,6 +113,8 @@ def test_a_group_without_members_has_a_fault_with_its_remedy(admin: Admin, group
 @pytest.mark.parametrize("arguments", [
     ["groups"], ["topics", "TOPIC"], ["describe", "GROUP"], ["verify", "GROUP", "--patience", "0"],
     ["offsets", "get", "GROUP"], ["offsets", "set", "GROUP", "--topic", "TOPIC", "--to", "latest", "--dry-run"],
+    ["offsets", "export", "GROUP"], ["offsets", "delete", "GROUP", "--dry-run"], ["release", "GROUP", "TOPIC", "0"],
+    ["groups", "delete", "GROUP", "--dry-run"],
 ])  # fmt: skip
 def test_json_is_that_of_the_command(
     admin: Admin, embedded_cluster: EmbeddedCluster, group: str, topic: str, arguments: list[str]
@@ -120,12 +123,15 @@ def test_json_is_that_of_the_command(
         "groups": admin.groups, "topics": lambda: admin.topics(topic), "describe": lambda: admin.describe(group),
         "verify": lambda: admin.verify(group, patience_s=0), "get": lambda: admin.offsets(group),
         "set": lambda: admin.set_offsets(group, topic, "latest", dry_run=True),
+        "export": lambda: admin.export_offsets(group), "release": lambda: admin.release(group, topic, 0),
+        "delete": lambda: admin.delete_offsets(group, dry_run=True),
+        "groups delete": lambda: admin.delete_groups(group, dry_run=True),
     }  # fmt: skip
     words = [{"GROUP": group, "TOPIC": topic}.get(word, word) for word in arguments]
     call = [*words, "--zookeeper", embedded_cluster.zookeeper_connect, "--json"]
     shown = CliRunner().invoke(program, call).stdout
     name = arguments[1] if arguments[0] == "offsets" else arguments[0]
-    found = calls[name]()
+    found = calls["groups delete" if arguments[:2] == ["groups", "delete"] else name]()
     assert shown == found.to_json() + "\n"
     assert json.loads(shown) == json.loads(json.dumps(found.to_dict()))
 
@@ -146,6 +152,19 @@ def test_offsets_are_set(admin: Admin, group: str, topic: str) -> None:
 def test_offsets_of_a_new_group_are_set(admin: Admin, fresh_group: str, topic: str) -> None:
     assert admin.set_offsets(f"{fresh_group}-new", topic, "latest").new_groups == (f"{fresh_group}-new",)
     assert stored(admin, f"{fresh_group}-new") == {0: 3, 1: 3}
+
+
+def test_a_new_group_is_reported_before_anything_is_written(
+    admin: Admin, embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str
+) -> None:
+    reported: list[tuple[str, bool]] = []
+
+    def report(group: str) -> None:
+        reported.append((group, embedded_cluster.client.exists(f"/consumers/{group}") is not None))
+
+    admin.set_offsets(f"{fresh_group}-new", topic, "latest", on_new_group=report)
+    admin.set_offsets(f"{fresh_group}-new", topic, "earliest", on_new_group=report)
+    assert reported == [(f"{fresh_group}-new", False)]
 
 
 def test_what_is_exported_can_be_imported(admin: Admin, group: str, topic: str) -> None:
@@ -222,6 +241,23 @@ def test_targets_and_lines_that_cannot_be_used_change_nothing(admin: Admin, grou
     with pytest.raises(InvalidName):
         admin.describe("a/b")
     assert stored(admin, group) == OFFSETS
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect is 'zk:x'"):
+        Admin("zk:x")
+
+
+def test_a_strategy_that_is_none_is_named_with_those_that_are(admin: Admin, group: str) -> None:
+    with pytest.raises(ValueError, match="strategies has 'bogus'; it must be of range, roundrobin"):
+        admin.verify(group, strategies=("bogus",))
+
+
+def test_errors_of_other_packages_have_a_remedy_too(admin: Admin) -> None:
+    with pytest.raises(InvalidName) as refused:
+        admin.describe("a/b")
+    assert "1 to 255 of" in refused.value.remedy
+    assert ZooKeeperSilent("no answer").remedy
 
 
 def test_errors_have_one_root() -> None:

@@ -63,7 +63,7 @@ def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Se
         NotFound: There is no such topic.
         ZooKeeperSilent: ZooKeeper does not answer.
     """
-    known = children(port, znodes.TOPICS) or []
+    known = cluster.topics()
     for name in names:
         if name not in known:
             raise NotFound(f"there is no topic {name!r} in ZooKeeper at {zookeeper}", nearest(name, known, "topic"))
