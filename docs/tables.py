@@ -41,6 +41,7 @@ PACKAGES = (
     "zkconsumer/topic_reader",
     "zkconsumer/member",
     "zkconsumer/admin",
+    "zkconsumer/aio",
     "zkconsumer/cli",
     "zkconsumer/cli/messages",
     "zkconsumer/cli/terminal",

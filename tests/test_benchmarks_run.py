@@ -16,6 +16,7 @@ BENCHMARKS: Final = Path(__file__).parent / "benchmarks"
 NOT_COMMANDS: Final = {"rebalance_phases", "rebalance_real", "rebalance_simulated"}
 """Modules that `rebalance.py` imports."""
 SMALL: Final = {
+    "async_next": ["--rounds", "1"],
     "blocked_stream": ["--embedded", "--kinds", "small", "--rounds", "1", "--large", "20", "--small", "2000"],
     "column_lanes": ["1"],
     "columns": ["1"],

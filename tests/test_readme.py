@@ -88,8 +88,8 @@ def test_the_programs_consume_and_commit_a_topic(
 
 
 def test_there_are_programs_to_run() -> None:
-    assert len(PROGRAMS) == 3
-    assert len(SHOWN) == 4, "the program of the README is the first of docs/USAGE.md, too"
+    assert len(PROGRAMS) == 4
+    assert len(SHOWN) == 5, "the program of the README is the first of docs/USAGE.md, too"
     assert "create_message_streams(" in PROGRAMS[0]
     assert len(PROGRAMS[0].strip().splitlines()) <= 10
 

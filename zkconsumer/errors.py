@@ -9,7 +9,8 @@
     │   └── ZooKeeperRefused ZooKeeper refuses the credentials, or keeps a node from them
     ├── ConsumerTimeout      no message within consumer.timeout.ms; iterating again continues
     ├── MessageStreamsExist  streams were created once already
-    ├── ConcurrentStreamUse  two threads read one stream at the same time
+    ├── ConcurrentStreamUse  two threads, or two asyncio tasks, read one stream at the same time
+    ├── ForeignEventLoop     a connector of zkconsumer.aio was used in another event loop
     ├── DecoderFailed        the application's decoder raised on one message; iterating again continues
     ├── PartitionStopped     one partition cannot be read further; iterating again continues with the others
     ├── ReadFailed           a topic cannot be read as it was asked for (without a group)
@@ -40,6 +41,7 @@ __all__ = [
     "ConnectorClosed",
     "ConsumerTimeout",
     "DecoderFailed",
+    "ForeignEventLoop",
     "ForkedConnector",
     "ListenerRefused",
     "MessageStreamsExist",
@@ -219,18 +221,41 @@ class MessageStreamsExist(ZkConsumerError):
 
 
 class ConcurrentStreamUse(ZkConsumerError):
-    """One stream belongs to one thread at a time.
+    """One stream belongs to one thread, or one asyncio task, at a time.
 
     Attributes:
         stream: Its `thread_id`.
+        by: What reads it: `thread` or `task`.
     """
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: str, by: str = "thread") -> None:
+        super().__init__(stream, by)
         self.stream = stream
+        self.by = by
+        if by == "task":
+            self.remedy = "create a stream for each task; another task may go on when this one has ended"
 
     def __str__(self) -> str:
+        if self.by == "task":
+            return f"stream {self.stream} is being read by another task, which would lose its message; {self.remedy}"
         return f"stream {self.stream} is being read by another thread"
+
+
+class ForeignEventLoop(ZkConsumerError):
+    """A connector of `zkconsumer.aio`, or one of its streams, was used in another event loop than its own.
+
+    Attributes:
+        what: What was used.
+    """
+
+    remedy = "create a connector in each event loop"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.what} belongs to another event loop; {self.remedy}"
 
 
 class DecoderFailed(ZkConsumerError):

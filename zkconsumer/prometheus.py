@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIServer
 
 try:
@@ -29,6 +29,9 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ForkedConnector
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import OwnedPartition
+
+if TYPE_CHECKING:
+    from zkconsumer.aio import AsyncConsumerConnector
 
 __all__ = ["ConnectorCollector", "MetricsServer", "serve"]
 
@@ -87,11 +90,8 @@ class ConnectorCollector(Collector):
     Threads: any.
     """
 
-    def __init__(self, *connectors: ConsumerConnector) -> None:
-        for connector in connectors:
-            if not isinstance(connector, ConsumerConnector):
-                raise TypeError(f"{connector!r} is no ConsumerConnector")
-        self._connectors = connectors
+    def __init__(self, *connectors: ConsumerConnector | AsyncConsumerConnector) -> None:
+        self._connectors = [_synchronous(connector) for connector in connectors]
 
     def describe(self) -> Iterable[Metric]:
         """The metrics, without figures."""
@@ -104,6 +104,14 @@ class ConnectorCollector(Collector):
             with suppress(ForkedConnector):
                 members.append(connector.statistics())
         return list(_metrics(members))
+
+
+def _synchronous(connector: object) -> ConsumerConnector:
+    """Return the connector that can be asked on any thread; one for asyncio has it inside."""
+    inner = getattr(connector, "_connector", connector)
+    if not isinstance(inner, ConsumerConnector):
+        raise TypeError(f"{connector!r} is no ConsumerConnector")
+    return inner
 
 
 def _metrics(members: list[ConnectorStatistics]) -> Iterator[Metric]:
@@ -179,10 +187,11 @@ class MetricsServer:
         self.close()
 
 
-def serve(*connectors: ConsumerConnector, port: int, host: str = "127.0.0.1") -> MetricsServer:
+def serve(*connectors: ConsumerConnector | AsyncConsumerConnector, port: int, host: str = "127.0.0.1") -> MetricsServer:
     """A server of the metrics of these connectors at `http://host:port/metrics`, on a thread of its own.
 
     Args:
+        connectors: Those of `zkconsumer.aio`, too.
         port: 0 takes a free one; see `MetricsServer.port`.
         host: what to listen on; "0.0.0.0" for all addresses.
 

@@ -7,6 +7,7 @@ import pytest
 from tests.mypy_snippets import complaints_about
 
 # `#=` is the type that mypy reveals, `#!` a part of its complaint; it says nothing about the other lines.
+# ruff: noqa: E501
 SNIPPETS = '''\
 from collections.abc import Iterator
 
@@ -37,6 +38,11 @@ def typed(stream: KafkaStream[str, Order]) -> None: ...
 typed(stream)
 typed(plain)  #! incompatible type "KafkaStream[bytes, bytes]"
 reveal_type(Message("t", 0, 1, 2, "key", 7))  #= Message[str, int]
+from zkconsumer.aio import AsyncConsumerConnector
+aio = AsyncConsumerConnector(ConsumerConfig("zk", "g"))
+async def read() -> None: [one] = (await aio.create_message_streams({"t": 1}, value_decoder=order))["t"]; reveal_type(one)  #= AsyncKafkaStream[bytes, Order]
+async def each() -> None: [one] = await aio.create_message_streams_by_filter(Whitelist("t")); reveal_type((await anext(one)).key)  #= bytes | None
+async def bad() -> None: aio.commit_offsets()  #! Are you missing an await?
 connector.create_message_streams({"t": 1}, value_decoder=len, key_decoder=str.upper)  #! "key_decoder"
 '''
 
@@ -51,7 +57,7 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 def test_mypy_sees_the_types(number: int, complaints: dict[int, str]) -> None:
     line = SNIPPETS.splitlines()[number - 1]
     said = complaints.get(number, "")
-    for prefix in ("simpleconsumer.types.", "zkconsumer.streams.stream.", "snippets.", "builtins."):
+    for prefix in ("simpleconsumer.types.", "zkconsumer.streams.stream.", "zkconsumer.aio.stream.", "snippets.", "builtins."):
         said = said.replace(prefix, "")
     code, _, expected = line.partition("  #! ")
     code, _, revealed = code.partition("  #= ")

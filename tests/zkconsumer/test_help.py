@@ -14,9 +14,10 @@ import pytest
 
 import zkconsumer
 from tests.fetching.feeding import Feed
+from zkconsumer.aio import AsyncConsumerConnector, AsyncKafkaStream
 from zkconsumer.config import ConsumerSettings
 
-MODULES = ["zkconsumer", "zkconsumer.config", "zkconsumer.prometheus", "simpleconsumer"]
+MODULES = ["zkconsumer", "zkconsumer.aio", "zkconsumer.config", "zkconsumer.prometheus", "simpleconsumer"]
 PUBLIC = {
     f"{name}.{each}": getattr(module, each)
     for name in MODULES
@@ -77,6 +78,15 @@ def test_no_machinery_shows(name: str) -> None:
 
 def test_completions_of_a_stream() -> None:
     assert {name for name in dir(Feed().stream) if not name.startswith("_")} == {"batches", "handed", "thread_id"}
+
+
+def test_completions_for_asyncio() -> None:
+    connector = AsyncConsumerConnector(zkconsumer.ConsumerConfig("127.0.0.1:1", "g"))
+    assert {name for name in dir(connector) if not name.startswith("_")} == {
+        "commit_offsets", "config", "consumer_id", "create_message_streams", "create_message_streams_by_filter",
+        "pause", "paused", "resume", "shutdown", "statistics", "status",
+    }  # fmt: skip
+    assert {name for name in dir(AsyncKafkaStream) if not name.startswith("_")} == {"batches", "handed", "thread_id"}
 
 
 def test_completions_of_a_connector() -> None:

@@ -84,6 +84,10 @@ class GroupMember(Protocol):
     def is_on_listener(self, thread: threading.Thread) -> bool:
         """Whether the callbacks of the rebalance listener run on that thread."""
 
+    @property
+    def listener_thread(self) -> threading.Thread | None:
+        """The thread of the callbacks of the rebalance listener; None without one."""
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def leave(

@@ -27,7 +27,7 @@ from zkconsumer.config.foreign_names import nearest_name
 from zkconsumer.errors import ListenerRefused
 from zkconsumer.offsets.start_offsets import read_starts
 
-__all__ = ["ListenerThread", "RebalanceListener", "check_listener"]
+__all__ = ["LISTENER_METHODS", "ListenerThread", "RebalanceListener", "check_listener"]
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +59,14 @@ class RebalanceListener:
         """Another member has held these for long; for information, the claim continues to wait."""
 
 
-_METHODS: Final = tuple(name for name in vars(RebalanceListener) if name.startswith("on_"))
+LISTENER_METHODS: Final = tuple(name for name in vars(RebalanceListener) if name.startswith("on_"))
 
 
-def check_listener(listener: object) -> None:
+def check_listener(listener: object, *, may_await: bool = False) -> None:
     """Refuse a listener with a method that would never be called: offsets would be committed or sought nowhere.
+
+    Args:
+        may_await: Whether methods may be coroutine functions.
 
     Raises:
         ListenerRefused: It has no method of `RebalanceListener`, has another `on_...` method, or has one that cannot be
@@ -73,18 +76,20 @@ def check_listener(listener: object) -> None:
         raise ListenerRefused(f"is the class {listener.__name__}", f"give an object: {listener.__name__}(...)")
     kind = type(listener).__name__
     for name in dir(listener):
-        if name.startswith("on_") and name not in _METHODS and callable(getattr(listener, name, None)):
-            nearest = nearest_name(name, _METHODS)
+        if name.startswith("on_") and name not in LISTENER_METHODS and callable(getattr(listener, name, None)):
+            nearest = nearest_name(name, LISTENER_METHODS)
             instead = f"did you mean {nearest!r}? " if nearest else ""
             raise ListenerRefused(
                 f"{kind} has a method {name!r}, which is never called",
-                f"{instead}methods are {', '.join(_METHODS)}; another one needs a name that does not start with 'on_'",
+                f"{instead}methods are {', '.join(LISTENER_METHODS)}; "
+                "another one needs a name that does not start with 'on_'",
             )
-    known = {name: method for name in _METHODS if (method := getattr(listener, name, None)) is not None}
+    known = {name: method for name in LISTENER_METHODS if (method := getattr(listener, name, None)) is not None}
     if not known or (type(listener) is not RebalanceListener and not any(map(_is_own, known.values()))):
-        raise ListenerRefused(f"{kind} has no method that could be called", f"define one of {', '.join(_METHODS)}")
+        names = ", ".join(LISTENER_METHODS)
+        raise ListenerRefused(f"{kind} has no method that could be called", f"define one of {names}")
     for name, method in known.items():
-        _check_method(f"{kind}.{name}", method)
+        _check_method(f"{kind}.{name}", method, may_await)
 
 
 def _is_own(method: object) -> bool:
@@ -92,11 +97,12 @@ def _is_own(method: object) -> bool:
     return getattr(method, "__func__", method) not in vars(RebalanceListener).values()
 
 
-def _check_method(name: str, method: object) -> None:
+def _check_method(name: str, method: object, may_await: bool) -> None:
     if not callable(method):
         raise ListenerRefused(f"has {name}, which is no method", "make it a method with one argument")
-    if inspect.iscoroutinefunction(method):
-        raise ListenerRefused(f"has {name}, a coroutine function", "make it `def`: nothing awaits it")
+    if inspect.iscoroutinefunction(method) and not may_await:
+        remedy = "make it `def`: nothing awaits it; zkconsumer.aio does"
+        raise ListenerRefused(f"has {name}, a coroutine function", remedy)
     try:
         inspect.signature(method).bind(None)
     except TypeError as error:
@@ -130,6 +136,11 @@ class ListenerThread:
         if listener is not None:
             self._thread = threading.Thread(target=self._run, name="zkconsumer-listener", daemon=True)
             self._thread.start()
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """The thread on which the callbacks run."""
+        return self._thread
 
     @property
     def has_listener(self) -> bool:

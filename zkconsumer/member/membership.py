@@ -352,6 +352,11 @@ class Membership:
         """Whether the callbacks of the rebalance listener run on that thread."""
         return self.listening.is_on(thread)
 
+    @property
+    def listener_thread(self) -> threading.Thread | None:
+        """The thread of the callbacks of the rebalance listener; None without one."""
+        return self.listening.thread
+
     def status(self) -> ConnectorStatus:
         """The member's status, read on the coordinator's thread."""
         status = self._call(

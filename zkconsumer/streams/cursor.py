@@ -87,6 +87,10 @@ class Cursor:
     def cut_off(self) -> None:
         """Leave the chunk after an interrupt: what was decoded of it is decoded again."""
         self.was_cut_off = True
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the chunk; it is opened again at the position of its queue."""
         self.chunk = self.rest = None
 
     def take_out(self, queue: PartitionQueue, chunk: Chunk) -> None:

@@ -34,7 +34,7 @@ from zkconsumer.streams.batches import MessageBatch, StreamBatches
 from zkconsumer.streams.cursor import Cursor, Decoder, Decoders
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["KafkaStream", "LeaseView", "StreamParts"]
+__all__ = ["KafkaStream", "LeaseView", "SleepsUntilWoken", "StreamParts"]
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,14 @@ class LeaseView(Protocol):
 
     @property
     def until(self) -> float: ...
+
+
+class SleepsUntilWoken(Protocol):
+    """How a stream waits for messages: `zkconsumer.wakeup.Wakeup`, or what an event loop has in its place."""
+
+    def wake(self) -> None: ...
+
+    def wait(self, timeout_s: float | None) -> bool: ...
 
 
 class StreamParts(NamedTuple):
@@ -105,7 +113,7 @@ class KafkaStream(Generic[K, V]):
     # other parts of this package, from any thread, and from signal handlers; the rest belongs to the thread inside
     # `next()`.
 
-    def __init__(self, parts: StreamParts) -> None:
+    def __init__(self, parts: StreamParts, wakeup: SleepsUntilWoken | None = None) -> None:
         thread_id, config, lease, clock, key_decoder, value_decoder = parts
         self.thread_id = thread_id
         # Queues in the order in which their chunks came, one entry a chunk.
@@ -122,7 +130,7 @@ class KafkaStream(Generic[K, V]):
         self._timeout_ms = config.consumer_timeout_ms
         self._on_error = config.on_message_error
         self._decode = Decoders(key_decoder, value_decoder).apply if key_decoder or value_decoder else None
-        self._wakeup = Wakeup()
+        self._wakeup = Wakeup() if wakeup is None else wakeup
         self._inside: dict[str, int] = {}
         self._is_ended = False
         self._at_end: Callable[[], None] | None = None

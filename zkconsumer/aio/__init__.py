@@ -1,0 +1,16 @@
+"""The consumer for asyncio: `AsyncConsumerConnector`, whose streams are read with `async for`.
+
+    async with AsyncConsumerConnector(ConsumerConfig("zk1:2181,zk2:2181/kafka", "billing")) as connector:
+        [stream] = (await connector.create_message_streams({"clicks": 1}))["clicks"]
+        async for message in stream:
+            await work(message)
+
+It is a shell over the streams of `zkconsumer`: the same member, the same threads that fetch, the same promises
+(docs/SEMANTICS.md). "A thread" in those promises is a task here.
+"""
+
+from zkconsumer.aio.connector import AsyncConsumerConnector
+from zkconsumer.aio.listening import AsyncRebalanceListener
+from zkconsumer.aio.stream import AsyncKafkaStream, AsyncStreamBatches
+
+__all__ = ["AsyncConsumerConnector", "AsyncKafkaStream", "AsyncRebalanceListener", "AsyncStreamBatches"]

@@ -1,0 +1,171 @@
+"""Takes the messages of one stream for the tasks of an event loop.
+
+Messages that are there are handed over without suspending the task, and without another thread. Rules, and which
+failure each prevents:
+- A message is taken in the same step in which it is returned: a task that is cancelled while it waits has taken none.
+- A task that never waits gives way to the others after `TURN_S`, before it takes the next message. Otherwise time-outs,
+  cancellations and other tasks would starve while there are messages.
+- A message whose task was cancelled, or has failed, before it asked for the next one is not done. The next task gets it
+  again. A task that has returned is done with it.
+- While a task waits, or works on its message, no other task may ask: it would make that message done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+from zkconsumer.aio.loop_stream import LoopStream, NothingYet, complete
+from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, ForeignEventLoop
+
+__all__ = ["Reading", "calling_task"]
+
+TURN_S: Final = 0.01
+"""Longest time for which a task takes messages without giving way to other tasks."""
+
+_NOBODY: Final = object()
+
+T = TypeVar("T")
+_Task = asyncio.Task[Any]
+
+
+def calling_task() -> _Task | None:
+    """Return the task that runs now; None outside of tasks."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs: `loop.run_until_complete(anext(stream))`
+        return None
+
+
+class Reading:
+    """Which task reads a stream, and how it waits.
+
+    Args:
+        stream: What is read.
+        loop: Where.
+
+    Threads: the loop's.
+    """
+
+    def __init__(self, stream: LoopStream[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.stream = stream
+        self._loop = loop
+        self._turn_ends_at = 0.0
+        # The task that read last; while a task waits none, so that one comparison finds all that is not usual.
+        self._task: object = _NOBODY
+        self._waiting: _Task | None = None
+        # The message about which an error was raised last: it is in hand, and not handed over.
+        self._reported: object = None
+
+    async def take(self, caller: _Task | None, items: Iterator[T]) -> T:
+        """Return the next message or batch to a task."""
+        task: Any = caller
+        if task is not self._task:
+            task = self._begin(task)
+        if monotonic() >= self._turn_ends_at:
+            await self._give_way(task)
+        stream = self.stream
+        try:
+            item = next(items)
+        except NothingYet:
+            return await self._wait(task, items)
+        except StopIteration:
+            raise StopAsyncIteration from None
+        except BaseException as error:
+            self._raised(task, error)
+            raise
+        stream._reader = task
+        return item
+
+    def _begin(self, task: _Task | None) -> _Task:
+        """Check a task that did not read last; if that one has failed, its message comes again."""
+        name = self.stream.thread_id
+        if asyncio.get_running_loop() is not self._loop:
+            raise ForeignEventLoop(f"stream {name}")
+        task = task or asyncio.current_task()
+        if task is None:
+            raise RuntimeError(f"stream {name} is read outside of a task; start one with asyncio.create_task")
+        if self._waiting is not None:
+            raise ConcurrentStreamUse(name, "task")
+        before = self._task
+        if isinstance(before, asyncio.Task) and before is not task and self._is_open():
+            if not before.done():
+                raise ConcurrentStreamUse(name, "task")
+            if _has_failed(before):
+                self.stream._put_back()
+        self._task = task
+        return task
+
+    def _is_open(self) -> bool:
+        return self.stream._has_open_hand() and self.stream.handed is not self._reported
+
+    def _raised(self, task: _Task, error: BaseException) -> None:
+        """Take note of an error: what it is about is in hand; what an interrupt was about to return comes again."""
+        self.stream._reader = task
+        if isinstance(error, Exception):
+            self._reported = self.stream.handed
+        elif self._is_open():
+            self.stream._put_back()
+
+    async def _give_way(self, task: _Task) -> None:
+        self.stream._finish()
+        self._task, self._waiting = _NOBODY, task
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._task, self._waiting = task, None
+            self._turn_ends_at = monotonic() + TURN_S
+
+    async def _wait(self, task: _Task, items: Iterator[T]) -> T:
+        timeout_ms = self.stream._wait_ms
+        deadline = None if timeout_ms < 0 else self._loop.time() + timeout_ms / 1000
+        wakeup = self.stream._loop_wakeup
+        self._task, self._waiting = _NOBODY, task
+        try:
+            while True:
+                waiter = wakeup.expect()  # before the look: what comes behind it completes the future
+                try:
+                    item = next(items)
+                except NothingYet as nothing:
+                    wait_s = nothing.wait_s
+                except StopIteration:
+                    raise StopAsyncIteration from None
+                except BaseException as error:
+                    self._raised(task, error)
+                    raise
+                else:
+                    self.stream._reader = task
+                    return item
+                await self._sleep(waiter, wait_s, deadline, timeout_ms)
+        finally:
+            wakeup.forget()
+            self._task, self._waiting = task, None
+            self._turn_ends_at = monotonic() + TURN_S
+
+    async def _sleep(
+        self, waiter: asyncio.Future[None], wait_s: float | None, deadline: float | None, timeout_ms: int
+    ) -> None:
+        """Wait until woken, for `wait_s` at most.
+
+        Raises:
+            ConsumerTimeout: The deadline is over.
+        """
+        if deadline is not None:
+            left_s = deadline - self._loop.time()
+            if left_s <= 0.0:
+                await asyncio.sleep(0)  # a loop that asks again and again must let the others run
+                raise ConsumerTimeout(timeout_ms)
+            wait_s = left_s if wait_s is None else min(wait_s, left_s)
+        timer = None if wait_s is None else self._loop.call_later(wait_s, complete, waiter)
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+def _has_failed(task: _Task) -> bool:
+    # Not by `exception()`: it would count as looked at, and asyncio would not log it any more.
+    return task.cancelled() or getattr(task, "_exception", None) is not None
