@@ -3,9 +3,9 @@
     python tests/benchmarks/async_next.py                  # 100 B messages, 9 rounds
     python tests/benchmarks/async_next.py --size 1000
 
-In each round both read the same chunks, one after the other, in turns. Nothing else runs: no broker, no other thread. Medians
-of CPU time over the rounds are printed. "async for, with a task switch" awaits `asyncio.sleep(0)` in the loop, as a
-body does that awaits something.
+In each round both read the same chunks, one after the other, in turns. Nothing else runs: no broker, no other thread.
+Medians of CPU time over the rounds are printed. "async for, with a task switch" awaits `asyncio.sleep(0)` in the loop,
+as a body does that awaits something.
 """
 
 from __future__ import annotations
