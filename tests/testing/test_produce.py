@@ -91,6 +91,8 @@ def test_slips_are_refused_before_anything_is_sent(cluster: Cluster, fresh_topic
         cluster.produce(topic, [b"one"], codec="zstd")
     with pytest.raises(KitError, match="there is no topic"):
         cluster.partitions(topic)
+    with pytest.raises(KitError, match=r"topic name 'a b!': at most 255 of a-z A-Z 0-9"):
+        cluster.produce("a b!", [b"one"])
     cluster.create_topic(topic, 2)
     with pytest.raises(KitError, match=f"topic {topic} has the partitions 0, 1; there is no 2"):
         cluster.produce(topic, [b"one"], partition=2)

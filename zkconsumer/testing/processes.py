@@ -275,13 +275,24 @@ class ChildProcess:
             except BrokenPipeError:
                 pass
 
-    def stop(self, timeout_s: float = 15.0) -> int:
-        """Exit code after SIGTERM, or after SIGKILL where SIGTERM did not help within `timeout_s` seconds."""
+    def end_in_order(self, ask: Callable[[], None], timeout_s: float) -> int:
+        """Exit code after it was asked to end; one that is paused goes on first.
+
+        Args:
+            ask: asks it, for example by a signal.
+
+        Raises:
+            WaitTimeout: it still runs after `timeout_s` seconds.
+        """
         if self._paused:
             self.resume()
-        self.signal(signal.SIGTERM)
+        ask()
+        return self.wait(timeout_s)
+
+    def stop(self, timeout_s: float = 15.0) -> int:
+        """Exit code after SIGTERM, or after SIGKILL where SIGTERM did not help within `timeout_s` seconds."""
         try:
-            return self.wait(timeout_s)
+            return self.end_in_order(lambda: self.signal(signal.SIGTERM), timeout_s)
         except WaitTimeout:
             self.kill()
             return self.wait(0)

@@ -23,7 +23,7 @@ from zkconsumer.testing.cluster import ClusterFrame, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.controller import Controller
 from zkconsumer.testing.embedded.faults import FaultPlan
-from zkconsumer.testing.embedded.leadership import NO_LEADER, is_legal_topic
+from zkconsumer.testing.embedded.leadership import NO_LEADER
 from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
 from zkconsumer.testing.embedded.requests import ClusterImage
@@ -269,8 +269,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         Raises:
             KitError: the topic exists, or its name is not allowed.
         """
-        if not is_legal_topic(name):
-            raise KitError(f"topic name {name!r}: at most 255 of a-z A-Z 0-9 . _ - are allowed")
+        kafka_topics.check_name(name)
         chosen = assignment or kafka_topics.spread(partitions, replication, sorted(self.brokers))
         try:
             self.registry.create_topic(name, chosen, config or {})

@@ -260,10 +260,11 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
             config: topic settings such as `{"segment.bytes": 1048576}`.
 
         Raises:
-            KitError: the topic exists.
+            KitError: the topic exists, or its name is not allowed.
             NotSupported: 0.7, where a topic comes into being with its first message.
         """
         self._needs((0, 8), "creating a topic")
+        kafka_topics.check_name(name)
         chosen = assignment or kafka_topics.spread(partitions, replication, sorted(self.brokers))
         try:
             kafka_topics.create(self.client, name, chosen, config or {})

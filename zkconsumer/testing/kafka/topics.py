@@ -14,6 +14,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from zkconsumer.cluster.topic_payloads import format_grown_topic, format_topic, format_topic_config
+from zkconsumer.testing.embedded.leadership import is_legal_topic
+from zkconsumer.testing.errors import KitError
 
 REASSIGN = "/admin/reassign_partitions"
 ELECTION = "/admin/preferred_replica_election"
@@ -31,6 +33,16 @@ def spread(partitions: int, replication: int, brokers: Sequence[int]) -> dict[in
         raise ValueError(f"{partitions} partitions: at least 1 is needed")
     ids = sorted(brokers)
     return {p: [ids[(p + copy) % len(ids)] for copy in range(replication)] for p in range(partitions)}
+
+
+def check_name(topic: str) -> None:
+    """Return if Kafka allows this name for a new topic; a broker cannot make the folder of any other.
+
+    Raises:
+        KitError: it does not.
+    """
+    if not is_legal_topic(topic):
+        raise KitError(f"topic name {topic!r}: at most 255 of a-z A-Z 0-9 . _ - are allowed")
 
 
 def topic_path(topic: str) -> str:

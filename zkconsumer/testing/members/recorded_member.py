@@ -179,10 +179,7 @@ class RecordedMember(WithBlock):
             WaitTimeout: it has not ended within `timeout_s` seconds; it still runs.
             KitError: its exit status is not 0.
         """
-        if self.process.paused:
-            self.process.resume()
-        self._ask_to_leave()
-        code = self.process.wait(timeout_s)
+        code = self.process.end_in_order(self._ask_to_leave, timeout_s)
         if code != 0:
             raise KitError(f"{self.process.name} ended with {code}\n{self.process.tail()}")
 
