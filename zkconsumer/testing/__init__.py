@@ -9,6 +9,7 @@
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
 | `MemberProcess` | a consumer of ours in a process of its own, which records what it does |
 | `GroupMember`, `MemberKind` | the types of both, and of what makes them: such a test runs with either |
+| `ZooKeeperLogin` | the user as whom a cluster, its brokers and its members authenticate to ZooKeeper (SASL) |
 | `ClosedNodes` | nodes of ZooKeeper that no other session may read, until they are opened again |
 | `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
 | `cluster.produce`, `Produced` | writes messages with keys, tombstones and codecs; where each message went |
@@ -41,6 +42,7 @@ from zkconsumer.testing.proxy.zookeeper_holds import Hold
 from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, end_session
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "TcpProxy",
     "WaitTimeout",
     "ZooKeeperEnsemble",
+    "ZooKeeperLogin",
     "ZooKeeperServer",
     "check_history",
     "end_session",

@@ -18,6 +18,7 @@ from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.producing import Produced, Sendable, produce
 from zkconsumer.testing.with_block import WithBlock
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
 HOST = "127.0.0.1"
@@ -171,10 +172,12 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     Attributes:
         version: of Kafka, whose protocol the brokers speak; set by the kinds.
         brokers: by id; set by the kinds.
+        login: the user as whom the cluster and its members authenticate to ZooKeeper; None without one.
     """
 
     version: str
     brokers: dict[int, AnyBroker]
+    login: ZooKeeperLogin | None = None
 
     def __init__(
         self,

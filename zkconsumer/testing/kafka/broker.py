@@ -15,6 +15,7 @@ from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka.settings import broker_properties, version_tuple
 from zkconsumer.testing.processes import ChildProcess, free_port
 from zkconsumer.testing.waiting import Deadline, wait_until
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.wire import end_session
 
 LOG4J = """log4j.rootLogger=INFO, console
@@ -75,7 +76,8 @@ class KafkaBroker:
         return f"/brokers/ids/{self.broker_id}"
 
     def launch(
-        self, jars: Sequence[Path], zookeeper_connect: str, settings: Mapping[str, object], client: KazooClient
+        self, jars: Sequence[Path], zookeeper_connect: str, settings: Mapping[str, object], client: KazooClient,
+        login: ZooKeeperLogin | None = None,
     ) -> None:
         """Start the process without waiting for it.
 
@@ -103,7 +105,8 @@ class KafkaBroker:
             "kafka.Kafka",
             [str(self.folder / "server.properties")],
             heap_mb=self.heap_mb,
-            flags=(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",),
+            flags=(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",
+                   *(() if login is None else login.jvm_flags(self.folder))),
         )
         self._deadline = Deadline(self.timeout_s)
         name = f"broker {self.broker_id} (Kafka {self.version}, port {self.port})"

@@ -21,6 +21,7 @@ from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer, end_session
 
 KAFKA_07_JAR = "ZKCONSUMER_KAFKA_07_JAR"
@@ -82,6 +83,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         zookeeper_port: int | None = None,
         heap_mb: int = 256,
         timeout_s: float = 90.0,
+        login: ZooKeeperLogin | None = None,
     ) -> None:
         """Prepare a cluster; nothing runs before `start_all()`.
 
@@ -98,6 +100,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
             zookeeper_port: of the ZooKeeper that belongs to the cluster; None chooses a free one.
             heap_mb: heap limit of each broker in MiB.
             timeout_s: longest start of a broker.
+            login: the user as whom brokers, members and the cluster's own client authenticate to ZooKeeper.
 
         Raises:
             NotSupported: unknown version; names the nearest known one.
@@ -111,6 +114,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
             folder_prefix=f"zkconsumer-kafka-{version}-", timeout_s=timeout_s,
         )  # fmt: skip
         self.version = version
+        self.login = login
         self._jar = jar
         self._settings = dict(settings or {})
         self._broker_settings = {key: dict(value) for key, value in (broker_settings or {}).items()}
@@ -163,16 +167,20 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
 
     def _launch(self, broker: KafkaBroker, jars: Sequence[Path]) -> None:
         settings = {**self._settings, **self._broker_settings.get(broker.broker_id, {})}
-        broker.launch(jars, self.zookeeper_connect, settings, self.client)
+        broker.launch(jars, self.zookeeper_connect, settings, self.client, self.login)
 
     def _connect(self) -> None:
         if self.chroot:
-            root = KazooClient(self.zookeeper_hosts, timeout=CLIENT_SESSION_S)
+            root = self._new_client(self.zookeeper_hosts)
             root.start(timeout=self.timeout_s)
             root.ensure_path(self.chroot)
             _end(root)
-        self._client = KazooClient(self.zookeeper_connect, timeout=CLIENT_SESSION_S)
+        self._client = self._new_client(self.zookeeper_connect)
         self._client.start(timeout=self.timeout_s)
+
+    def _new_client(self, connect: str) -> KazooClient:
+        sasl = None if self.login is None else self.login.sasl_options()
+        return KazooClient(connect, timeout=CLIENT_SESSION_S, sasl_options=sasl)
 
     def reconnect(self) -> None:
         """Take a new ZooKeeper client: when ZooKeeper has lost its data, one that has seen more is not let in again."""

@@ -104,11 +104,14 @@ class JavaMember(RecordedMember):
             main,
             [str(self.folder / "consumer.properties"), *self._arguments],
             heap_mb=self._heap_mb,
-            flags=(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",),
+            flags=(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties", *self._login_flags()),
         )
         log = self.folder / "member.log"
         name = f"Java member {self.id}"
         return ChildProcess(name, command, log, output_path=self._output, directory=self.folder, stdin=True)
+
+    def _login_flags(self) -> tuple[str, ...]:
+        return () if self._login is None else self._login.jvm_flags(self.folder)
 
     def _ask_to_leave(self) -> None:
         self.process.close_stdin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from zkconsumer.testing.members.group_member import DEFAULTS, Delivered, MemberK
 from zkconsumer.testing.members.message_lines import MESSAGE, parse_message
 from zkconsumer.testing.members.recorded_member import RecordedMember
 from zkconsumer.testing.processes import ChildProcess
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 
 READY_S = 20.0
 
@@ -84,7 +86,16 @@ class MemberProcess(RecordedMember):
         super().__init__(cluster, group, name or consumer_id, id_prefix="ours", timeout_s=timeout_s)
         self.name = self.consumer_id
         connect = zookeeper_connect or (cluster if isinstance(cluster, str) else cluster.zookeeper_connect)
-        chosen = {**(DEFAULTS if name is None else {}), **(settings or {})}
+        of_login = {} if self._login is None else self._login.settings()
+        chosen = {**(DEFAULTS if name is None else {}), **of_login, **(settings or {})}
+        if chosen.get("zookeeper.sasl.username"):
+            self._login = ZooKeeperLogin(
+                str(chosen["zookeeper.sasl.username"]), str(chosen.get("zookeeper.sasl.password", ""))
+            )
+        # In a file: a command line is shown to everybody by ps, and a setting may be a password.
+        file = self.folder / "settings.json"
+        file.touch(mode=0o600)
+        file.write_text(json.dumps({key: str(value) for key, value in chosen.items()}))
         self._command = [
             *[sys.executable, "-m", "zkconsumer.testing.members.program"],
             *["--connect", connect, "--group", group, "--name", self.consumer_id],
@@ -92,7 +103,7 @@ class MemberProcess(RecordedMember):
             *["--copies", str(copies), "--work-ms", str(work_ms), "--skip", str(skip), "--twice", str(twice)],
             *(["--verbose"] if verbose else []),
             *(["--commit-on-revoke"] if commit_on_revoke else []),
-            *[f"{key}={value}" for key, value in chosen.items()],
+            *["--settings-file", str(file)],
         ]
         self._notes: list[Note] = []
         if name is not None:

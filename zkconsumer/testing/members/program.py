@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import itertools
+import json
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 from zkconsumer import (
     Blacklist,
@@ -163,6 +165,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connect", required=True, help="zookeeper.connect")
+    parser.add_argument("--settings-file", help="settings of the consumer, a JSON object")
     parser.add_argument("--group", required=True)
     parser.add_argument("--name", required=True, help="consumer.id")
     parser.add_argument("--topics", help="topic=streams,topic=streams")
@@ -193,6 +196,10 @@ def open_streams(connector: ConsumerConnector, options: argparse.Namespace) -> l
     return [stream for streams in connector.create_message_streams(counts).values() for stream in streams]
 
 
+def _settings_of(file: str | None) -> dict[str, str]:
+    return {} if file is None else dict(json.loads(Path(file).read_text(encoding="utf-8")))
+
+
 class Member:
     """One connector and the threads that read its streams."""
 
@@ -206,6 +213,7 @@ class Member:
             "group.id": options.group,
             "consumer.id": name,
             "auto.offset.reset": "smallest",
+            **_settings_of(options.settings_file),
             **dict(entry.split("=", 1) for entry in options.settings),
         }
         on_revoke = self._commit if options.commit_on_revoke else lambda: None

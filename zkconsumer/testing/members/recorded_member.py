@@ -21,6 +21,7 @@ from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper.group_watch import owned_by
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 
 SESSION_S = 30.0
 CONNECT_S = 20.0
@@ -53,6 +54,7 @@ class RecordedMember(WithBlock):
         self._where = cluster
         self._own_client: KazooClient | None = None
         self._output = self.folder / "output"
+        self._login: ZooKeeperLogin | None = None if isinstance(cluster, str) else getattr(cluster, "login", None)
         self._process: ChildProcess | None = None
         self._read_bytes = 0
         self._ready = False
@@ -91,7 +93,8 @@ class RecordedMember(WithBlock):
         if not isinstance(self._where, str):
             return self._where.client
         if self._own_client is None:
-            client = KazooClient(self._where, timeout=SESSION_S)
+            sasl = None if self._login is None else self._login.sasl_options()
+            client = KazooClient(self._where, timeout=SESSION_S, sasl_options=sasl)
             client.start(timeout=CONNECT_S)
             self._own_client = client
         return self._own_client
