@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,6 +36,7 @@ WORDS = {
 
 MORE: Mapping[str, Sequence[str]] = {
     "consume": ["--topic", "topic", "--group", "group", "--timeout-ms", "3000", "--max-messages", "1"],
+    "exporter": ["--port", "0"],
     "lag": ["--all"],
     "load": ["--topic", "topic", "--to", "/nowhere/to"],
     "verify": ["--patience", "0.3"],
@@ -42,6 +44,9 @@ MORE: Mapping[str, Sequence[str]] = {
     "offsets import": ["--input-file", "-"],
 }
 """What a command is given instead of its required options alone."""
+
+SERVICES = {"exporter"}
+"""Commands that run until a signal, and go on after a refusal, which they log: it is their sentence."""
 
 
 def every_command() -> list[str]:
@@ -89,9 +94,30 @@ def run_all(
 def run_one(
     name: str, *options: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command as a process."""
+    """Run one command as a process; one that would go on is ended once it has written its first line on stderr."""
+    if name in SERVICES:
+        return _run_service(command([*arguments_of(name), *options]), {**os.environ, **(environment or {})})
     ran = subprocess.run(
         command([*arguments_of(name), *options]), input=LINE, capture_output=True, timeout=TIMEOUT_S, check=False,
         env={**os.environ, **(environment or {})}, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+def _run_service(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    service = subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    ending = threading.Timer(TIMEOUT_S, service.kill)
+    ending.start()
+    try:
+        assert service.stderr is not None
+        first = service.stderr.readline()
+        service.terminate()
+        printed, said = service.communicate(timeout=TIMEOUT_S)
+        return subprocess.CompletedProcess(arguments, service.returncode, printed, first + said)
+    finally:
+        ending.cancel()
+        service.kill()
+        service.wait()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 from click.testing import CliRunner
-from every_command import LINE, arguments_of, every_command, run_one
+from every_command import LINE, SERVICES, arguments_of, every_command, run_one
 from kazoo.client import KazooClient
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 from secured import PATIENCE_S
@@ -45,8 +45,8 @@ NODES = (
     "/brokers/ids", "/brokers/ids/0", "/brokers/topics", "/brokers/topics/topic",
     "/brokers/topics/topic/partitions/0/state", "/consumers", *(f"/consumers/group{path}" for path in GROUP),
 )  # fmt: skip
-ELSEWHERE = {"load", "topics delete"}
-"""Commands whose nodes are tested with Spark, and the one that would delete what the others read."""
+ELSEWHERE = {"load", "topics delete", *SERVICES}
+"""Commands that are tested with Spark, or as `lag`, and the one that would delete what the others read."""
 AS_PROCESSES = {"consume", "produce"}
 """Commands that need a standard output or input of the system."""
 WITHOUT_GROUPS = {"produce", "topics list", "topics create", "topics delete", "topics grow"}

@@ -124,4 +124,16 @@ class Cluster:
             return {}
         leaders = self.leaders(partitions)
         found = ask_leaders(leaders, times_ms, self._client_id, self._timeout_s, deadline_s)
-        return {name: found.get(name, "no broker leads it") for name in partitions}
+        unled = self._why_unled([name for name in partitions if name not in found])
+        return {name: found[name] if name in found else unled[name] for name in partitions}
+
+    def _why_unled(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+        """Return why each of these partitions has no leader that could be asked, a clause."""
+        if not self.reader.left_out:
+            return dict.fromkeys(partitions, "no broker leads it")
+        leaders = self.reader.leaders(partitions)
+        return {
+            name: f"its leader, broker {leaders[name]}, cannot be asked: {self.reader.left_out[leaders[name]]}"
+            if leaders.get(name) in self.reader.left_out else "no broker leads it"
+            for name in partitions
+        }

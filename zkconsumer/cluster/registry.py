@@ -19,6 +19,13 @@ __all__ = ["ClusterReader"]
 
 log = logging.getLogger(__name__)
 
+
+def _why_left_out(error: UnreadableNode) -> str:
+    if not isinstance(error, NoPlaintextListener):
+        return str(error)
+    return f"it has no PLAINTEXT listener ({error.path}), and TLS and SASL to brokers are not supported yet"
+
+
 class ClusterReader:
     """Reads `/brokers`, many nodes at a time, with a deadline.
 
@@ -28,6 +35,7 @@ class ClusterReader:
 
     Attributes:
         refused: Path -> why it cannot be read, a sentence; of the broker and state nodes that were read last.
+        left_out: Broker id -> why it cannot be asked, a clause; of the brokers that were read last.
 
     Threads: Any but the coordinator's; each call blocks its caller alone.
     """
@@ -36,7 +44,9 @@ class ClusterReader:
         self._port = port
         self._timeout_s = timeout_s
         self.refused: Mapping[str, str] = {}
+        self.left_out: Mapping[int, str] = {}
         self._reported: frozenset[str] = frozenset()
+        self._reported_brokers: frozenset[int] = frozenset()
 
     def _read_each(self, root: str, paths: Sequence[str]) -> list[Any]:
         """Return data and stats of nodes; a node that may not be read is logged once, and the others are returned."""
@@ -68,6 +78,7 @@ class ClusterReader:
         ids = sorted(int(name) for name in names if name.isdigit())
         brokers: list[Broker] = []
         unreadable: list[UnreadableNode | RefusedNode] = []
+        left_out: dict[int, str] = {}
         values = self._read_each(znodes.BROKERS, [znodes.broker_path(each) for each in ids])
         for broker_id, value in zip(ids, values, strict=True):
             if value is None:
@@ -79,12 +90,17 @@ class ClusterReader:
                 node = znodes.parse_broker(broker_id, value[0])
             except UnreadableNode as error:
                 unreadable.append(error)
+                left_out[broker_id] = _why_left_out(error)
             else:
                 # Only fetch 2 brings timestamps; the registration's version says that a broker is of 0.10 or later.
                 fetch_version = 2 if node.registration_version >= 3 else 0
                 commit_version = 2 if node.registration_version >= 2 else 1  # 2 is the registration of 0.9
                 broker = Broker(node.id, node.host, node.port, fetch_version, commit_version=commit_version)
                 brokers.append(broker)
+        for broker_id in sorted(left_out.keys() - self._reported_brokers):
+            log.warning("broker %d is left out: %s", broker_id, left_out[broker_id])
+        self._reported_brokers = frozenset(left_out)
+        self.left_out = left_out
         return brokers, unreadable
 
     def refuse_foreign_generation(self, group: str) -> None:
@@ -99,8 +115,6 @@ class ClusterReader:
             if isinstance(error, Kafka07Node):
                 reason = f"the cluster runs Kafka 0.7, which this release does not speak yet ({error})"
                 raise GroupRefused(group, reason)
-            if isinstance(error, UnreadableNode):
-                log.warning("a broker is left out: %s", error)
         if not brokers and any(isinstance(error, NoPlaintextListener) for error in unreadable):
             raise GroupRefused(group, "no broker of the cluster has a PLAINTEXT listener, and TLS and SASL "
                                       "listeners are not spoken yet")

@@ -87,6 +87,9 @@ class Sender:
             CliError: No brokers; or no such topic, and it is not to be created, or the brokers do not create it.
         """
         brokers = self._cluster.brokers()
+        if not brokers and (left_out := self._cluster.reader.left_out):
+            broker_id, reason = min(left_out.items())
+            raise CliError(f"no broker of the cluster can be asked; broker {broker_id}: {reason}")
         if not brokers:
             raise CliError(
                 f"no broker is registered in ZooKeeper at {self._zookeeper}",
