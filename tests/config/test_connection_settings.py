@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from zkconsumer import ConsumerConfig
 from zkconsumer.config.connection_settings import (
     SettingsNotUsable,
     find_connection_settings,
     profile_file,
     profile_names,
 )
+from zkconsumer.config.exposed_secrets import warn_of_shown_secrets
 
 
 @pytest.fixture
@@ -134,3 +136,18 @@ def test_credentials_for_other_servers_than_the_file_names_are_warned_about(
 def test_no_secret_is_in_the_representation(tmp_path: Path) -> None:
     file = write(tmp_path / "file", "zookeeper.sasl.password=hidden-secret\n")
     assert "hidden-secret" not in repr(find_connection_settings(config=file, environment={}))
+
+
+def test_a_file_of_a_member_is_warned_about_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if folder.name:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    file = write(tmp_path / "file", "zookeeper.connect=a:1\ngroup.id=g\nzookeeper.auth=digest:a:hidden-secret\n", 0o644)
+    ConsumerConfig.from_properties(file)
+    assert f"{file} holds zookeeper.auth, and every user of this machine can read it" in caplog.text
+    assert "hidden-secret" not in caplog.text
+
+
+def test_a_secret_in_a_command_line_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_shown_secrets(["zookeeper.sasl.password", "group.id"], "--property")
+    assert caplog.text.count("shows a secret to every user of this machine (ps)") == 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -105,12 +106,13 @@ def tree(request: pytest.FixtureRequest) -> Iterator[Tree]:
         client.close()
 
 
-def run(name: str, tree: Tree) -> tuple[int, str, str]:
+def run(name: str, tree: Tree, *options: str) -> tuple[int, str, str]:
     if name in AS_PROCESSES:
-        ran = run_one(name, "--zookeeper", tree.connect)
+        ran = run_one(name, "--zookeeper", tree.connect, *options)
         return ran.returncode, ran.stdout, ran.stderr
     arguments = [*arguments_of(name), *(["--force"] if name in FORCED else [])]
-    result = CliRunner().invoke(program, [*arguments, "--zookeeper", tree.connect], input=LINE, prog_name="zkconsumer")
+    result = CliRunner().invoke(program, [*arguments, "--zookeeper", tree.connect, *options], input=LINE,
+                                prog_name="zkconsumer")
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -141,6 +143,24 @@ def test_a_closed_node_is_named_or_makes_no_difference(tree: Tree, name: str) ->
                 wrong.append(f"{path} {mode}: {problem}\n  {found}")
     tree.renew()
     assert not wrong, f"open: {(status, printed, said)}\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", [each for each in every_command() if each not in ELSEWHERE])
+def test_with_credentials_closed_nodes_make_no_difference(tree: Tree, name: str, tmp_path: Path) -> None:
+    config = tmp_path / "consumer.properties"
+    config.touch(mode=0o600)
+    config.write_text("zookeeper.auth=digest:owner:owner-secret\n")
+    with_member = name not in WITHOUT_MEMBERS
+    tree.renew(with_member)
+    status, printed, _ = run(name, tree)
+    tree.renew(with_member)
+    for path in NODES:
+        if tree.client.exists(path):
+            tree.close(path, MODES["closed"])
+    found = run(name, tree, "--config", str(config))
+    tree.renew()
+    assert (found[0], without_times(found[1])) == (status, without_times(printed)), found
+    assert "NoAuth" not in found[1] + found[2]
 
 
 def _problem(path: str, found: tuple[int, str, str], of_open: tuple[int, str]) -> str:

@@ -12,7 +12,7 @@ import click
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.terminal.tables import print_table
-from zkconsumer.config.connection_settings import warn_of_exposed_secrets
+from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.file_check import CheckedLine, FileCheck, check_properties
 from zkconsumer.config.properties import decode_properties, parse_properties
 

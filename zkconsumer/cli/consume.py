@@ -34,6 +34,7 @@ from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.checks import warning_about_07
 from zkconsumer.config.connection_settings import ConnectionSettings, canonical
+from zkconsumer.config.exposed_secrets import warn_of_shown_secrets
 from zkconsumer.config.keys import find_key, unknown_setting
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
@@ -244,6 +245,7 @@ def _properties(pairs: Sequence[str]) -> dict[str, str]:
             raise click.BadParameter(f"{pair!r} is not key=value", param_hint="--property")
         if found.setdefault(name.strip(), value) != value:
             raise click.BadParameter(f"{name.strip()} is given twice with different values", param_hint="--property")
+    warn_of_shown_secrets(found, "--property")
     return found
 
 

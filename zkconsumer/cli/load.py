@@ -16,6 +16,7 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import connection_settings, zookeeper_option
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.terminal.tables import print_problem, print_table
+from zkconsumer.config.exposed_secrets import warn_of_shown_secrets
 
 if TYPE_CHECKING:
     from zkconsumer.spark.load.job import LoadReport
@@ -106,7 +107,9 @@ def load(
         raise click.UsageError("one of --topic, --whitelist and --blacklist is needed")
     if start == "group" and group is None:
         raise click.UsageError("--start group needs --group")
-    source |= setting_pairs("--option", more)
+    options = setting_pairs("--option", more)
+    warn_of_shown_secrets(options, "--option")
+    source |= options
     shape = Shape(file_format, partition_by, text, compression, time_field, file_size)
     settings = LoadSettings(
         source, folder, shape, on_data_loss == "skip", gaps == "allow", on_missing_leader == "skip", max_messages

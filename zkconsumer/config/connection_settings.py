@@ -15,13 +15,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
 from zkconsumer.config.consumer_config import ConsumerConfig
+from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.keys import find_key, names_of_07
 from zkconsumer.config.properties import read_properties
 from zkconsumer.config.setting_values import given_twice
@@ -31,7 +31,7 @@ from zkconsumer_error import RemediedError
 __all__ = [
     "CONFIG_VARIABLE", "PROFILE_VARIABLE", "SEARCH_ORDER", "ZOOKEEPER_VARIABLE", "ConnectionSettings",
     "SettingsNotUsable", "canonical", "config_without_group", "find_connection_settings", "profile_file",
-    "profile_names", "read_settings_file", "warn_of_exposed_secrets",
+    "profile_names", "read_settings_file",
 ]  # fmt: skip
 
 logger = logging.getLogger("zkconsumer.config")
@@ -58,8 +58,6 @@ _CREDENTIALS: Final = (
 _PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _SUFFIX: Final = ".properties"
 _SHOWN_PROFILES: Final = 10
-_reported: set[str] = set()
-"""Files of which this process has reported already that they expose a secret: a load reads its file several times."""
 
 
 class SettingsNotUsable(RemediedError):  # noqa: N818 - as the errors of `zkconsumer.errors`
@@ -234,26 +232,6 @@ def _check_address(place: str, address: str) -> None:
         parse_zookeeper_address(address)
     except ValueError as error:
         raise SettingsNotUsable(f"{place} is {address!r}: {error}", "it looks like zk1:2181,zk2:2181/chroot") from None
-
-
-def warn_of_exposed_secrets(path: str | os.PathLike[str], entries: Mapping[str, object]) -> None:
-    """Log a warning, once in a process, when a file holds a password and every user of the machine can read it."""
-    secrets = sorted({key.name for name in entries if (key := find_key(name)) is not None and key.secret})
-    if secrets and str(path) not in _reported and _everybody_reads(Path(path)):
-        _reported.add(str(path))
-        mode = stat.S_IMODE(os.stat(path).st_mode)
-        logger.warning("%s holds %s, and every user of this machine can read it (mode %04o): chmod 600 %s",
-                       path, ", ".join(secrets), mode, path)
-
-
-def _everybody_reads(path: Path) -> bool:
-    """Return True if users without any right of owner or group can open the file."""
-    try:
-        resolved = path.resolve()
-        folders = all(folder.stat().st_mode & stat.S_IXOTH for folder in resolved.parents)
-        return folders and stat.S_ISREG(resolved.stat().st_mode) and bool(resolved.stat().st_mode & stat.S_IROTH)
-    except OSError:
-        return False
 
 
 def _warn_of_foreign_credentials(place: str, address: str, files: list[tuple[str, dict[str, str]]]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
 from zkconsumer.config.checks import check_settings, warning_about_07, warnings_about
+from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.keys import KEYS, find_key, names_of_07, unknown_setting
 from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.properties import read_properties
@@ -132,7 +133,11 @@ class ConsumerConfig:
             OSError: The file cannot be read.
             ValueError: The file holds a broken `\\u` escape.
         """
-        entries = source if isinstance(source, Mapping) else read_properties(source)
+        if isinstance(source, Mapping):
+            entries: Mapping[str, object] = source
+        else:
+            entries = read_properties(source)
+            warn_of_exposed_secrets(source, entries)
         overridden = {find_key(name) for name in settings} - {None}
         kept = {}
         for name, value in entries.items():
