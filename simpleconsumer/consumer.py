@@ -38,6 +38,7 @@ EARLIEST: Final = -2
 _NO_BASE_OFFSET = -1
 _GROUP_ID_NOT_FOUND = 69
 _MAX_CORRELATION_ID = 0x7FFFFFFF
+_MAX_PARTITION = 0x7FFFFFFF
 T = TypeVar("T")
 
 
@@ -202,11 +203,12 @@ class SimpleConsumer:
             max_offsets: As for `get_offsets_before`.
 
         Raises:
-            ValueError: No partitions, or the same one twice.
+            ValueError: No partitions, the same one twice, or one that cannot exist.
         """
         wanted = [TopicPartition(*partition) for partition in partitions]
         if not wanted or len(set(wanted)) != len(wanted):
             raise ValueError(f"{len(wanted)} partitions, {len(set(wanted))} different ones: each is to be named once")
+        _check_numbers(wanted)
         return [row for request in self.dialect.offsets(wanted, time_ms, max_offsets) for row in self._ask(request)]
 
     def offset_for_time(self, topic: str, partition: int, time_ms: int) -> OffsetAndTimestamp | None:
@@ -240,6 +242,7 @@ class SimpleConsumer:
         wanted = {TopicPartition(*partition): time_ms for partition, time_ms in times_ms.items()}
         if not wanted:
             raise ValueError("no partitions to look for a time in")
+        _check_numbers(wanted)
         for (topic, number), time_ms in wanted.items():
             if not 0 <= time_ms <= MAX_INT64:
                 raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
@@ -296,6 +299,7 @@ class SimpleConsumer:
         wanted = {TopicPartition(*partition): _with_metadata(offset) for partition, offset in offsets.items()}
         if not wanted:
             return
+        _check_numbers(wanted)
         codes = self._ask(self.dialect.commit(group, wanted, version, timestamp_ms))
         _raise_codes(
             (code, *partition, wanted[partition].offset) for partition, code in zip(wanted, codes, strict=True)
@@ -312,6 +316,7 @@ class SimpleConsumer:
         wanted = [TopicPartition(*partition) for partition in partitions]
         if not wanted:
             return {}
+        _check_numbers(wanted)
         rows = self._ask(self.dialect.committed(group, wanted, version))
         _raise_codes((code, *partition, None) for partition, (code, _) in zip(wanted, rows, strict=True))
         return {partition: row for partition, (_, row) in zip(wanted, rows, strict=True)}
@@ -373,6 +378,7 @@ class SimpleConsumer:
         message_set = self.dialect.encode_messages(messages, codec, magic, timestamp_ms)
         if not message_set:
             raise ValueError("no messages to produce")
+        _check_numbers([(topic, partition)])
         request = self.dialect.produce(TopicPartition(topic, partition), message_set, acks, timeout_ms, version)
         if not request.has_answer:
             self._connection.call(self._frame(request), has_answer=False)
@@ -426,6 +432,7 @@ class SimpleConsumer:
         for request in requests:
             if request.max_bytes < 1:
                 raise ValueError(f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}")
+        _check_numbers([(request.topic, request.partition) for request in requests])
         if len({(request.topic, request.partition) for request in requests}) != len(requests):
             raise ValueError("a partition is asked for twice; brokers answer only one of the two")
 
@@ -465,6 +472,17 @@ def _before_error(decoding: Iterator[T]) -> list[T]:
         if not found:
             raise
     return found
+
+
+def _check_numbers(partitions: Iterable[tuple[str, int | str]]) -> None:
+    """Raise for partitions that no broker can have; Kafka 0.7 names them by texts, which are not checked.
+
+    Raises:
+        ValueError: A number below 0 or above 2^31-1.
+    """
+    for topic, number in partitions:
+        if isinstance(number, int) and not 0 <= number <= _MAX_PARTITION:
+            raise ValueError(f"{topic}/{number}: there is no such partition; their numbers are 0 to {_MAX_PARTITION}")
 
 
 def _with_metadata(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:

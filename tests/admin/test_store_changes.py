@@ -339,7 +339,7 @@ def test_what_is_exported_from_both_stores_is_imported_into_both(
     assert command("offsets", "export", fresh_group, "--store", "zookeeper").stdout == f"{root}/0:1\n"
     rows = json.loads(command("offsets", "export", fresh_group, "--json").stdout)["offsets"]
     found = [(row["partition"], row["offset"], row["store"]) for row in rows]
-    assert found == [("0", 1, "zookeeper"), ("1", 3, "kafka")]
+    assert found == [(0, 1, "zookeeper"), (1, 3, "kafka")]
     assert command("offsets", "import", "--input-file", "-", stdin=done.stdout).exit_code == 0
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 3}, {0: 1, 1: 3})
 
@@ -393,7 +393,7 @@ def test_a_group_without_members_is_deleted_in_both_stores(
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 2}, {0: 3})
     done = command("groups", "delete", fresh_group, "--json")
     assert json.loads(done.stdout) == {
-        "groups": [{"group": fresh_group, "nodes": 9, "offsets_in_zookeeper": 2, "offsets_in_kafka": 1,
+        "groups": [{"group": fresh_group, "nodes": 9, "offset_count_in_zookeeper": 2, "offset_count_in_kafka": 1,
                     "expires": True}],
         "deleted": True,
     }  # fmt: skip

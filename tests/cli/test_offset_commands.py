@@ -157,7 +157,7 @@ def test_set_of_one_partition_leaves_the_others(
     store(kafka_0822, fresh_group, topic, p0=b"1", p1=b"1")
     done = offsets("set", fresh_group, "--topic", topic, "--partition", "1", "--to", "latest", "--json")
     assert json.loads(done.stdout) == {
-        "changes": [{"group": fresh_group, "topic": topic, "partition": "1", "old": 1, "new": 3, "store": "zookeeper"}],
+        "changes": [{"group": fresh_group, "topic": topic, "partition": 1, "old": 1, "new": 3, "store": "zookeeper"}],
         "written": True, "notes": [],
     }  # fmt: skip
     assert stored(kafka_0822, fresh_group, topic) == {"0": b"1", "1": b"3"}

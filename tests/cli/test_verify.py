@@ -108,12 +108,12 @@ def test_filters_and_strategies_of_all_versions_are_understood(version: str, str
             for member in members:
                 member.launch()
             status, answer = verify(cluster, "group", "--members", "2", "--wait", LATE_S)
-            assert (status, answer["members"]) == (0, 2), answer
+            assert (status, answer["member_count"]) == (0, 2), answer
             if version_tuple(version) < (1,):
                 expected = "range" if strategy == "range" else "roundrobin"
-                assert (answer["partitions"], answer["strategy"], answer["findings"]) == (17, expected, [])
+                assert (answer["partition_count"], answer["strategy"], answer["findings"]) == (17, expected, [])
             else:
-                assert (answer["partitions"], kinds(answer)) == (0, ["idle-filter", "idle-filter"])
+                assert (answer["partition_count"], kinds(answer)) == (0, ["idle-filter", "idle-filter"])
         finally:
             for member in members:
                 member.close()
@@ -137,7 +137,7 @@ def test_a_sound_group_of_ours_is_fine_and_no_rebalance_is_triggered(
         ]
         before = client.exists(f"/consumers/{fresh_group}/ids").cversion
         assert verify(kafka_0822, fresh_group, "--nudge", "--strategy", "roundrobin") == (0, {
-            "group": fresh_group, "members": 1, "partitions": 2, "strategy": "roundrobin", "findings": [],
+            "group": fresh_group, "member_count": 1, "partition_count": 2, "strategy": "roundrobin", "findings": [],
             "wakeable": [], "fine": True, "nudged": [],
         })  # fmt: skip
         assert client.exists(f"/consumers/{fresh_group}/ids").cversion == before

@@ -220,7 +220,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
             dry_run: Change nothing.
 
         Raises:
-            NotFound: There is no such group or topic.
+            NotFound: There is no such group, topic or partition.
             ClaimNotReleased: Its owner may be alive, or the claim has changed meanwhile.
         """
         check_group(group)
@@ -228,7 +228,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         path = znodes.owner_path(group, topic, partition)
         found = release_claim(self._port, self._zookeeper, group, path, claim, self._session, dry_run)
         if found.reason is None:
-            check_names(self._port, group, topic)
+            check_names(self._port, group, topic, partition)
         return found
 
     def trigger_rebalance(self, group: str) -> None:

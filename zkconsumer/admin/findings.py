@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import JsonValue, typed
 
 __all__ = ["Finding", "Verification", "session_text"]
 
@@ -68,7 +68,9 @@ class Verification(JsonValue):
         """Return plain dicts and lists, in the form of `zkconsumer verify --json`."""
         entries = asdict(self)
         triggered_for = entries.pop("triggered_for")
-        return {**entries, "fine": not self.faults, "nudged": triggered_for}
+        counts = {"member_count": entries.pop("members"), "partition_count": entries.pop("partitions")}
+        return {"group": entries.pop("group"), **counts, **typed(entries), "fine": not self.faults,
+                "nudged": list(triggered_for)}  # fmt: skip
 
 
 def session_text(session: int) -> str:

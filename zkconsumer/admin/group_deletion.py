@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rebalance import znodes
 from rebalance.errors import refusal_of
@@ -69,6 +70,15 @@ class DeletedGroups(JsonValue):
 
     groups: tuple[DeletedGroup, ...]
     deleted: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts and lists, in the form of `zkconsumer groups delete --json`."""
+        entries = [
+            {"group": each.group, "nodes": each.nodes, "offset_count_in_zookeeper": each.offsets_in_zookeeper,
+             "offset_count_in_kafka": each.offsets_in_kafka, "expires": each.expires}
+            for each in self.groups
+        ]  # fmt: skip
+        return {"groups": entries, "deleted": self.deleted}
 
 
 def delete_groups(

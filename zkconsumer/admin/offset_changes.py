@@ -19,7 +19,7 @@ from zkconsumer.admin.errors import GroupHasMembers, OffsetsNotSet
 from zkconsumer.admin.group_nodes import members
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import JsonValue, typed
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 
 __all__ = [
@@ -100,11 +100,12 @@ class OffsetChanges(JsonValue):
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer offsets set --json`."""
         entries = [
-            {"group": each.group, "topic": each.topic, "partition": each.partition, "old": each.old, "new": each.new,
-             "store": each.store}
+            {"group": each.group, "topic": each.topic, "partition": each.partition,
+             "old": None if isinstance(each.old, str) else each.old, "new": each.new, "store": each.store,
+             **({"old_text": each.old} if isinstance(each.old, str) else {})}
             for each in self.changes
         ]  # fmt: skip
-        return {"changes": entries, "written": self.written, "notes": list(self.notes)}
+        return {"changes": typed(entries), "written": self.written, "notes": list(self.notes)}
 
 
 def shown_offset(offset: int | str | None) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from rebalance import znodes
-from rebalance.errors import refusal_of
+from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.requests import Create, Delete, Fault, GetData, Multi, Reply, Sync, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.admin.errors import ClaimNotReleased, NotFound
@@ -24,6 +25,8 @@ from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_al
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
 __all__ = ["check_names", "delete_claim", "read_claim", "release_claim"]
+
+_SHOWN: Final = 10
 
 
 def release_claim(
@@ -56,8 +59,8 @@ def release_claim(
     return Released(path, reason, not dry_run)
 
 
-def check_names(port: ZooKeeperPort, group: str, topic: str) -> None:
-    """Raise when there is no such group or topic.
+def check_names(port: ZooKeeperPort, group: str, topic: str, partition: int | str) -> None:
+    """Raise when there is no such group, topic or partition.
 
     Raises:
         NotFound: The name was probably mistyped.
@@ -68,6 +71,14 @@ def check_names(port: ZooKeeperPort, group: str, topic: str) -> None:
     topics = children(port, znodes.TOPICS) or []
     if topic not in topics:
         raise NotFound(f"there is no topic {topic!r}", nearest(topic, topics, "topic"))
+    [value] = read_all(port, [GetData(znodes.topic_path(topic))])
+    try:
+        numbers = znodes.parse_topic(topic, None if value is None else value[0])
+    except UnreadableNode:  # which partitions it has is not known
+        return
+    if str(partition) not in map(str, numbers):
+        known = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
+        raise NotFound(f"topic {topic!r} has no partition {partition}; it has {known or 'none'}")
 
 
 def read_claim(port: ZooKeeperPort, path: str) -> Claim | None:

@@ -20,7 +20,7 @@ from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.offset_lines import OffsetLine, format_line, parse_lines
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.store_choice import BOTH, KAFKA, ZOOKEEPER
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import JsonValue, typed
 from zkconsumer.cluster.zookeeper_reads import children
 
 __all__ = ["ExportedOffsets", "export_offsets", "lines_of"]
@@ -48,7 +48,7 @@ class ExportedOffsets(JsonValue):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer offsets export --json`."""
-        offsets = [line._asdict() for line in self.lines]
+        offsets = typed([line._asdict() for line in self.lines])
         return {"offsets": offsets, "problems": list(self.problems), "notes": list(self.notes)}
 
     def counts(self) -> Counter[str]:

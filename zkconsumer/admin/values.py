@@ -6,7 +6,25 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["GroupList", "GroupRow", "JsonValue", "Released"]
+__all__ = ["GroupList", "GroupRow", "JsonValue", "Released", "typed"]
+
+
+def typed(value: Any) -> Any:
+    """Return plain dicts and lists in which a key has one type everywhere.
+
+    `partition` is a number. For a node whose name is none, as in Kafka 0.7, it is null, and `partition_node` has the
+    name.
+    """
+    if isinstance(value, dict):
+        found = {key: typed(each) for key, each in value.items()}
+        name = found.get("partition")
+        if isinstance(name, str):
+            is_number = name.isascii() and name.isdigit()
+            found["partition"] = int(name) if is_number else None
+            if not is_number:
+                found["partition_node"] = name
+        return found
+    return [typed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 class JsonValue:
@@ -14,7 +32,7 @@ class JsonValue:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, under the names of the fields."""
-        return asdict(self)  # type: ignore[call-overload,no-any-return]
+        return typed(asdict(self))  # type: ignore[call-overload,no-any-return]
 
     def to_json(self) -> str:
         """Return `to_dict()` as JSON text, in one line."""
@@ -63,7 +81,11 @@ class GroupList(JsonValue):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer groups --json`."""
-        return {"groups": [row.to_dict() for row in self.groups]}
+        return {"groups": [_renamed(row.to_dict()) for row in self.groups]}
+
+
+def _renamed(row: dict[str, Any]) -> dict[str, Any]:
+    return {"member_count" if key == "members" else key: value for key, value in row.items()}
 
 
 @dataclass(frozen=True)
