@@ -81,8 +81,12 @@ def check_a_whole_life(cluster: KafkaCluster, topic: str) -> None:
         after, _ = described_by_kafka(cluster, topic)
         assert replicas_of(after) == {**replicas_of(described), **{a.partition: a.replicas for a in grown.partitions}}
         load(cluster, topic, 5, partitions=[3, 4])
-        ends = {row.partition: row.latest for row in admin.topics(topic).partitions}
-        assert ends == dict.fromkeys(range(5), 5)
+
+        def ends() -> dict[int, int | None]:
+            return {row.partition: row.latest for row in admin.topics(topic).partitions}
+
+        # A leader reports a message once its followers have it.
+        wait_until(lambda: ends() == dict.fromkeys(range(5), 5), TIMEOUT_S, "all messages", state=ends)
         if has_settings:
             deleted = admin.delete_topic(topic)
             assert (deleted.written, deleted.done) == (True, True)
