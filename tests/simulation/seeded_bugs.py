@@ -34,9 +34,12 @@ from tests.simulator import member as member_module
 from zkconsumer.fetching.partition_queue import PartitionQueue
 from zkconsumer.member.leave_times import LeaveTimes
 from zkconsumer.member.listening import ListenerThread
-from zkconsumer.offsets import commit_batch
+from zkconsumer.offsets import commit_batch, two_stores
 from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.kafka_offsets import KafkaOffsets
+from zkconsumer.offsets.offset_manager import OffsetAnswer
 from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write
+from zkconsumer.offsets.two_stores import Intent, TwoStores
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 
@@ -500,7 +503,56 @@ def no_java_order_learned(right: Any) -> Any:
     return lambda self, snapshot, now: None
 
 
+# -- offsets in Kafka --------------------------------------------------------------------------------------------------
+
+
+def kafka_commit_after_release(right: Any) -> Any:
+    """What waits to be stored is stored although the partition was released meanwhile."""
+    return lambda self, partition: None
+
+
+def nothing(right: Any) -> Any:
+    """The precaution is left out."""
+    return lambda self, *arguments: None
+
+
+def unknown_offset_counts_as_none(right: Any) -> Any:
+    """An offset manager that does not answer has no offsets."""
+
+    def wrong(self: KafkaOffsets, job: Any, answer: OffsetAnswer) -> None:
+        right(self, job, OffsetAnswer({**answer.offsets, **dict.fromkeys(answer.unknown)}, {}))
+
+    return wrong
+
+
+def only_the_first_store_is_written(right: Any) -> Any:
+    """With dual commit the second store stays behind."""
+
+    def wrong(self: TwoStores, *arguments: Any, **named: Any) -> None:
+        written, self._written = self._written, self._written[:1]
+        right(self, *arguments, **named)
+        self._written = written
+
+    return wrong
+
+
+def the_lower_of_two_offsets(right: Any) -> Any:
+    """Where the two stores differ, the group starts from the older offset."""
+
+    def wrong(intent: Intent, kafka: int | None, zookeeper: int | None) -> int | None:
+        return min((each for each in (kafka, zookeeper) if each is not None), default=None)
+
+    return wrong
+
+
 BUGS: Mapping[str, Bug] = {
+    "kafka commit after release": Bug(KafkaOffsets, "released", kafka_commit_after_release, "stores"),
+    "unanswered commit sets back": Bug(KafkaOffsets, "_keep_unsure", nothing, "stores"),
+    "release without a confirmed session": Bug(KafkaOffsets, "_waits_for_lease", nothing, "stores"),
+    "unknown offset counts as none": Bug(KafkaOffsets, "_fetched", unknown_offset_counts_as_none, "stores"),
+    "kafka commits of an ended session": Bug(KafkaOffsets, "session_over", nothing, "stores"),
+    "only the first store is written": Bug(TwoStores, "commit", only_the_first_store_is_written, "stores", "mixed"),
+    "the lower of two offsets": Bug(two_stores, "chosen", the_lower_of_two_offsets, "stores", "mixed"),
     "java order not waited for": Bug(
         RoundrobinOrder, "_left_to_java", java_order_not_waited_for, "orders", "mixed"
     ),

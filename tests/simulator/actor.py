@@ -34,6 +34,9 @@ class MemberSpec:
         strategy: `partition.assignment.strategy`.
         order: of roundrobin: `roundrobin.order` of a member of ours, empty for its default; of a Java member "0.8", the
             same as empty, or "1.0".
+        storage: where its offsets are: "zookeeper", "kafka", or "dual" for both; empty: in ZooKeeper, and the cluster
+            keeps none in Kafka.
+        intent: `offsets.intent` of a member of ours, empty for its default.
         session_s: asked for; the ensemble may grant another.
         auto_commit_s: `auto.commit.interval.ms`, 0 for an application that commits itself.
         reset: `auto.offset.reset`.
@@ -52,6 +55,8 @@ class MemberSpec:
     streams: int = 1
     strategy: Literal["range", "roundrobin"] = "range"
     order: Literal["", "auto", "0.8", "1.0"] = ""
+    storage: Literal["", "zookeeper", "kafka", "dual"] = ""
+    intent: Literal["", "max", "zookeeper", "kafka"] = ""
     session_s: float = 6.0
     auto_commit_s: float = 1.0
     reset: Literal["smallest", "largest"] = "smallest"

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from rebalance import znodes
 from simpleconsumer.kafka08.message_encode import encode_message
 from tests.simulator.controller import Controller
+from tests.simulator.offset_storage import OffsetStorage
 from tests.simulator.pipe import Latency
 from tests.simulator.process import Process
 from tests.simulator.schedule import Event, Schedule
@@ -115,11 +116,13 @@ class Brokers:
     Attributes:
         reborn: topics that were deleted and created again, by their names in the history.
         created_s: when each partition was created; of topics created again: when the earlier incarnation ended.
+        offsets: the offsets that the group keeps in Kafka, and the broker that manages them.
         damaged: messages whose offset is damaged, by topic, partition and the offset that they had.
         on_rebirth: called with such a topic and its number of partitions, before there is anything in it.
     """
 
     def __init__(self, schedule: Schedule, rng: random.Random, controller: Controller, record: Recorder) -> None:
+        self.offsets = OffsetStorage(schedule, rng)
         self._schedule = schedule
         self._rng = rng
         self._controller = controller

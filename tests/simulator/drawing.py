@@ -30,19 +30,24 @@ def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = No
     """
     if kinds not in MEMBERS:
         raise ValueError(f"members are {', '.join(MEMBERS)}, not {kinds!r}")
-    # Java's order is drawn apart: the other plans of a seed stay what they were.
+    # What not every profile has is drawn apart: the other plans of a seed stay what they were.
+    chosen = profile or PROFILES["everything"]
     order = random.Random(f"{seed}/order").choice(("0.8", "1.0"))
-    return _Drawing(random.Random(f"{seed}/plan"), kinds, profile or PROFILES["everything"], order).plan()
+    storages = random.Random(f"{seed}/storages").choice(chosen.storages)
+    return _Drawing(random.Random(f"{seed}/plan"), kinds, chosen, order, storages).plan()
 
 
 class _Drawing:
     """The random numbers, and what was drawn so far."""
 
-    def __init__(self, rng: random.Random, kinds: str, profile: Profile, java_order: str) -> None:
+    def __init__(
+        self, rng: random.Random, kinds: str, profile: Profile, java_order: str, storages: tuple[str, ...]
+    ) -> None:
         self._rng = rng
         self._kinds = kinds
         self._profile = profile
         self._java_order = java_order
+        self._storages = storages
         self._faults_s = rng.uniform(8.0, 25.0)
         self._session_s = rng.choice((4.0, 6.0, 6.0, 10.0))
         self._message_every_s = round(rng.uniform(0.15, 0.6), 3)
@@ -82,6 +87,7 @@ class _Drawing:
         names = "abcdefgh"[: rng.randint(*self._profile.members)]
         is_roundrobin = rng.random() < self._profile.roundrobin
         by_filter = rng.random()
+        storages = self._storages
         shared = {
             "session_s": self._session_s,
             "strategy": "roundrobin" if is_roundrobin else "range",
@@ -91,14 +97,25 @@ class _Drawing:
         for number, name in enumerate(names):
             filters = not is_roundrobin and (by_filter < 0.2 or (by_filter < 0.3 and number % 2 == 1))
             kind = self._kind(number)
+            storage = self._storage_of(storages)
             order = self._java_order if is_roundrobin and kind == "java" else ""
             # All members alike, or roundrobin deals nothing; and some come back with another subscription.
             for _ in range(2 if not is_roundrobin and rng.random() < self._profile.others else 1):
-                values = {**shared, "order": order, **self._pace(), **self._subscription(is_roundrobin, filters)}
+                values = {**shared, "order": order, **storage, **self._pace(),
+                          **self._subscription(is_roundrobin, filters)}
                 if kind == "ours":
                     values |= self._own_settings()
                 found.append(MemberSpec(name, kind, **{**values, **self._profile.settings}))  # type: ignore[arg-type]
         return found
+
+    def _storage_of(self, storages: tuple[str, ...]) -> dict[str, object]:
+        """Where one member keeps its offsets; other plans than those with storages draw nothing for it."""
+        if storages == ("",):
+            return {}
+        storage = self._rng.choice(storages)
+        # A member that reads one store alone must be one of a group that all write it.
+        intents = ("", "max", "kafka") if storage != "zookeeper" and "zookeeper" not in storages else ("",)
+        return {"storage": storage, "intent": self._rng.choice(intents)}
 
     def _pace(self) -> dict[str, object]:
         # One stream alone must be able to catch up with everything.
@@ -269,6 +286,20 @@ class _Drawing:
         amount = {"lower": -few, "higher": few, "beyond": 100_000}.get(word, 0)
         return Step(at_s, kind, topic, number, amount=amount, word=word)
 
+    def _on_manager(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, for_s=self._some_s())
+
+    def _slow_manager(self, at_s: float, kind: str) -> Step:
+        return Step(at_s, kind, for_s=self._some_s(), amount=self._rng.randint(50, 4000),
+                    word=self._rng.choice(("", "mute")))
+
+    def _offset_in_kafka(self, at_s: float, kind: str) -> Step:
+        topic, count = self._topic()
+        word = self._rng.choice(("lower", "higher", "beyond", "deleted"))
+        few = self._rng.randint(1, 10)
+        amount = {"lower": -few, "higher": few, "beyond": 100_000}.get(word, 0)
+        return Step(at_s, kind, topic, self._rng.randrange(count), amount=amount, word=word)
+
     def _poison(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, number=self._rng.randint(0, 1), for_s=self._some_s(),
                     word=self._rng.choice(self._profile.poisons))
@@ -294,4 +325,6 @@ class _Drawing:
         "owner replaced": _on_partition, "offset set": _offset, "unregistered": _at_once, "poison": _poison,
         "late answers": _late_answers, "stuck": _stuck, "moved": _moved, "refused": _at_once, "name taken": _named,
         "closed": _closed,
+        "manager moved": _on_manager, "manager dead": _on_manager, "manager slow": _slow_manager,
+        "offset in kafka set": _offset_in_kafka,
     }  # fmt: skip

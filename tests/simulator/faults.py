@@ -13,13 +13,15 @@ from typing import Final
 from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
 from tests.simulator import operator_faults
+from tests.simulator.kafka_offsets import MAX_RETRIES
 from tests.simulator.member import OurMember
+from tests.simulator.offset_storage import BACKOFF_S, TIMEOUT_S
 from tests.simulator.participant import Participant
 from tests.simulator.pipe import Latency
 from tests.simulator.plan import GROUP, Step
 from tests.simulator.stage import Stage
 
-__all__ = ["KINDS", "do"]
+__all__ = ["KINDS", "OWN_PROFILE", "do"]
 
 _OPERATIONS: Final[Mapping[str, type]] = {"create": Create, "set": SetData, "delete": Delete}
 
@@ -30,6 +32,8 @@ _CONNECTED_S: Final = 1.5
 """How long after a cut a client has a connection again."""
 
 _BROKEN_S: Final = 0.2
+_OFFSETS_S: Final = 2 * TIMEOUT_S + (MAX_RETRIES + 1) * BACKOFF_S
+"""How long a commit that has failed meanwhile may still be tried."""
 
 Fault = Callable[["Stage", Step], None]
 
@@ -366,7 +370,51 @@ def _damaged_offset(stage: Stage, step: Step) -> None:
     stage.brokers.damage_offset(step.target, step.number, step.amount, step.word)
 
 
+# -- the offset manager ----------------------------------------------------------------------------------------------
+
+
+def _manager_moved(stage: Stage, step: Step) -> None:
+    """Another broker manages the offsets, and reads them for a while before it answers."""
+    offsets = stage.brokers.offsets
+    offsets.move()
+    offsets.is_loading = True
+    stage.unstored(step.for_s + _OFFSETS_S)
+    stage.undo_later(step.for_s, lambda: setattr(offsets, "is_loading", False))
+
+
+def _manager_dead(stage: Stage, step: Step) -> None:
+    """There is no offset manager for a while; then another broker is it."""
+    offsets = stage.brokers.offsets
+    former = offsets.manager
+    if former is None:
+        return
+    offsets.manager = None
+
+    def elect() -> None:
+        offsets.manager = former
+        offsets.move()
+
+    stage.unstored(step.for_s + _OFFSETS_S)
+    stage.undo_later(step.for_s, elect)
+
+
+def _manager_slow(stage: Stage, step: Step) -> None:
+    """Its answers are so many milliseconds late, or (`mute`) are lost."""
+    offsets = stage.brokers.offsets
+    stage.unstored(step.for_s + _OFFSETS_S)
+    if step.word == "mute":
+        offsets.is_mute = True
+        stage.undo_later(step.for_s, lambda: setattr(offsets, "is_mute", False))
+    else:
+        offsets.slow_s = step.amount / 1000
+        stage.undo_later(step.for_s, lambda: setattr(offsets, "slow_s", 0.0))
+
+
 KINDS: Final[Mapping[str, Fault]] = {
+    "manager moved": _manager_moved,
+    "manager dead": _manager_dead,
+    "manager slow": _manager_slow,
+    "offset in kafka set": operator_faults.offset_in_kafka_set,
     "join": _join,
     "leave": _leave,
     "crash": _crash,
@@ -407,3 +455,6 @@ KINDS: Final[Mapping[str, Fault]] = {
     "name taken": operator_faults.name_taken,
 }
 """All kinds of steps."""
+
+OWN_PROFILE: Final = frozenset({"manager moved", "manager dead", "manager slow", "offset in kafka set"})
+"""Kinds that happen only to groups with offsets in Kafka (the profile `stores`)."""

@@ -10,7 +10,7 @@ Source: kafka.consumer.ZookeeperConsumerConnector, kafka.consumer.ZookeeperTopic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rebalance import znodes
@@ -22,6 +22,8 @@ from tests.simulator.java_rebalance import Rebalancer
 from tests.simulator.java_settings import ConnectorSettings
 from tests.simulator.java_threads import Body, BoundedQueue, JavaFailure, Lock, Threads
 from tests.simulator.java_zkclient import NodeExists, NoNode, ZkClient
+from tests.simulator.kafka_offsets import MAX_RETRIES
+from tests.simulator.offset_storage import BACKOFF_S, OffsetChannel
 
 __all__ = ["JavaConnector"]
 
@@ -68,6 +70,7 @@ class JavaConnector:
         self.rebalance_lock = Lock()
         self.rebalancer = Rebalancer(self)
         self._commit_lock = Lock()
+        self._channel = OffsetChannel(surroundings.brokers.offsets, threads.process)
         self._timer_is_over = False
         self._registered_in = 0
         self._shared_streams: list[Stream] = []
@@ -183,8 +186,11 @@ class JavaConnector:
             except JavaFailure as failure:
                 self.threads.failures.append(f"exception during autoCommit: {failure!r}")
 
-    def commit_offsets(self) -> Body[None]:
-        """Write the consumed offset of each partition in the registry that differs from what was written last."""
+    def commit_offsets(self, is_auto: bool = True) -> Body[None]:
+        """Write the consumed offset of each partition in the registry: in ZooKeeper, if it differs from the last one.
+
+        A commit to Kafka that fails is tried again only if the application asked for it.
+        """
         yield from self._commit_lock.acquire()
         try:
             offsets = [
@@ -192,16 +198,63 @@ class JavaConnector:
                 for topic, partitions in self.registry.items()
                 for partition in sorted(partitions)
             ]
-            for topic, partition, offset in offsets:
-                if self.checkpointed.get((topic, partition)) != offset:
-                    path = self.layout.offset_path(self.settings.group, topic, partition)
-                    yield from self._update_persistent(path, b"%d" % offset)
-                    self.checkpointed[topic, partition] = offset
+            if self.settings.storage == "zookeeper":
+                yield from self._commit_to_zookeeper(offsets)
+            elif offsets:
+                yield from self._commit_to_kafka(offsets, 1 if is_auto else 1 + MAX_RETRIES)
         finally:
             self._commit_lock.release()
 
+    def _commit_to_zookeeper(self, offsets: Iterable[tuple[str, int, int]]) -> Body[None]:
+        for topic, partition, offset in offsets:
+            if self.checkpointed.get((topic, partition)) != offset:
+                path = self.layout.offset_path(self.settings.group, topic, partition)
+                yield from self._update_persistent(path, b"%d" % offset)
+                self.checkpointed[topic, partition] = offset
+
+    def _commit_to_kafka(self, offsets: Sequence[tuple[str, int, int]], tries: int) -> Body[None]:
+        # It also sends -1 for a partition that it has not started, which counts as no offset.
+        storage = self.surroundings.brokers.offsets
+        values = {(topic, partition): offset for topic, partition, offset in offsets if offset >= 0}
+        name = self.threads.process.name
+
+        def serve() -> bool:
+            storage.store(name, values)
+            return True
+
+        for number in range(tries):
+            if (yield from self._ask_manager(serve)):
+                if self.settings.storage == "dual":
+                    yield from self._commit_to_zookeeper(offsets)
+                return
+            if number + 1 < tries:
+                yield self.threads.sleep(BACKOFF_S)
+
+    def _ask_manager(self, serve: Callable[[], Any]) -> Body[Any]:
+        """One request to the offset manager; None if it was refused, or not answered."""
+
+        def ask(go_on: Callable[[Any], None]) -> None:
+            self._channel.exchange(serve, lambda answer, reason: go_on(answer))
+
+        return (yield ask)
+
     def load_offset(self, topic: str, partition: int) -> Body[int]:
-        """The stored offset, -1 for none."""
+        """The stored offset, -1 for none; Kafka is asked until it answers, with dual commit the higher one counts."""
+        if self.settings.storage == "zookeeper":
+            return (yield from self._load_from_zookeeper(topic, partition))
+        storage = self.surroundings.brokers.offsets
+        found: int | None = None
+        while found is None and not self.is_shutting_down:
+            found = yield from self._ask_manager(lambda: storage.stored.get((topic, partition), -1))
+            if found is None:
+                yield self.threads.sleep(BACKOFF_S)
+        if found is None:
+            raise JavaFailure("the consumer shuts down")
+        if self.settings.storage == "dual":
+            return max(found, (yield from self._load_from_zookeeper(topic, partition)))
+        return found
+
+    def _load_from_zookeeper(self, topic: str, partition: int) -> Body[int]:
         path = self.layout.offset_path(self.settings.group, topic, partition)
         try:
             data = yield from self.zookeeper.read(path)

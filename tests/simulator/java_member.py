@@ -194,7 +194,7 @@ class JavaMember:
             taken += 1
             if not spec.auto_commit_s and spec.commit_every and taken % spec.commit_every == 0:
                 try:
-                    yield from self._connector.commit_offsets()
+                    yield from self._connector.commit_offsets(is_auto=False)
                 except JavaFailure as failure:
                     self._threads.failures.append(f"commitOffsets: {failure!r}")
 
@@ -217,6 +217,7 @@ def _settings(spec: MemberSpec, group: str, consumer_id: str) -> ConnectorSettin
         subscription,
         strategy=spec.strategy,
         order=spec.order or "0.8",
+        storage=spec.storage or "zookeeper",
         session_s=spec.session_s,
         auto_commit_s=spec.auto_commit_s,
         backoff_s=spec.backoff_s,

@@ -15,6 +15,7 @@ class ConnectorSettings:
 
     Attributes:
         order: of roundrobin: "0.8" as up to 0.11, "1.0" as in 1.0 and 1.1.
+        storage: of its offsets: "zookeeper", "kafka", or "dual".
         auto_commit_s: `auto.commit.interval.ms`; 0 for `auto.commit.enable=false`.
         session_s: `zookeeper.session.timeout.ms`, and the limit for the first connection.
     """
@@ -24,6 +25,7 @@ class ConnectorSettings:
     subscription: Subscription
     strategy: str = "range"
     order: str = "0.8"
+    storage: str = "zookeeper"
     session_s: float = 6.0
     auto_commit_s: float = 60.0
     backoff_s: float = 2.0

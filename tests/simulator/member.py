@@ -1,14 +1,15 @@
 """A member of ours in the simulated world: the production code without its threads and its sockets.
 
 Shared: `Coordinator` with both machines, session, registration, lease, claims, snapshot, handover and audit; `Loop`
-(stepped); `ZooKeeperOffsets`; `Commits`; `Delivery` with its queues, and `KafkaStream`; the pairing of calls in
-`ListenerThread`; and the settings by way of `ConsumerConfig`.
+(stepped); `ZooKeeperOffsets`, `KafkaOffsets`, `TwoStores`; `Commits`; `Delivery` with its queues, and `KafkaStream`;
+the pairing of calls in `ListenerThread`; and the settings by way of `ConsumerConfig`.
 
 Not shared, because it is threads, sockets or waiting, and simulated here or in the files named:
 
 | in production | here |
 |---|---|
 | `rebalance.zookeeper` on kazoo | `port` |
+| `OffsetManager`, `OffsetComparison`, the thread of `KafkaOffsets` | `kafka_offsets`, `offset_storage` |
 | `Fetcher`, `LeaderFinder`, `BrokerDirectory`, `ClusterReader`, `SimpleConsumer` | `delivery`, `brokers` |
 | the thread of `Loop.run`, of `ListenerThread` | `stepping` |
 | the sleep in `KafkaStream.next()`, the application's threads | `application` |
@@ -32,12 +33,14 @@ from simpleconsumer.types import TopicPartition
 from tests.simulator.actor import MemberSpec, Owned, Surroundings
 from tests.simulator.application import Application, Pace, SteppedStream
 from tests.simulator.delivery import SteppedDelivery
+from tests.simulator.kafka_offsets import SteppedKafkaOffsets, stores_of
 from tests.simulator.stepping import SteppedListener, SteppedLoop, lateness_s
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.member.failing import end_by_fault
 from zkconsumer.member.leave_times import LeaveTimes
 from zkconsumer.member.member_settings import member_of
 from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.two_stores import TwoStores
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.history.leaves import PAUSED
 
@@ -56,6 +59,9 @@ def config_of(group: str, spec: MemberSpec) -> ConsumerConfig:
         auto_offset_reset=spec.reset,
         partition_assignment_strategy=spec.strategy,
         roundrobin_order=spec.order or "auto",
+        offsets_storage="kafka" if spec.storage in ("kafka", "dual") else "zookeeper",
+        dual_commit_enabled=spec.storage == "dual",
+        offsets_intent=spec.intent or None,
         rebalance_drain_timeout_ms=int(spec.drain_s * 1000),
         rebalance_backoff_ms=int(spec.backoff_s * 1000),
         rebalance_max_retries=spec.max_retries,
@@ -100,7 +106,7 @@ class OurMember:
         self.loop = SteppedLoop(process, rng, self._failed)
         self.streams = self._build_streams()
         pipeline = Pipeline(surroundings.port, self.loop)
-        self.offsets = ZooKeeperOffsets(pipeline.ask, self.loop, surroundings.group)
+        self.offsets = self._build_offsets(pipeline, surroundings)
         self.delivery = SteppedDelivery(
             process, rng, surroundings.brokers, surroundings.record, self.config, self.streams,
             lambda partition: self.loop.post(self.offsets.out_of_range, partition),
@@ -128,6 +134,17 @@ class OurMember:
             for topic, count in topics
             for thread_id in thread_ids(self.consumer_id, count)
         }
+
+    def _build_offsets(self, pipeline: Pipeline, surroundings: Surroundings) -> ZooKeeperOffsets | TwoStores:
+        zookeeper = ZooKeeperOffsets(pipeline.ask, self.loop, surroundings.group)
+        if not self.spec.storage:
+            return zookeeper
+        process = surroundings.process
+        kafka = SteppedKafkaOffsets(
+            process, self.loop, surroundings.brokers.offsets, process.name, lambda: process.clock() < self.lease.until,
+            is_compared=self.spec.storage == "zookeeper",
+        )
+        return stores_of(self.spec.storage, self.config.offsets_intent, kafka, zookeeper, self.loop)
 
     def _failed(self, error: Exception) -> None:
         """What `Membership` does when the coordinator's thread ends by an exception."""
@@ -191,7 +208,8 @@ class OurMember:
                 returned()
 
         self.loop.post(run)
-        self._process.after(max(self.coordinator.session.timeout_s, 1.0), timed_out)
+        stored_s = self.offsets.commit_wait_s if isinstance(self.offsets, TwoStores) else 0.0
+        self._process.after(max(self.coordinator.session.timeout_s, 1.0) + stored_s, timed_out)
 
     def _later(self, call: Callable[..., None], *arguments: Any) -> None:
         """Wake a thread that waits: it goes on a little later."""

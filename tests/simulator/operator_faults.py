@@ -11,8 +11,8 @@ from tests.simulator.plan import GROUP, Step
 from tests.simulator.stage import Stage
 
 __all__ = [
-    "CLOSED", "POISONS", "closed", "name_taken", "offset_set", "owner_deleted", "owner_replaced", "poison",
-    "unregistered",
+    "CLOSED", "POISONS", "closed", "name_taken", "offset_in_kafka_set", "offset_set", "owner_deleted",
+    "owner_replaced", "poison", "unregistered",
 ]  # fmt: skip
 
 POISONS: Final[Mapping[str, bytes]] = {
@@ -88,6 +88,15 @@ def offset_set(stage: Stage, step: Step) -> None:
     elif found[0].isdigit():
         moved = b"%d" % max(0, int(found[0]) + step.amount)
         stage.operator_writes(lambda: stage.zookeeper.set_data(path, moved))
+
+
+def offset_in_kafka_set(stage: Stage, step: Step) -> None:
+    """An offset in Kafka is moved by so many, or (`deleted`) expires."""
+    offsets = stage.brokers.offsets
+    stored = offsets.stored.get((step.target, step.number))
+    if stored is not None:
+        moved = None if step.word == "deleted" else max(0, stored + step.amount)
+        offsets.set_by_operator((step.target, step.number), moved)
 
 
 def unregistered(stage: Stage, step: Step) -> None:

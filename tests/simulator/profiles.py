@@ -48,6 +48,7 @@ class Profile:
         scenes: one of them is part of each plan.
         roundrobin: how likely the group assigns by roundrobin.
         topics: numbers of topics, all alike likely.
+        storages: of the offsets: one of these is drawn for a plan, and one of its words for each member.
         bunched: whether steps come close together, and not all over the time of faults.
     """
 
@@ -66,12 +67,16 @@ class Profile:
     scenes: tuple[tuple[Step, ...], ...] = ()
     roundrobin: float = 0.2
     topics: tuple[int, ...] = (1, 1, 2)
+    storages: tuple[tuple[str, ...], ...] = (("",),)
     bunched: bool = False
 
 
 def _some(*kinds: str) -> Mapping[str, float]:
     return dict.fromkeys(kinds, 1.0)
 
+
+_STORAGES: Final = (("kafka",), ("dual",), ("zookeeper",), ("zookeeper", "dual"), ("dual", "kafka"))
+"""Groups whose members find each other's offsets: each reads a store that all others write."""
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "everything": Profile(_EVERYTHING),
@@ -129,6 +134,12 @@ PROFILES: Final[Mapping[str, Profile]] = {
         {**_some("crash", "cut", "end session", "lost reply", "pause", "slow", "stall", "grow", "late watch"),
          "join": 4.0, "leave": 3.0},
         steps=(3, 12), members=(2, 4), roundrobin=1.0, topics=(2, 2, 3),
+    ),
+    "stores": Profile(
+        {**_some("crash", "pause", "slow", "cut", "end session", "lost reply", "stall", "leader", "outage",
+                 "stop server", "retention"),
+         "join": 5.0, "leave": 4.0, "manager moved": 2.5, "manager dead": 2.5, "manager slow": 2.5},
+        steps=(4, 14), storages=_STORAGES,
     ),
     "damaged": Profile(
         {**_some("join", "leave", "crash", "cut", "end session", "leader", "retention"), "damaged offset": 8.0},

@@ -326,6 +326,8 @@ class _Runner:
             told_late_s=session_s * 2 / 3 + 0.1,
             troubles=world.troubles,
             blind_spots=world.blind_spots,
+            unstorable=world.unstorable,
+            commits_fenced=not world.is_stored_in_kafka,
             blind_s=session_s + settings.sync_limit * settings.tick_s + _LAG_S,
             reborn=frozenset(each.topic for each in world.history
                              if each.topic in world.brokers.reborn or "wipe" in world.done_kinds),

@@ -67,6 +67,7 @@ class Stage:
         java: builds a Java member.
 
     Attributes:
+        is_stored_in_kafka: whether all members write their offsets there.
         when_joined: called with each process before its member starts.
         listener: receives all that happens.
     """
@@ -85,6 +86,9 @@ class Stage:
         self.controller = Controller(controller, self.controller_port)
         self.brokers = Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
         self.brokers.on_rebirth = self._topic_recreated
+        # Of two stores, the one that all members write is the one that the checks follow.
+        self.is_stored_in_kafka = all(each.storage in ("kafka", "dual") for each in plan.members)
+        self.brokers.offsets.on_stored = self._offset_stored
         self.participants: dict[str, Participant] = {}
         self._names: dict[SimulatedPort, str] = {}
         self._sessions: dict[int, str] = {}
@@ -98,6 +102,7 @@ class Stage:
         self.troubles: list[Trouble] = []
         self.blind_spots: list[Trouble] = []
         self.hidden_times: list[Trouble] = []
+        self.unstorable: list[Trouble] = []
         self._undos: dict[int, Callable[[], None]] = {}
         self._undo_serial = 0
         self.done_kinds: dict[str, int] = {}
@@ -152,7 +157,15 @@ class Stage:
                     self.write("owner_gone", each.name, self.brokers.place(topic, number), -1, OPERATOR)
 
     def _tree_event(self, kind: str, member: str, place: Place, offset: int, who: str) -> None:
-        self.write(kind, member, place, offset, who)
+        if kind not in ("offset_node", "commit") or not self.is_stored_in_kafka:
+            self.write(kind, member, place, offset, who)
+
+    def _offset_stored(self, member: str, partition: Place, offset: int) -> None:
+        if self.is_stored_in_kafka:
+            place = self.brokers.place(*partition)
+            self.write("offset_node", member, place, offset, "" if member else OPERATOR)
+            if member:
+                self.write("commit", member, place, offset)
 
     def _observe(self, record: Record) -> None:
         if record.opened is not None:
@@ -295,6 +308,11 @@ class Stage:
     def trouble(self, for_s: float, member: str = "") -> None:
         """Note that commits of a member, or of all, may fail for so long."""
         self.troubles.append(Trouble(self.now_ns, self.now_ns + int((for_s + _RECOVERY_S) * NS), member))
+
+    def unstored(self, for_s: float) -> None:
+        """Note that for so long the offset manager may not store commits, or not answer."""
+        self.trouble(for_s)
+        self.unstorable.append(Trouble(self.now_ns, self.now_ns + int((for_s + _RECOVERY_S) * NS)))
 
     def hidden(self, for_s: float) -> None:
         """Note that for so long, and until they ask for it again, some members may not read what others have read."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from rebalance.assignment import Partition
 from rebalance.claims import Fence
 from zkconsumer.offsets.commit_batch import Done
 
-__all__ = ["CommitJob", "LoadJob", "Loaded"]
+__all__ = ["RELEASED", "CommitJob", "LoadJob", "Loaded"]
+
+RELEASED: Final = "the partition was released meanwhile"
 
 Loaded = Callable[[int | None], None]
 """Is called with the offset at which a partition starts, None if there is none."""
@@ -45,6 +48,7 @@ class CommitJob:
         starts: Partitions whose position is a start offset, which never replaces a stored one.
         writes: What was sent.
         failed: Partition -> why it is not sent.
+        wait_until: Until when it waits for ZooKeeper to confirm the session, on the loop's clock.
     """
 
     fence: Fence | None
@@ -54,6 +58,7 @@ class CommitJob:
     starts: set[Partition] = field(default_factory=set)
     writes: dict[Partition, int] = field(default_factory=dict)
     failed: dict[Partition, str] = field(default_factory=dict)
+    wait_until: float | None = None
 
     def may_join(self, later: CommitJob) -> bool:
         """Return whether a later commit is sent together with this one, which still waits."""
@@ -74,6 +79,12 @@ class CommitJob:
         for partition in [each for each in self.positions if each[0] == topic]:
             del self.positions[partition]
             self.failed[partition] = "the topic was created anew"
+
+    def forget_partition(self, partition: Partition, stored: int | None) -> None:
+        """Send nothing of a partition that is released; fine if the position is stored already."""
+        position = self.positions.pop(partition, None)
+        if position is not None and position != stored:
+            self.failed[partition] = RELEASED
 
     def report(self, failed: Mapping[Partition, str]) -> int:
         """Call the callers, once, with what failed; return how many partitions that were."""

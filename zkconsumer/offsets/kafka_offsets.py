@@ -10,6 +10,9 @@ Rules, and which failure each prevents:
   after it was stored last, and a late commit of an earlier owner may have overwritten it.
 - A commit is sent only while the lease holds: what is on its way when the lease ends has a third of the session
   time-out to arrive before the partition can have another owner.
+- Nothing of a partition is sent once its release has started: it would set back the offset of the next owner.
+- After a disconnection a commit waits for that, for a limited time: a release without it would repeat messages.
+- What a commit without an answer may have stored is not stored lower by the next one: the offset would go back.
 - A partition whose offset is not known is not started: without an answer nobody knows whether there is an offset, and
   the reset policy would skip or repeat messages.
 
@@ -34,7 +37,7 @@ from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.offsets.commit_batch import SESSION_OVER, Done
-from zkconsumer.offsets.kafka_jobs import CommitJob, Loaded, LoadJob
+from zkconsumer.offsets.kafka_jobs import RELEASED, CommitJob, Loaded, LoadJob
 from zkconsumer.offsets.known_offsets import KnownOffsets
 from zkconsumer.offsets.offset_manager import OffsetAnswer, OffsetManager
 from zkconsumer.offsets.offset_records import WriteDecision, decide_write
@@ -44,6 +47,7 @@ __all__ = ["KafkaOffsetTimes", "KafkaOffsets"]
 log = logging.getLogger(__name__)
 
 _LOAD_BACKOFF: Final = Backoff(0.2, 5.0)
+_LEASE_AGAIN_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,13 @@ class KafkaOffsetTimes:
         load_s: How long attempts of one load are started.
         commit_s: How long attempts to commit are started.
         answer_s: Longest time of the last attempt.
+        lease_s: How long a commit waits for ZooKeeper to confirm the session after a disconnection.
     """
 
     load_s: float = 10.0
     commit_s: float = 15.0
     answer_s: float = 10.0
+    lease_s: float = 5.0
 
 
 class KafkaOffsets(KnownOffsets):
@@ -96,6 +102,10 @@ class KafkaOffsets(KnownOffsets):
         self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_starting = False
+        # Partitions that this member does not hold any more; read by the requests' thread.
+        self._released: frozenset[Partition] = frozenset()
+        # What was sent and perhaps stored, although the commit counts as failed.
+        self._unsure: dict[Partition, int] = {}
         self.failures = 0
         self.refused: dict[Partition, str] = {}
 
@@ -107,7 +117,7 @@ class KafkaOffsets(KnownOffsets):
     @property
     def commit_wait_s(self) -> float:
         """How long the answer to a commit may take, in seconds."""
-        return self._times.commit_s + self._times.answer_s
+        return self._times.lease_s + self._times.commit_s + self._times.answer_s
 
     # -- the member's life ---------------------------------------------------------------------------------------------
 
@@ -147,8 +157,23 @@ class KafkaOffsets(KnownOffsets):
         for partition, record in self.records.items():
             if partition[0] == topic:
                 record.forget_incarnation(under_way.get(partition))
+                self._unsure.pop(partition, None)
                 if partition in under_way:
                     record.earlier.add((under_way[partition], under_way[partition]))
+
+    def start_at(self, partition: Partition, position: int) -> None:
+        """Take note that the application has chosen a start, whatever is stored or was done: it may be lowered."""
+        self._unsure.pop(partition, None)
+        super().start_at(partition, position)
+
+    def out_of_range(self, partition: Partition) -> None:
+        """Take note that a position was outside its log and is reset: the stored offset may be lowered."""
+        self._unsure.pop(partition, None)
+        super().out_of_range(partition)
+
+    def released(self, partition: Partition) -> None:
+        """Send nothing more of a partition that is about to be released: another member stores its offset then."""
+        self._released |= {partition}
 
     # -- load ----------------------------------------------------------------------------------------------------------
 
@@ -162,6 +187,7 @@ class KafkaOffsets(KnownOffsets):
     def _load(self, partition: Partition, waiting: list[Loaded], fence: Fence | None, failures: int) -> None:
         if fence not in self._standing:
             return
+        self._released -= {partition}
         job = self._jobs[-1] if self._jobs else None
         if not isinstance(job, LoadJob) or job.fence != fence:
             job = LoadJob(fence)
@@ -202,6 +228,7 @@ class KafkaOffsets(KnownOffsets):
     ) -> None:
         if fence not in self._standing:
             return
+        self._unsure.pop(partition, None)
         self.record(partition).seen(offset, offset, MAX_INT64)
         position = self.start_of(partition, 0)
         for loaded in waiting:
@@ -237,6 +264,12 @@ class KafkaOffsets(KnownOffsets):
         if job.fence not in self._standing:
             self._committed(job, dict.fromkeys(job.positions, SESSION_OVER))
             return
+        if self._waits_for_lease(job):
+            self._loop.call_later(_LEASE_AGAIN_S, self._send_again, job)
+            return
+        for partition in self._released & job.positions.keys():
+            job.forget_partition(partition, self.record(partition).stored)
+        self._keep_unsure(job)
         job.writes = {partition: at for partition, at in job.positions.items() if self._is_due(job, partition, at)}
         if not job.writes:
             self._committed(job, {})
@@ -246,6 +279,27 @@ class KafkaOffsets(KnownOffsets):
             self.record(partition).earlier.discard((at, at))
         offsets = {TopicPartition(*partition): at for partition, at in job.writes.items()}
         self._request(lambda: self._store(job, offsets))
+
+    def _waits_for_lease(self, job: CommitJob) -> bool:
+        """Return whether the session is to be confirmed first: a release after a disconnection is worth the wait."""
+        if self._has_lease():
+            return False
+        if job.wait_until is None:
+            job.wait_until = self._loop.clock() + self._times.lease_s
+        return self._loop.clock() < job.wait_until
+
+    def _send_again(self, job: CommitJob) -> None:
+        if self._running is job:
+            self._send_commit(job)
+
+    def _keep_unsure(self, job: CommitJob) -> None:
+        """Store no less than what an earlier commit without an answer may have stored: that would set it back."""
+        if job.is_explicit:
+            return
+        for partition, at in job.positions.items():
+            record = self.record(partition)
+            if self._unsure.get(partition, at) > at and partition not in job.starts and not record.is_void:
+                job.positions[partition] = self._unsure[partition]
 
     def _is_due(self, job: CommitJob, partition: Partition, position: int) -> bool:
         """Return whether a position is to be written."""
@@ -269,14 +323,22 @@ class KafkaOffsets(KnownOffsets):
             return None if self._has_lease() else "ZooKeeper has not confirmed the session in time"
 
         try:
-            failed = self._manager.commit(offsets, refusal, time.monotonic() + self._times.commit_s)
+            failed = self._manager.commit(offsets, refusal, time.monotonic() + self._times.commit_s, self._why_not)
         except ZkConsumerError as error:
             failed = dict.fromkeys(offsets, str(error))
         self._loop.post(self._committed, job, {(name.topic, name.partition): why for name, why in failed.items()})
 
+    def _why_not(self, name: TopicPartition) -> str | None:
+        """Return why an offset is not to be stored any more. Threads: any."""
+        return RELEASED if (name.topic, name.partition) in self._released else None
+
     def _committed(self, job: CommitJob, failed: Mapping[Partition, str]) -> None:
         for partition, offset in job.writes.items():
             record = self.record(partition)
+            if partition in failed:
+                self._unsure[partition] = offset
+            else:
+                self._unsure.pop(partition, None)
             if partition not in failed and (offset, offset) not in record.earlier:
                 record.written(offset, offset)
         self.failures += job.report(failed)

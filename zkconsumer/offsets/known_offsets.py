@@ -67,7 +67,7 @@ class KnownOffsets:
         self.record(partition).out_of_range()
 
     def released(self, partition: Partition) -> None:
-        """Take note that the member does not hold a partition any more. What is known of its offset stays known."""
+        """Take note that the member is about to release a partition, or lost it. What is known of its offset stays."""
 
     def start_of(self, partition: Partition, incarnation: int) -> int | None:
         """Return the offset at which a partition starts whose offset was just read, None if there is none.

@@ -154,7 +154,11 @@ class OffsetManager:
         return {name: None if row.offset < 0 else row.offset for name, row in rows.items()}, {}
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], refusal: Callable[[], str | None], deadline: float
+        self,
+        offsets: Mapping[TopicPartition, int],
+        refusal: Callable[[], str | None],
+        deadline: float,
+        why_not: Callable[[TopicPartition], str | None] = lambda _: None,
     ) -> dict[TopicPartition, str]:
         """Store offsets; return partition -> why it is not stored, a clause, of those that are not.
 
@@ -162,6 +166,7 @@ class OffsetManager:
             offsets: Partition -> next offset to consume, 0 or more.
             refusal: The fence: why the commit may not be sent any more, a clause; None while it may.
             deadline: On the clock `time.monotonic`.
+            why_not: The fence of one partition, asked before each attempt.
         """
         return self._commit(offsets, refusal, deadline)
 
@@ -220,7 +225,11 @@ class OffsetManager:
         failed: dict[TopicPartition, str] = {}
         tries = 0
         while left:
+            failed |= {name: why for name in left if (why := why_not(name)) is not None}
+            left = {name: at for name, at in left.items() if name not in failed}
             names = list(left)[:_PARTITIONS_A_REQUEST]
+            if not names:
+                break
             reason = refusal()
             if reason is not None:
                 return failed | dict.fromkeys(left, reason)

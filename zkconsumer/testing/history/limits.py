@@ -42,6 +42,9 @@ class Limits:
     reset_to_end: a position outside the log goes on at the log's end; False: at its start, which passes over nothing.
     told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
     troubles: when commits of a member, or of all, may have been impossible.
+    unstorable: when the offset manager may not have stored commits: a release gives up its commit then.
+    commits_fenced: whether ZooKeeper refuses a commit without a registration. Offsets in Kafka are not fenced: a member
+        commits, as it delivers, until it knows that its session is over.
     blind_spots: when servers may have answered what was no longer true: members may not learn that a session ended.
     blind_s: how long after the end of its session a member may go on in such a time.
     reborn: topics that were created again, or all when ZooKeeper lost its data: a member that notices late starts again
@@ -66,6 +69,8 @@ class Limits:
     reset_to_end: bool = True
     told_late_s: float = 0.05
     troubles: Sequence[Trouble] = ()
+    unstorable: Sequence[Trouble] = ()
+    commits_fenced: bool = True
     blind_spots: Sequence[Trouble] = ()
     blind_s: float = math.inf
     reborn: frozenset[str] = frozenset()

@@ -104,7 +104,9 @@ def _explained(owned: Ownership, before: Event, next_ns: int, limits: Limits) ->
         if not was_done:
             return False
         # In order, but the last commit may have been impossible. A member that releases has waited for it.
-        was_waited_for = owned.gone_by == "released" and owned.member not in limits.by_hand
+        gone_ns = owned.gone_ns or ended_ns
+        could_store = not any(each.begin_ns <= gone_ns and each.end_ns >= ended_ns for each in limits.unstorable)
+        was_waited_for = owned.gone_by == "released" and owned.member not in limits.by_hand and could_store
         broken_off = not was_waited_for and was_troubled(owned.member, ended_ns, owned.gone_ns or ended_ns, limits)
     if owned.member in limits.by_hand:
         known = [commit.offset for commit in owned.commits if commit.time_ns <= next_ns]

@@ -48,11 +48,12 @@ def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
 def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
     """Whether a delivery or commit after the end of the owner node is within what is promised."""
     if gone.id in _OWN_ACTS:
-        return False
+        # Without a fence a commit that was on its way may still arrive.
+        return event.kind == "commit" and not limits.commits_fenced and late_s <= limits.zombie_slack_s
     is_taken = gone.id == OPERATOR or gone.id in limits.unfenced
     if is_taken and _could_not_know(event, gone, limits):
         return True  # its session lives
-    if event.kind == "commit":
+    if event.kind == "commit" and limits.commits_fenced:
         # The fence is the registration: in a living session commits succeed until the member learns of the deletion.
         return late_s <= (limits.told_late_s if is_taken else 0.0 if gone.id else limits.zombie_slack_s)
     if late_s <= (limits.told_late_s if is_taken or gone.id == "ended" else limits.zombie_slack_s):
