@@ -9,6 +9,7 @@ import pytest
 from running_offsets import FENCE, running_offsets
 
 from rebalance.assignment import Partition
+from zkconsumer.offsets.kafka_jobs import RELEASED
 from zkconsumer.offsets.kafka_offsets import KafkaOffsetTimes
 from zkconsumer.testing import EmbeddedCluster, Fault, wait_until
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
@@ -73,12 +74,75 @@ def test_nothing_is_stored_while_the_lease_is_overdue(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:
     first = (topic, 0)
-    with running_offsets(embedded_cluster, fresh_group) as one:
+    with running_offsets(embedded_cluster, fresh_group, KafkaOffsetTimes(lease_s=0.2)) as one:
         one.has_lease = False
         assert one.commit({first: 5}) == {first: "ZooKeeper has not confirmed the session in time"}
         assert one.load(first) is None
         one.has_lease = True
         assert one.commit({first: 5}) == {}
+
+
+def test_a_commit_waits_until_the_session_is_confirmed_again(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        one.has_lease = False
+        waiting = one.begin(one.offsets.commit, FENCE, {first: 5})
+        assert one.offsets.committed() == {}
+        one.has_lease = True
+        assert waiting() == {}
+        assert one.load(first) == 5
+
+
+def test_a_commit_that_waits_for_the_session_ends_with_it(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        one.has_lease = False
+        waiting = one.begin(one.offsets.commit, FENCE, {first: 5})
+        one.call(one.offsets.session_over)
+        assert waiting() == {first: "the ZooKeeper session is over"}
+        one.has_lease = True
+        one.fence = replace(FENCE, session_id=2)
+        one.call(one.offsets.session_opened, one.fence)
+        assert one.load(first) is None
+        assert one.commit({first: 7}) == {}
+
+
+def test_what_a_commit_without_an_answer_may_have_stored_is_not_stored_lower(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group, KafkaOffsetTimes(commit_s=0.2)) as one:
+        embedded_cluster.faults.add(Fault.error(14, "offset_commit", topic, 0), times=None)
+        assert set(one.commit({first: 7})) == {first}
+        embedded_cluster.faults.clear()
+        assert one.commit({first: 6}) == {}
+        assert one.load(first) == 7
+        assert one.commit({first: 2}, explicit=True) == {}
+        assert one.load(first) == 2
+
+
+def test_nothing_is_stored_of_a_partition_that_is_released_meanwhile(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first, second, _ = partitions_of(topic)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        assert one.commit({first: 3}) == {}
+        fault = embedded_cluster.faults.add(Fault.error(14, "offset_commit", topic, 0), times=None)
+        under_way = one.begin(one.offsets.commit, FENCE, {first: 7, second: 7})
+        embedded_cluster.faults.wait_used(fault)
+        behind = one.begin(one.offsets.commit, FENCE, {first: 8, second: 8})
+        unchanged = one.begin(one.offsets.commit, FENCE, {first: 3}, explicit=True)
+        one.call(one.offsets.released, first)
+        assert under_way() == {first: RELEASED}
+        embedded_cluster.faults.clear()
+        assert behind() == {first: RELEASED}
+        assert unchanged() == {}
+        assert [one.load(first), one.load(second)] == [3, 8]
+        assert one.commit({first: 9}) == {}, "it is held again since its offset was loaded"
 
 
 def test_an_offset_goes_back_only_by_an_explicit_commit(

@@ -174,7 +174,9 @@ class TwoStores:
             timer.cancel()
 
     def released(self, partition: Partition) -> None:
-        """Note that the member does not hold a partition any more: its offsets are not read again."""
+        """Note that the member is about to release a partition: its offsets are not read again, and not written."""
+        for store in self._both:
+            store.released(partition)
         self._end_read(partition)
         self._refused.pop(partition, None)
         self._differing.pop(partition, None)
