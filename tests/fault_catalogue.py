@@ -116,7 +116,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     "E10": Entry("load on ZooKeeper by commits"),
     "E11": Entry("the last commit is lost", suite=("SIGTERM",)),
     "E12": Entry("offsets go back when a broker comes back"),
-    "E13": Entry("two stores of offsets", note="offsets are in ZooKeeper alone"),
+    "E13": Entry("two stores of offsets", bugs=("only the first store is written", "the lower of two offsets")),
     "E14": Entry("a member forgets what it has just done", suite=("session ended", "ZooKeeper frozen"),
                  bugs=("own work not remembered",)),
     "F1": Entry("a fetch thread dies"),

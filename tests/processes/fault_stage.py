@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fault_players import CASTS, COMMIT_S, KINDS, JavaPlayer, Player
 from fault_verdict import Write, blame
@@ -150,7 +151,11 @@ class Stage:
 
     def launch(self, player: Player) -> None:
         """Have it join, without waiting."""
-        player.launch({"topics": {self.topic: 1}}, self.setup.work_ms, dict(self.setup.member))
+        player.launch({"topics": {self.topic: 1}}, self.setup.work_ms, self.settings_of(player))
+
+    def settings_of(self, player: Player) -> dict[str, object]:
+        """The settings of a member, on top of those that all have."""
+        return dict(self.setup.member)
 
     def _writes_of(self, player: Player) -> Callable[[ZooKeeperRequest], None]:
         prefix = f"/consumers/{self.group}/offsets/"
@@ -354,8 +359,13 @@ class Stage:
             player.close()
 
 
+_Stage = TypeVar("_Stage", bound=Stage)
+
+
 @contextmanager
-def open_stage(cluster: KafkaCluster, cast: str, group: str, topic: str, setup: Setup) -> Iterator[Stage]:
+def open_stage(
+    cluster: KafkaCluster, cast: str, group: str, topic: str, setup: Setup, kind: type[_Stage]
+) -> Iterator[_Stage]:
     """A new topic under load, without members yet."""
     cluster.create_topic(topic, PARTITIONS, setup.replication, config=setup.topic)
     places = [(topic, partition) for partition in range(PARTITIONS)]
@@ -364,7 +374,7 @@ def open_stage(cluster: KafkaCluster, cast: str, group: str, topic: str, setup: 
         load = stack.enter_context(
             LastingLoad(cluster, [topic], PARTITIONS, RATE_PER_S, acks=setup.acks, padding_bytes=setup.padding_bytes)
         )
-        stage = Stage(cast, cluster, group, topic, places, [watch], load, setup, stack)
+        stage = kind(cast, cluster, group, topic, places, [watch], load, setup, stack)
         try:
             yield stage
         except BaseException:

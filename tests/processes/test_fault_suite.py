@@ -14,7 +14,7 @@ from fault_scenario import Scenario
 from fault_scenarios_members import MEMBER_FAULTS
 from fault_scenarios_operators import HAND_FAULTS
 from fault_scenarios_servers import SERVER_FAULTS
-from fault_stage import Row, open_stage
+from fault_stage import Row, Stage, open_stage
 
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -44,7 +44,7 @@ def test_a_fault(
     cluster: KafkaCluster, scenario: Scenario, cast: str, fresh_group: str, fresh_topic: Callable[[], str],
     report: list[Row],
 ) -> None:  # fmt: skip
-    with open_stage(cluster, cast, fresh_group, fresh_topic(), scenario.setup) as stage:
+    with open_stage(cluster, cast, fresh_group, fresh_topic(), scenario.setup, Stage) as stage:
         stage.gather()
         scenario.act(stage)
         stage.settle()

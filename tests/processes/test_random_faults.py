@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from fault_churn import Churn
 from fault_scenarios_servers import REPLICATED
-from fault_stage import Row, open_stage
+from fault_stage import Row, Stage, open_stage
 
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -29,7 +29,7 @@ def test_any_sequence_of_faults_loses_nothing(
     with (
         ZooKeeperServer() as server,
         KafkaCluster("0.8.2.2", 2, zookeeper=server, settings=REPLICATED.broker) as cluster,
-        open_stage(cluster, cast, fresh_group, fresh_topic(), REPLICATED) as stage,
+        open_stage(cluster, cast, fresh_group, fresh_topic(), REPLICATED, Stage) as stage,
     ):
         stage.gather()
         churn = Churn(stage, seed)
