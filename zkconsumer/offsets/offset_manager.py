@@ -168,7 +168,7 @@ class OffsetManager:
             deadline: On the clock `time.monotonic`.
             why_not: The fence of one partition, asked before each attempt.
         """
-        return self._commit(offsets, refusal, deadline)
+        return self._commit(offsets, refusal, deadline, why_not)
 
     def forget(self, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, str]:
         """Delete stored offsets; return partition -> why its offset is not deleted, a clause, of those that are not.
@@ -219,6 +219,8 @@ class OffsetManager:
         offsets: Mapping[TopicPartition, int],
         refusal: Callable[[], str | None],
         deadline: float,
+        why_not: Callable[[TopicPartition], str | None] = lambda _: None,
+        *,
         is_expired: bool = False,
     ) -> dict[TopicPartition, str]:
         left = dict(offsets)
