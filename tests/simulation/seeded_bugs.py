@@ -548,7 +548,6 @@ def the_lower_of_two_offsets(right: Any) -> Any:
 BUGS: Mapping[str, Bug] = {
     "kafka commit after release": Bug(KafkaOffsets, "released", kafka_commit_after_release, "stores", "mixed"),
     "unanswered commit sets back": Bug(KafkaOffsets, "_keep_unsure", nothing, "stores"),
-    "release without a confirmed session": Bug(KafkaOffsets, "_waits_for_lease", nothing, "stores"),
     "unknown offset counts as none": Bug(KafkaOffsets, "_fetched", unknown_offset_counts_as_none, "stores"),
     "only the first store is written": Bug(TwoStores, "commit", only_the_first_store_is_written, "stores", "mixed"),
     "the lower of two offsets": Bug(two_stores, "chosen", the_lower_of_two_offsets, "stores", "mixed"),

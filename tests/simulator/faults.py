@@ -411,10 +411,6 @@ def _manager_slow(stage: Stage, step: Step) -> None:
 
 
 KINDS: Final[Mapping[str, Fault]] = {
-    "manager moved": _manager_moved,
-    "manager dead": _manager_dead,
-    "manager slow": _manager_slow,
-    "offset in kafka set": operator_faults.offset_in_kafka_set,
     "join": _join,
     "leave": _leave,
     "crash": _crash,
@@ -453,6 +449,10 @@ KINDS: Final[Mapping[str, Fault]] = {
     "poison": operator_faults.poison,
     "closed": operator_faults.closed,
     "name taken": operator_faults.name_taken,
+    "manager moved": _manager_moved,
+    "manager dead": _manager_dead,
+    "manager slow": _manager_slow,
+    "offset in kafka set": operator_faults.offset_in_kafka_set,
 }
 """All kinds of steps."""
 
