@@ -66,7 +66,9 @@ def test_two_sizes_and_none_at_all_are_refused(settings: LoadSettings) -> None:
 
 
 @pytest.mark.parametrize(("given", "means"), [("128MB", 128 * 1024**2), ("64k", 65536), ("1g", 1024**3)])
-def test_the_command_takes_sizes_with_units(given: str, means: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_takes_sizes_with_units(
+    given: str, means: int, monkeypatch: pytest.MonkeyPatch, embedded_cluster: EmbeddedCluster
+) -> None:
     asked: list[LoadSettings] = []
 
     def run(spark: Any, settings: LoadSettings, *rest: Any) -> list[Any]:
@@ -75,7 +77,8 @@ def test_the_command_takes_sizes_with_units(given: str, means: int, monkeypatch:
 
     monkeypatch.setattr("zkconsumer.spark.load.portions.run_portions", run)
     monkeypatch.setattr("zkconsumer.spark.load.session.spark_session", lambda *arguments: _Nothing())
-    command = ["load", "--zookeeper", "zk1:2181", "--topic", "clicks", "--to", "/lake", "--file-size", given]
+    zookeeper = embedded_cluster.zookeeper_connect
+    command = ["load", "--zookeeper", zookeeper, "--topic", "clicks", "--to", "/lake", "--file-size", given]
     result = CliRunner().invoke(program, command)
     assert (result.exit_code, [each.shape.file_bytes for each in asked]) == (0, [means])
 
