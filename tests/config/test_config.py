@@ -239,6 +239,13 @@ def test_contradictions_are_refused(settings: dict[str, object], refused_key: st
     assert refused.value.key == refused_key
 
 
+def test_a_configuration_is_copied_with_another_value() -> None:
+    first = config(fetch_min_bytes=7, zookeeper_auth="digest:me:secret")
+    second = dataclasses.replace(first, group_id="h")
+    assert (second.group_id, second.fetch_min_bytes, second.zookeeper_auth) == ("h", 7, first.zookeeper_auth)
+    assert dataclasses.replace(second, group_id=first.group_id) == first
+
+
 # Unknown names
 
 
@@ -261,6 +268,7 @@ UNKNOWN = [
     ("request.required.acks", "a setting of producers"),
     ("log.dirs", "a setting of brokers"),
     ("tier1.sources.source1.kafka.consumer.timeout.ms", "ends with the known name 'consumer.timeout.ms'"),
+    ("group", "the nearest known one is 'group.id'"),
     ("qqqq", ""),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, create_autospec
 
 import pytest
 
@@ -48,6 +48,19 @@ class Coroutine:
     async def on_partitions_assigned(self, positions: dict[object, int]) -> None: ...
 
 
+class Awaitable:
+    async def __call__(self, partitions: list[object]) -> None: ...
+
+
+class CoroutineObject:
+    on_partitions_revoked = Awaitable()
+
+
+class ClassMethod(RebalanceListener):
+    @classmethod
+    def on_revoke(cls, partitions: list[object]) -> None: ...
+
+
 class NoMethod:
     on_partitions_revoked = "committed"
 
@@ -70,6 +83,8 @@ class OfAnotherClient:
         (NoArgument(), "NoArgument.on_partitions_revoked, which does not take one argument"),
         (TwoArguments(), "TwoArguments.on_partitions_lost, which does not take one argument"),
         (Coroutine(), "Coroutine.on_partitions_assigned, a coroutine function; make it `def`"),
+        (CoroutineObject(), "CoroutineObject.on_partitions_revoked, a coroutine function; make it `def`"),
+        (ClassMethod(), "'on_revoke', which is never called"),
         (NoMethod(), "NoMethod.on_partitions_revoked, which is no method"),
         (OfAnotherClient(), "'on_assign', which is never called"),
     ],
@@ -104,6 +119,22 @@ class Set:
         self.on_partitions_blocked = [].append
 
 
-@pytest.mark.parametrize("listener", [None, RebalanceListener(), Derived(), WithMore(), Set(), Mock()])
+class WithStatistics(Derived):
+    def on_statistics(self, statistics: object) -> None: ...
+
+
+class WithProperty(Derived):
+    @property
+    def on_air(self) -> object:
+        raise RuntimeError("not connected")
+
+
+SPECIFIED = create_autospec(RebalanceListener, instance=True)
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [None, RebalanceListener(), Derived(), WithMore(), Set(), Mock(), WithStatistics(), WithProperty(), SPECIFIED],
+)
 def test_one_that_is_called_is_accepted(listener: object) -> None:
     ConsumerConnector(CONFIG, listener)

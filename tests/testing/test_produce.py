@@ -83,6 +83,8 @@ def test_slips_are_refused_before_anything_is_sent(cluster: Cluster, fresh_topic
     topic = fresh_topic()
     with pytest.raises(TypeError, match=r"messages is b'one': a list is needed, for one message \[b'one'\]"):
         cluster.produce(topic, b"one")
+    with pytest.raises(TypeError, match="messages is a mapping: a list of pairs"):
+        cluster.produce(topic, {"key": "value"})
     with pytest.raises(TypeError, match=r"message 1 has a int \(7\): bytes, text, None or pairs"):
         cluster.produce(topic, [b"one", 7])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="message 0 is a tuple of 3"):

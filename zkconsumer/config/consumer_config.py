@@ -98,7 +98,8 @@ class ConsumerConfig:
     zookeeper_sasl_username: str | None
     zookeeper_sasl_password: str | None
 
-    _given: Mapping[str, object] = field(compare=False)
+    # Not an argument of __init__: dataclasses.replace would pass it on.
+    _given: Mapping[str, object] = field(init=False, compare=False)
 
     def __init__(
         self, zookeeper_connect: str | None = None, group_id: str | None = None, **settings: Unpack[OptionalSettings]

@@ -83,8 +83,8 @@ _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
                                   "create_message_streams",
     "print.key": "it belongs to the formatter of a console consumer: `zkconsumer consume --key`",
     "print.timestamp": "it belongs to the formatter of a console consumer: `zkconsumer consume --timestamp`",
-    "print.partition": "it belongs to the formatter of a console consumer: `zkconsumer consume --partition`",
-    "print.offset": "it belongs to the formatter of a console consumer: `zkconsumer consume --offset`",
+    "print.partition": "it belongs to the formatter of a console consumer: `zkconsumer consume --print-partition`",
+    "print.offset": "it belongs to the formatter of a console consumer: `zkconsumer consume --print-offset`",
     "key.separator": "it belongs to the formatter of a console consumer: `zkconsumer consume --key-separator`",
     "zookeeper.clientcnxnsocket": "ZooKeeper's Java client has it; 'zookeeper.use.ssl' alone turns TLS on here",
     "zookeeper.ssl.client.enable": "Kafka's tools have it; here it is called 'zookeeper.use.ssl'",
@@ -148,6 +148,8 @@ def hint_for_name(name: str, known: Iterable[str]) -> str:
     if prefixed:
         return prefixed
     nearest = nearest_name(dotted, names, 0.7)
+    if nearest:
+        nearest = _by_letters(names)[_plain(nearest)]
     return f"the nearest known one is {nearest!r}" if nearest else ""
 
 

@@ -60,6 +60,8 @@ class RebalanceListener:
 
 
 LISTENER_METHODS: Final = tuple(name for name in vars(RebalanceListener) if name.startswith("on_"))
+_CALLED: Final = (*LISTENER_METHODS, "on_statistics")
+"""One object may also have the callback for statistics, which is an argument of its own."""
 
 
 def check_listener(listener: object, *, may_await: bool = False) -> None:
@@ -76,7 +78,7 @@ def check_listener(listener: object, *, may_await: bool = False) -> None:
         raise ListenerRefused(f"is the class {listener.__name__}", f"give an object: {listener.__name__}(...)")
     kind = type(listener).__name__
     for name in dir(listener):
-        if name.startswith("on_") and name not in LISTENER_METHODS and callable(getattr(listener, name, None)):
+        if name.startswith("on_") and name not in _CALLED and _is_method(listener, name):
             nearest = nearest_name(name, LISTENER_METHODS)
             instead = f"did you mean {nearest!r}? " if nearest else ""
             raise ListenerRefused(
@@ -92,6 +94,12 @@ def check_listener(listener: object, *, may_await: bool = False) -> None:
         _check_method(f"{kind}.{name}", method, may_await)
 
 
+def _is_method(listener: object, name: str) -> bool:
+    """Return whether a name is a method, without evaluating properties, which may raise errors."""
+    found = inspect.getattr_static(listener, name, None)
+    return callable(found) or isinstance(found, classmethod)
+
+
 def _is_own(method: object) -> bool:
     """Return whether it is not one of the empty methods of `RebalanceListener`."""
     return getattr(method, "__func__", method) not in vars(RebalanceListener).values()
@@ -100,7 +108,7 @@ def _is_own(method: object) -> bool:
 def _check_method(name: str, method: object, may_await: bool) -> None:
     if not callable(method):
         raise ListenerRefused(f"has {name}, which is no method", "make it a method with one argument")
-    if inspect.iscoroutinefunction(method) and not may_await:
+    if _is_coroutine_function(method) and not may_await:
         remedy = "make it `def`: nothing awaits it; zkconsumer.aio does"
         raise ListenerRefused(f"has {name}, a coroutine function", remedy)
     try:
@@ -110,6 +118,14 @@ def _check_method(name: str, method: object, may_await: bool) -> None:
                               "give it one argument, as in RebalanceListener") from None  # fmt: skip
     except ValueError:  # a method in C without a signature
         pass
+
+
+def _is_coroutine_function(method: object) -> bool:
+    """Return whether a call returns a coroutine; also for an object whose `__call__` is `async def`."""
+    flags = getattr(getattr(method, "__code__", None), "co_flags", 0)
+    is_code = isinstance(flags, int)  # inspect of Python 3.11 takes each autospecced mock for a coroutine function
+    called = type(method).__call__ if callable(method) else None
+    return (is_code and inspect.iscoroutinefunction(method)) or inspect.iscoroutinefunction(called)
 
 
 def _name(partition: Partition) -> TopicPartition:

@@ -6,7 +6,7 @@ The one way in which the kit produces: `Cluster.produce` and `load` stand on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
@@ -207,6 +207,8 @@ def _wrong(message: object, number: int) -> TypeError:
 
 
 def _listed(messages: Iterable[Sendable]) -> Iterable[Sendable]:
+    if isinstance(messages, Mapping):
+        raise TypeError("messages is a mapping: a list of pairs of key and value is needed, list(messages.items())")
     if isinstance(messages, bytes | bytearray | str):
         raise TypeError(f"messages is {messages!r:.60}: a list is needed, for one message [{messages!r:.60}]")
     return messages
