@@ -229,7 +229,8 @@ def test_a_time_is_found_by_segment_and_never_too_late(
         ((["x"],), {}, "partitions is ['x']"), (([],), {}, "partitions is []"), (([-1],), {}, "partitions is [-1]"),
         ((), {"count": 0}, "count is 0"), ((), {"until": "now"}, "until is 'now'"),
         ((), {"start": "first"}, "start is 'first'"), ((), {"stall_timeout_s": 0}, "stall_timeout_s is 0"),
-        ((), {"stall_timeout_s": float("nan")}, "stall_timeout_s is nan"),
+        ((), {"stall_timeout_s": float("nan")}, "stall_timeout_s is nan"), ((), {"count": 2.5}, "count is 2.5"),
+        ((), {"stall_timeout_s": float("inf")}, "stall_timeout_s is inf"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(
@@ -458,6 +459,7 @@ def test_a_partition_that_has_no_leader_at_the_start_is_named(
         with pytest.raises(ReadFailed, match=f"did not report the ends of the logs within 1 s .*{name}/1: ") as caught:
             read_topic(embedded_cluster.zookeeper_connect, name, stall_timeout_s=1.0)
         assert "zkconsumer topics --check" in caught.value.remedy
+        assert "the leaders of partition 0 answered, and these can be read alone" in caught.value.remedy
         assert len(read(embedded_cluster, name, [0])) == 0
     finally:
         embedded_cluster.start(victim)

@@ -28,6 +28,7 @@ from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 from zkconsumer.cli.messages.no_group import check_mode, open_reader, reads_without_group
 from zkconsumer.cli.messages.topic_printing import TopicPrinting
+from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.zookeeper_connection import configured_connection, zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import children
@@ -124,7 +125,7 @@ class Wanted:
               help="Without a group: start at AT, see below. [latest; with --until-end earliest] "
                    "Without a value: --print-offset.")
 @click.option("--until-end", is_flag=True, help="Without a group: end where the logs ended at the start.")
-@click.option("--stall-timeout", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True),
+@click.option("--stall-timeout", metavar="SECONDS", type=Seconds(min_open=True),
               help="Without a group: how long a partition may not be readable. [60]")
 @click.option("--max-messages", "--count", "max_messages", metavar="N", type=click.IntRange(min=1),
               help="End after N messages.")

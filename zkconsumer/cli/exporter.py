@@ -12,6 +12,7 @@ from zkconsumer.admin import LagChoice
 from zkconsumer.cli.connection_options import connection_settings, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.filter_options import NameFilter
+from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ Example:
 @click.option("--port", type=click.IntRange(0, 65535), default=9308, show_default=True,
               help="Port to listen on; 0 takes a free one, which is printed.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all addresses.")
-@click.option("--interval-s", type=click.FloatRange(min=1, max=86_400), default=30.0, show_default=True,
+@click.option("--interval-s", type=Seconds(min=1, max=86_400), default=30.0, show_default=True,
               help="Seconds from round to round.")
-@click.option("--stale-after-s", type=click.FloatRange(min=1),
+@click.option("--stale-after-s", type=Seconds(min=1),
               help="Leave figures out that are older; by default three intervals, at least 90 s.")
 @click.option("--group-filter", type=NameFilter(), metavar="REGEX", help="Groups whose whole name matches.")
 @click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Topics whose whole name matches.")

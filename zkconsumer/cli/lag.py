@@ -20,6 +20,7 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.filter_options import NameFilter
+from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 
@@ -55,7 +56,7 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
               help="What a row stands for.")
 @click.option("--limit", type=click.IntRange(min=1), help="Rows shown; on a terminal with --watch those that fit.")
 @click.option("--watch", is_flag=True, help="Read again and again, until Ctrl-C.")
-@click.option("--interval-s", type=click.FloatRange(min=1, max=86_400), default=10.0, show_default=True,
+@click.option("--interval-s", type=Seconds(min=1, max=86_400), default=10.0, show_default=True,
               help="With --watch: seconds from round to round.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a round, one line each.")
 def lag(

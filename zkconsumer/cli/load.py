@@ -14,6 +14,7 @@ import click
 
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import connection_settings, zookeeper_option
+from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 from zkconsumer.config.exposed_secrets import warn_of_shown_secrets
@@ -73,7 +74,7 @@ Examples:
               help="When a partition has no leader; skip: load the others, and end with status 3.")
 @click.option("--max-messages", type=click.IntRange(1), metavar="N",
               help="Most messages of a run; further runs follow until what was there is loaded.")
-@click.option("--max-time", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+@click.option("--max-time", type=Seconds(min_open=True), metavar="SECONDS",
               help="Start no further run after so long; runs of a million messages, unless --max-messages says more.")
 @click.option("--gaps", type=click.Choice(["compacted", "allow"]), default="compacted", show_default=True,
               help="Which topics may miss offsets: compacted ones alone, or any.")

@@ -16,6 +16,7 @@ from zkconsumer.admin import TopicChange
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.replica_assignment import parse_assignment
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.tables import print_table
 
 __all__ = ["create_topic", "delete_topic", "grow_topic"]
@@ -88,7 +89,7 @@ def _change_options(command: Command) -> Command:
     """Add the options that all three commands have."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-        click.option("--wait-s", type=click.FloatRange(min=0, max=86_400), default=30.0, show_default=True,
+        click.option("--wait-s", type=Seconds(min=0, max=86_400), default=30.0, show_default=True,
                      help="Longest wait until the brokers have done it, in seconds; 0 does not wait."),
         click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing."),
     ):

@@ -13,6 +13,7 @@ from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.failures import sentence_of
+from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.tables import print_problem
 
 __all__ = ["verify"]
@@ -44,9 +45,9 @@ Examples:
               help="Fewer registered consumers are a fault.")
 @click.option("--strategy", type=click.Choice(["auto", *STRATEGIES, "any"]), default="auto", show_default=True,
               help="How partitions are assigned; auto: as most owners show; any: do not compare owners.")
-@click.option("--patience", "patience_s", metavar="SECONDS", type=click.FloatRange(min=0), default=20.0,
+@click.option("--patience", "patience_s", metavar="SECONDS", type=Seconds(), default=20.0,
               show_default=True, help="How long a rebalance may take; the default fits Java's four tries.")
-@click.option("--wait", "wait_s", metavar="SECONDS", type=click.FloatRange(min=0), default=0.0,
+@click.option("--wait", "wait_s", metavar="SECONDS", type=Seconds(), default=0.0,
               help="Wait so long for the group to be there and without faults.")
 @click.option("--trigger-rebalance", "--nudge", "trigger", is_flag=True,
               help="Trigger a rebalance for members that lack partitions and could have them.")

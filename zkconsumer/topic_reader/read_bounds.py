@@ -202,9 +202,11 @@ class BoundsSearch:
         if time.monotonic() + wait_s > self._deadline:
             shown = "; ".join(f"{name.topic}/{name.partition}: {reasons[name]}" for name in missing[:_SHOWN])
             more = f"; and {len(missing) - _SHOWN} more partitions" if len(missing) > _SHOWN else ""
+            answered = [int(name.partition) for name in names if name in found]
+            instead = f"; the leaders of {_ranges(answered)} answered, and these can be read alone" if answered else ""
             raise ReadFailed(
                 f"the leaders did not report the ends of the logs within {self._timeout_s:g} s ({shown}{more})",
-                "`zkconsumer topics --check` shows which partitions have no leader",
+                f"`zkconsumer topics --check` shows which partitions have no leader{instead}",
             )
         time.sleep(wait_s)
         return failures + 1

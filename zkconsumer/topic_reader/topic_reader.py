@@ -32,6 +32,8 @@ _BROKER_S: Final = 5.0
 """Longest wait for a broker that is asked about the ends of its logs."""
 _CLOSE_S: Final = 2.0
 _NOTHING: Final[Iterator[Message]] = iter(())
+LONGEST_STALL_S: Final = 31_536_000.0
+"""A year; waits of more than some 292 years raise `OverflowError`."""
 _NO_CHUNK: Final = object()
 """Stands for a chunk that is not the open one."""
 
@@ -223,10 +225,10 @@ def read_topic(
         raise ValueError(f"partitions is {list(numbers)}; it must name at least one partition, as numbers from 0 on")
     if until not in ("end", None):
         raise ValueError(f"until is {until!r}; it must be 'end' or None")
-    if count is not None and count < 1:
-        raise ValueError(f"count is {count}; it must be at least 1, or None for no limit")
-    if not stall_timeout_s > 0:
-        raise ValueError(f"stall_timeout_s is {stall_timeout_s}; it must be a number of seconds above 0")
+    if count is not None and (not isinstance(count, int) or count < 1):
+        raise ValueError(f"count is {count}; it must be a whole number of at least 1, or None for no limit")
+    if not 0 < stall_timeout_s <= LONGEST_STALL_S:
+        raise ValueError(f"stall_timeout_s is {stall_timeout_s}; it must be above 0 and at most {LONGEST_STALL_S:g}")
     config = config_without_group(zookeeper, properties, client_id)
     if config.kafka_generation == "0.7":
         raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")

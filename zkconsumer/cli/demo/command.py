@@ -11,6 +11,7 @@ import click
 
 from zkconsumer.cli.demo.output import say, warn
 from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.scratch import refuse_if_full, scratch_folder
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 
@@ -45,7 +46,7 @@ Examples:
 @click.option("--kafka", metavar="VERSION", help="Real brokers of this version, instead of embedded ones.")
 @click.option("--inject", type=click.Choice(["loss", "repeat"]), multiple=True,
               help="Have one message lost or handled twice on purpose; may be given twice.")
-@click.option("--steady", "steady_s", metavar="SECONDS", type=click.FloatRange(0.5, 7), default=5.0,
+@click.option("--steady", "steady_s", metavar="SECONDS", type=Seconds(0.5, 7), default=5.0,
               help="Time without events after each event. [5]")
 @click.option("--plain", is_flag=True, help="Print lines instead of the moving picture, also on a terminal.")
 @click.option("--capture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
