@@ -50,13 +50,13 @@ _OF_GROUP: Final[tuple[tuple[str, str, Callable[[GroupLag], float]], ...]] = (
     ("owned_partitions", "Partitions that somebody owns.", lambda each: each.owned),
     ("unowned_partitions", "Partitions that a member subscribes to and nobody owns.", lambda each: each.unowned),
     ("unknown_lag_partitions", "Partitions whose lag is not known.", lambda each: each.lag_unknown),
-    ("problems", "What is wrong with the group, which `zkconsumer describe` names.", lambda each: len(each.problems)),
+    ("problems", "What is wrong with the group, which `zkconsumer lag GROUP` names.", lambda each: len(each.problems)),
 )
 _OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float]], ...]] = (
     ("topic_lag_messages", "Sum of the known lags of a topic.", lambda each: each.lag),
 )
 _OF_PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionRow], float | None]], ...]] = (
-    ("lag_messages", "Log end less stored offset.", lambda row: row.lag),
+    ("lag_messages", "Log end less stored offset; none while it is not known.", lambda row: row.lag),
     ("partition_owned", "1 while somebody owns it.", lambda row: row.owner is not None),
 )
 _STORES: Final[tuple[tuple[str, Callable[[PartitionRow], int | None]], ...]] = (

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tests.admin.both_stores import store_in_kafka, store_in_zookeeper
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.admin import Admin, NotFound
+from zkconsumer.admin import Admin, LagChoice, NotFound
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, Fault, load, wait_until
 
@@ -80,26 +80,83 @@ def test_an_offset_manager_that_does_not_answer_is_a_problem_and_no_empty_group(
         found = admin.describe(f"{fresh_group}-k")
         assert time.monotonic() - started_at < 5
         assert [problem for problem in found.problems if problem.startswith("the offsets in Kafka cannot be read: ")]
-        # What ZooKeeper has is not wrong because a store that the group may not use does not answer.
+        # ZooKeeper's offset may be a leftover. Whether there is one in Kafka is known of partition 1.
         found = admin.describe(fresh_group)
-        assert found.problems == ()
-        assert [row.offset for row in found.partitions] == [1, None]
+        [problem] = found.problems
+        assert problem.startswith("the offsets in Kafka cannot be read: ")
+        assert [(row.offset, row.lag, row.offset_in_zookeeper) for row in found.partitions] == [
+            (None, None, 1), (None, None, None),
+        ]  # fmt: skip
 
 
-def test_zookeepers_offset_counts_where_it_has_one_also_behind_kafkas(
+def test_the_larger_offset_counts_and_a_problem_says_so_where_the_store_is_not_known(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:
     store_in_kafka(embedded_cluster, fresh_group, topic, {0: 9})
     store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 7})
     with Admin(embedded_cluster.zookeeper_connect) as admin:
         found = admin.describe(fresh_group)
+        offsets = admin.offsets(fresh_group)
+        [lag] = admin.lag(fresh_group).groups
     assert [(row.offset, row.lag, row.offset_in_kafka, row.storage) for row in found.partitions] == [
-        (7, 3, 9, None), (None, None, None, None),
+        (9, 1, 9, None), (None, None, None, None),
     ]  # fmt: skip
-    assert found.notes == (
-        f"the stores differ for 1 of 2 partitions, first for {topic}-0: 7 in ZooKeeper and 9 in Kafka; offset and lag "
-        "are those of ZooKeeper",
+    sentence = (
+        f"the stores differ for 1 of 2 partitions, first for {topic}-0: 7 in ZooKeeper and 9 in Kafka; it is not known "
+        "in which store the group works, so the larger offset counts"
     )
+    assert (found.notes, found.problems) == ((), (sentence,))
+    assert (offsets.notes, offsets.partitions) == ((sentence,), found.partitions)
+    assert (lag.problems, lag.partitions) == ((sentence,), found.partitions)
+    arguments = ["offsets", "get", fresh_group, "--zookeeper", embedded_cluster.zookeeper_connect]
+    assert f"note: {sentence}" in CliRunner().invoke(program, arguments).stdout
+    assert json.loads(CliRunner().invoke(program, [*arguments, "--json"]).stdout)["notes"] == [sentence]
+
+
+@pytest.mark.parametrize("storage", ["kafka", "zookeeper"])
+def test_the_offset_of_the_store_in_which_the_owner_works_counts(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, storage: str
+) -> None:
+    """A group that moved to Kafka, or back, left old offsets in the other store."""
+    old, new = {0: 2, 1: 2}, {0: 10, 1: 10}
+    store_in_kafka(embedded_cluster, fresh_group, topic, new if storage == "kafka" else old)
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, old)
+    client = embedded_cluster.client
+    registration = json.dumps({"version": 1, "subscription": {topic: 1}, "pattern": "static", "timestamp": "1"})
+    client.create(f"/consumers/{fresh_group}/ids/{fresh_group}_ann", registration.encode(), makepath=True)
+    for number in range(2):
+        owner = f"/consumers/{fresh_group}/owners/{topic}/{number}"
+        client.create(owner, f"{fresh_group}_ann-0".encode(), makepath=True)
+        if storage == "zookeeper":
+            client.set(f"/consumers/{fresh_group}/offsets/{topic}/{number}", b"10")
+    with Admin(embedded_cluster.zookeeper_connect) as admin:
+        found = admin.describe(fresh_group)
+        [lag] = admin.lag(fresh_group).groups
+        [of_lag] = [problem for problem in lag.problems if "differ" in problem]
+    assert [(row.offset, row.lag, row.storage) for row in found.partitions] == [(10, 0, storage)] * 2
+    assert (found.partitions, found.lag, found.lag_unknown) == (lag.partitions, lag.lag, lag.lag_unknown)
+    assert of_lag.endswith("offset and lag are those of the store in which the owner works")
+    assert of_lag in found.notes
+    assert not [problem for problem in found.problems if "differ" in problem]
+
+
+def test_offsets_in_kafka_of_topics_that_the_members_do_not_read_are_shown(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, fresh_topic: Callable[[], str]
+) -> None:
+    read = fresh_topic()
+    embedded_cluster.create_topic(read, 1)
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    config = ConsumerConfig(embedded_cluster.zookeeper_connect, fresh_group, auto_commit_enable=False)
+    with Admin(embedded_cluster.zookeeper_connect) as admin, ConsumerConnector(config) as connector:
+        connector.create_message_streams({read: 1})
+        rows = [
+            admin.describe(fresh_group).partitions, admin.offsets(fresh_group).partitions,
+            admin.lag(fresh_group).groups[0].partitions, admin.lag_monitor(LagChoice(
+                keeps_group=lambda name: name == fresh_group)).read().groups[0].partitions,
+        ]  # fmt: skip
+    for each in rows:
+        shown = {(row.topic, row.partition): row.lag for row in each}
+        assert shown == {(topic, 0): 6, (topic, 1): None, (read, 0): None}
 
 
 @pytest.mark.parametrize(("settings", "storage"), [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.admin.both_stores import manager_of, store_in_kafka
+from tests.admin.both_stores import manager_of, store_in_kafka, store_in_zookeeper
 from zkconsumer.admin import Admin
 from zkconsumer.admin.offsets_of_groups import offsets_partition
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, load, wait_until
@@ -38,6 +38,40 @@ def test_groups_that_a_manager_refuses_are_asked_for_again(
     with Admin(embedded_cluster.zookeeper_connect) as admin:
         assert [line.offset for line in admin.export_offsets(*groups).lines] == [2, 2, 2]
     assert embedded_cluster.faults.used(fault) == 2
+
+
+@pytest.mark.parametrize("version", [pytest.param("0.8.2.2"), pytest.param("1.1.1", marks=pytest.mark.slow)])
+def test_offsets_that_a_dead_manager_kept_are_unknown_and_not_gone(version: str) -> None:
+    settings = {"offsets.topic.num.partitions": 4, "offsets.topic.replication.factor": 1}
+    with KafkaCluster(version, brokers=2, settings=settings) as cluster:
+        for topic in ("clicks", "views"):
+            cluster.create_topic(topic, 1, replication=2)
+            load(cluster, topic, 10)
+        of_broker: dict[int, list[str]] = {0: [], 1: []}
+        for number in range(12):
+            manager = wait_until(lambda group=f"g{number}": manager_of(cluster, group), 30.0, "a manager").id
+            of_broker[manager].append(f"g{number}")
+        group, plain = of_broker[1][:2]
+        for each in (group, plain):
+            store_in_zookeeper(cluster, each, "clicks", {0: 1})
+        store_in_kafka(cluster, group, "clicks", {0: 10})
+        store_in_kafka(cluster, group, "views", {0: 4})
+        with Admin(cluster.zookeeper_connect) as admin:
+            monitor = admin.lag_monitor()
+            before = {each.group: each for each in monitor.read().groups}
+            assert (before[group].lag, before[group].lag_unknown, before[plain].lag) == (6, 0, 9)
+            cluster.kill(1)
+            after = {each.group: each for each in monitor.read().groups}
+            # That there was an offset of views is remembered; a new look cannot know it, and says so.
+            assert [(row.topic, row.lag) for row in after[group].partitions] == [("clicks", None), ("views", None)]
+            for shown in (admin.describe(group), after[group], after[plain], *admin.lag(group).groups):
+                assert (shown.lag, shown.lag_unknown) == (0, len(shown.partitions))
+                assert [each for each in shown.problems if each.startswith("the offsets in Kafka cannot be read: ")]
+            [unread] = admin.offsets(group).unread
+            assert unread.startswith("the offsets in Kafka cannot be read: ")
+            assert "partitions with an offset in Kafka alone may be missing" in unread
+            verified = {each.kind: each.fault for each in admin.verify(plain, least_members=0, patience_s=0).findings}
+            assert verified["unknown-offsets"] is False
 
 
 @pytest.mark.slow

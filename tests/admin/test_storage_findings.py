@@ -49,9 +49,41 @@ def test_the_store_of_an_owner(
         kafka_offsets={} if kafka is None else {P0: kafka},
     )
     assert nodes.storage_of(P0) == storage
-    assert report(nodes).partitions[0].storage == storage
+    row = report(nodes).partitions[0]
+    counts = {"zookeeper": row.offset_in_zookeeper, "kafka": row.offset_in_kafka, None: max(
+        (each for each in (row.offset_in_zookeeper, row.offset_in_kafka) if each is not None), default=None
+    )}[storage]  # fmt: skip
+    assert (row.storage, row.offset) == (storage, counts)
     assert dataclasses.replace(nodes, claim_zxids={}).storage_of(P0) is None
     assert dataclasses.replace(nodes, kafka_unknown="no answer").storage_of(P0) is None
+
+
+@pytest.mark.parametrize(
+    ("claimed", "written_at", "answered", "offset"),
+    [
+        (True, 101, False, 7),  # its owner has written it, so it is no leftover
+        (True, 99, False, None),
+        (False, 101, False, None),
+        (False, 101, True, 7),
+    ],
+)
+def test_while_kafka_does_not_answer_only_what_owners_wrote_in_zookeeper_counts(
+    claimed: bool, written_at: int, answered: bool, offset: int | None
+) -> None:
+    nodes = dataclasses.replace(
+        NODES, owners={}, offsets={P0: b"7"}, offset_zxids={P0: written_at}, claim_zxids={P0: 100} if claimed else {},
+        kafka_unknown="no answer", kafka_answered=frozenset({P0} if answered else ()), log_ends={P0: 9, P1: 9},
+    )  # fmt: skip
+    found = report(nodes)
+    [problem] = found.problems
+    assert problem.startswith("the offsets in Kafka cannot be read: no answer; ")
+    assert (found.partitions[0].offset, found.partitions[0].offset_in_zookeeper) == (offset, 7)
+    assert (found.lag, found.lag_unknown) == ((2, 1) if offset else (0, 2))
+
+
+def test_topics_that_had_offsets_in_kafka_stay_while_it_does_not_answer() -> None:
+    nodes = dataclasses.replace(NODES, owners={}, kafka_unknown="no answer", kafka_topics=frozenset({"clicks"}))
+    assert report(nodes).lag_unknown == 2
 
 
 def test_members_that_store_elsewhere_are_a_fault_that_may_pass() -> None:

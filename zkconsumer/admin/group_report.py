@@ -4,13 +4,16 @@ Pure. Rules, as Kafka's own check tool breaks them (KAFKA-3952):
 - A partition is orphaned when some member subscribes to its topic and nobody owns it.
 - An owner is good when it is one of the thread ids that the registered members have on that topic.
 - A node that cannot be read is reported, and what it holds counts as unknown rather than wrong.
+- Where ZooKeeper and Kafka have different offsets of a partition, the one counts with which the owner works, and the
+  larger one if that is not known: a group that moved to Kafka leaves its old offsets in ZooKeeper.
+- While the offsets in Kafka cannot be read, an offset in ZooKeeper may be such a leftover, and the lag is unknown.
 
 Source: kafka.tools.VerifyConsumerRebalance, ConsumerOffsetChecker (0.8.2.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rebalance import znodes
@@ -19,8 +22,8 @@ from rebalance.subscription import Subscription, consumer_id_of, thread_ids
 from zkconsumer.admin.values import JsonValue
 
 __all__ = [
-    "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow", "concerned_topics", "members_of",
-    "report",
+    "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow", "StoreDifference", "concerned_topics",
+    "members_of", "report", "store_difference", "unread",
 ]  # fmt: skip
 
 Name = tuple[str, str]
@@ -42,6 +45,8 @@ class GroupNodes:
         refused: Path -> why it cannot be read, of nodes that exist. Such a registration has no data.
         kafka_offsets: (topic, partition's name) -> the offset that is stored in Kafka.
         kafka_unknown: Why offsets in Kafka are not known, a clause; None when they are.
+        kafka_answered: The partitions whose offset in Kafka, or that there is none, is known in spite of that.
+        kafka_topics: Topics of which the group had offsets in Kafka when they were read last.
         java_members: Members whose registration was written once, as Java does and this client does not.
         offset_zxids: (topic, partition's name) -> id of the transaction that wrote the offset's node last.
         claim_zxids: (topic, partition's name) -> id of the transaction that created the owner's node.
@@ -59,6 +64,8 @@ class GroupNodes:
     refused: Mapping[str, RefusedNode] = field(default_factory=dict)
     kafka_offsets: Mapping[Name, int] = field(default_factory=dict)
     kafka_unknown: str | None = None
+    kafka_answered: frozenset[Name] = frozenset()
+    kafka_topics: frozenset[str] = frozenset()
     java_members: frozenset[str] = frozenset()
     offset_zxids: Mapping[Name, int] = field(default_factory=dict)
     claim_zxids: Mapping[Name, int] = field(default_factory=dict)
@@ -89,13 +96,32 @@ class GroupNodes:
           owner before it, stores in Kafka.
         """
         claimed = self.claim_zxids.get(name)
-        if claimed is None or self.kafka_unknown is not None:
+        if claimed is None or self.hides_offset_in_kafka(name):
             return None
         kafka = self.kafka_offsets.get(name)
         zookeeper = self.offset_in_zookeeper(name)
         if zookeeper is not None and self.offset_zxids.get(name, 0) > claimed:
             return "zookeeper" if kafka is None or kafka < zookeeper else None
         return "kafka" if kafka is not None and (zookeeper is None or kafka > zookeeper) else None
+
+    def hides_offset_in_kafka(self, name: Name) -> bool:
+        """Return True if a partition may have an offset in Kafka that could not be read."""
+        return self.kafka_unknown is not None and name not in self.kafka_answered
+
+    def offset_that_counts(self, name: Name) -> int | None:
+        """Return the offset at which a member would continue, None if there is none or if it is not known.
+
+        Where the stores differ, `storage_of` decides. If the store is not known, the larger offset counts, as for
+        members with the default `offsets.intent`. While the offset in Kafka is not known, that in ZooKeeper counts if
+        it was written after the present owner claimed the partition: the owner stores in ZooKeeper, or in both stores.
+        """
+        zookeeper, kafka = self.offset_in_zookeeper(name), self.kafka_offsets.get(name)
+        if self.hides_offset_in_kafka(name):
+            claimed = self.claim_zxids.get(name)
+            return zookeeper if claimed is not None and self.offset_zxids.get(name, 0) > claimed else None
+        if zookeeper is None or kafka is None:
+            return kafka if zookeeper is None else zookeeper
+        return {"zookeeper": zookeeper, "kafka": kafka, None: max(zookeeper, kafka)}[self.storage_of(name)]
 
 
 @dataclass(frozen=True)
@@ -120,9 +146,10 @@ class PartitionRow:
 
     Attributes:
         partition: Its number; a text if the name of its node is none.
-        offset: The stored offset, the next one to be read: ZooKeeper's if there is one, else Kafka's.
+        offset: The stored offset, the next one to be read, of the store in which the owner works; the larger one if the
+            stores differ and that store is not known; None also while it is not known whether Kafka has another one.
         log_end: The offset that the next message will get.
-        lag: `log_end - offset`, at least 0.
+        lag: `log_end - offset`; None if one of them is not known, and if the offset is beyond the end.
         owner: What its owner node holds: a thread id.
         problems: What is wrong, a clause each.
         offset_in_zookeeper: The offset that is stored in ZooKeeper.
@@ -140,6 +167,43 @@ class PartitionRow:
     offset_in_zookeeper: int | None = None
     offset_in_kafka: int | None = None
     storage: str | None = None
+
+
+@dataclass(frozen=True)
+class StoreDifference:
+    """Offsets that differ between ZooKeeper and Kafka.
+
+    Attributes:
+        sentence: How many partitions they are, with an example, and which offset counts.
+        is_certain: It is known of all of them in which store the owner works.
+    """
+
+    sentence: str
+    is_certain: bool
+
+
+def store_difference(rows: Sequence[PartitionRow]) -> StoreDifference | None:
+    """Return what differs between the stores, None if nothing does."""
+    differing = [
+        row for row in rows
+        if None not in (row.offset_in_zookeeper, row.offset_in_kafka) and row.offset_in_zookeeper != row.offset_in_kafka
+    ]  # fmt: skip
+    if not differing:
+        return None
+    first, unclear = differing[0], sum(row.storage is None for row in differing)
+    if not unclear:
+        counts = "offset and lag are those of the store in which the owner works"
+    elif unclear == len(differing):
+        counts = "it is not known in which store the group works, so the larger offset counts"
+    else:
+        counts = (
+            f"it is not known for {unclear} of them in which store the owner works, so the larger offset counts there"
+        )
+    return StoreDifference(
+        f"the stores differ for {len(differing)} of {len(rows)} partitions, first for {first.topic}-{first.partition}: "
+        f"{first.offset_in_zookeeper} in ZooKeeper and {first.offset_in_kafka} in Kafka; {counts}",
+        not unclear,
+    )
 
 
 @dataclass(frozen=True)
@@ -166,18 +230,9 @@ class GroupReport(JsonValue):
     def notes(self) -> tuple[str, ...]:
         """What is worth knowing about the stores of the offsets, as sentences."""
         notes = []
-        differing = [
-            row for row in self.partitions
-            if None not in (row.offset_in_zookeeper, row.offset_in_kafka)
-            and row.offset_in_zookeeper != row.offset_in_kafka
-        ]  # fmt: skip
-        if differing:
-            first = differing[0]
-            notes.append(
-                f"the stores differ for {len(differing)} of {len(self.partitions)} partitions, first for {first.topic}-"
-                f"{first.partition}: {first.offset_in_zookeeper} in ZooKeeper and {first.offset_in_kafka} in Kafka; "
-                "offset and lag are those of ZooKeeper"
-            )
+        difference = store_difference(self.partitions)
+        if difference is not None and difference.is_certain:  # else it is among the problems
+            notes.append(difference.sentence)
         for storage, name in (("kafka", "Kafka"), ("zookeeper", "ZooKeeper")):
             rows = [row for row in self.partitions if row.storage == storage]
             # That owners store in ZooKeeper goes without saying where nothing is in Kafka.
@@ -249,7 +304,7 @@ def members_of(nodes: GroupNodes) -> Members:
 
 def concerned_topics(nodes: GroupNodes) -> list[str]:
     """Return the topics that the group owns, has offsets of, or subscribes to."""
-    names = {topic for topic, _ in (*nodes.owners, *nodes.offsets, *nodes.kafka_offsets)}
+    names = {topic for topic, _ in (*nodes.owners, *nodes.offsets, *nodes.kafka_offsets)} | nodes.kafka_topics
     for subscription in members_of(nodes).subscriptions.values():
         names.update(subscription.topics(nodes.known_topics))
     return sorted(names)
@@ -258,9 +313,12 @@ def concerned_topics(nodes: GroupNodes) -> list[str]:
 def unread(nodes: GroupNodes) -> list[str]:
     """Return what could not be read, as sentences."""
     sentences = [str(nodes.refused[path]) for path in sorted(nodes.refused)]
-    # A group with offsets in ZooKeeper may have nothing to do with Kafka's.
-    if nodes.kafka_unknown is not None and not nodes.offsets:
-        sentences.append(f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}")
+    # Also for a group with offsets in ZooKeeper: they may be leftovers, and those in Kafka would vanish without a word.
+    if nodes.kafka_unknown is not None:
+        sentences.append(
+            f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}; partitions with an offset in Kafka alone may "
+            "be missing, and the lag is not known of those whose owner has not written an offset in ZooKeeper"
+        )
     return sentences
 
 
@@ -274,6 +332,9 @@ def report(nodes: GroupNodes) -> GroupReport:
         known = _known_partitions(nodes, topic, problems)
         threads = members.threads(topic)
         rows.extend(_row(nodes, topic, name, known, threads, members) for name in _names(nodes, topic, known))
+    difference = store_difference(rows)
+    if difference is not None and not difference.is_certain:
+        problems.append(difference.sentence)
     problems += [f"{row.topic}-{row.partition}: {problem}" for row in rows for problem in row.problems]
     lags = [row.lag for row in rows if row.lag is not None]
     return GroupReport(nodes.group, members.rows, tuple(rows), sum(lags), len(rows) - len(lags), tuple(problems))
@@ -313,7 +374,7 @@ def _row(
         problems.append("orphaned: a member subscribes to it, and nobody owns it")
     in_zookeeper = _offset(nodes, topic, name, problems)
     in_kafka = nodes.kafka_offsets.get((topic, name))
-    offset = in_kafka if in_zookeeper is None else in_zookeeper
+    offset = nodes.offset_that_counts((topic, name))
     end = nodes.log_ends.get((topic, name))
     if isinstance(end, str):
         problems.append(f"log end unknown: {end}")
@@ -321,7 +382,7 @@ def _row(
     lag = None if offset is None or end is None else end - offset
     if lag is not None and lag < 0:
         problems.append(f"the stored offset is {-lag} beyond the end of the log")
-        lag = 0
+        lag = None
     storage = nodes.storage_of((topic, name))
     return PartitionRow(topic, partition, offset, end, lag, owner, tuple(problems), in_zookeeper, in_kafka, storage)
 

@@ -3,8 +3,8 @@
 Rules, and which failure each prevents:
 - Without the topic `__consumer_offsets` no broker is asked: a question would create it.
 - Every call has a deadline. An offset that is not known by then is unknown, which is not the same as none.
-- A group is asked for by topic and partition, as brokers before 0.10.2 list nothing: of a group without members, of
-  which ZooKeeper does not say what it reads, all partitions of the cluster are asked for.
+- A group is asked for by topic and partition, as brokers before 0.10.2 list nothing. All partitions of the cluster are
+  asked for: ZooKeeper does not say what a group without members reads, and members may have read other topics before.
 """
 
 from __future__ import annotations
@@ -150,17 +150,15 @@ def read_group_and_kafka(port: ZooKeeperPort, zookeeper: str, store: OffsetsInKa
 def read_kafka_offsets(port: ZooKeeperPort, store: OffsetsInKafka, nodes: GroupNodes) -> GroupNodes:
     """Return the nodes of a group with the offsets that it has stored in Kafka.
 
-    A group with members is asked for the topics that it has to do with, any other one for all topics.
+    The group is asked for all topics, as nothing in ZooKeeper says of which it has offsets in Kafka.
 
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer.
     """
     if OFFSETS_TOPIC not in nodes.known_topics:
         return nodes
-    topics = dict(nodes.topics)
-    if not nodes.registrations:
-        others = [topic for topic in nodes.known_topics if topic != OFFSETS_TOPIC and topic not in topics]
-        topics |= read_topic_data(port, others)
+    others = [topic for topic in nodes.known_topics if topic != OFFSETS_TOPIC and topic not in nodes.topics]
+    topics = {**nodes.topics, **read_topic_data(port, others)}
     # Those that the group has to do with are asked for first.
     names = sorted(listed_partitions(topics), key=lambda name: name.topic not in nodes.topics)
     answer = store.fetch(nodes.group, names)
@@ -170,5 +168,6 @@ def read_kafka_offsets(port: ZooKeeperPort, store: OffsetsInKafka, nodes: GroupN
         nodes,
         kafka_offsets=found,
         kafka_unknown=next(iter(answer.unknown.values()), None),
+        kafka_answered=frozenset((name.topic, str(name.partition)) for name in answer.offsets),
         topics={topic: data for topic, data in topics.items() if topic in nodes.topics or topic in with_offsets},
     )

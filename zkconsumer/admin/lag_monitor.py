@@ -34,7 +34,9 @@ from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 __all__ = ["LagChoice", "LagMonitor"]
 
 _FULL_SCAN_S: Final = 300.0
-"""How often a group of which ZooKeeper does not say what it reads is asked for the offsets of all topics in Kafka."""
+"""How often a group is asked for its offsets of all topics in Kafka; in between for those that it has to do with."""
+_SCANNED_A_ROUND: Final = 20_000
+"""How many topics a round asks for beside those that groups with members read, summed over these groups."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class LagMonitor:
         self._window = RateWindow()
         self._kafka_topics: dict[str, frozenset[str]] = {}
         self._scanned_at: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
 
     def read(self) -> LagReport:
         """Return the lag of now, with rates from the second call on.
@@ -114,10 +117,9 @@ class LagMonitor:
         [listing] = read_all(self._port, [GetChildren(znodes.CONSUMERS)], min(READ_TIMEOUT_S, self._choice.deadline_s))
         names = sorted(listing[0]) if listing is not None else []
         kept = [name for name in names if self._choice.keeps_group(name)]
-        for gone in self._kafka_topics.keys() - kept:
-            del self._kafka_topics[gone]
-        for gone in self._scanned_at.keys() - kept:
-            del self._scanned_at[gone]
+        for memory in (self._kafka_topics, self._scanned_at, self._asked_at):
+            for gone in memory.keys() - kept:
+                del memory[gone]
         return kept
 
     def _check_named(self, nodes: Sequence[GroupNodes]) -> None:
@@ -131,7 +133,7 @@ class LagMonitor:
         """Return the nodes with the offsets in Kafka; without the topic of offsets no broker is asked."""
         if not nodes or OFFSETS_TOPIC not in nodes[0].known_topics:
             return list(nodes)
-        scanned = [each.group for each in nodes if self._needs_scan(each)]
+        scanned = self._scanned(nodes)
         concerned = {topic for each in nodes for topic in self._topics_of(each)}
         known = nodes[0].known_topics if scanned else sorted(concerned)
         data = read_topic_nodes(self._port, [topic for topic in known if topic != OFFSETS_TOPIC], deadline)
@@ -148,14 +150,31 @@ class LagMonitor:
             if each.group in scanned and unknown is None:
                 self._scanned_at[each.group] = time.monotonic()
                 self._kafka_topics[each.group] = frozenset(topic for topic, _ in offsets)
-            topics = {**each.topics, **{topic: data[topic] for topic, _ in offsets if topic not in each.topics}}
-            found.append(dataclasses.replace(each, kafka_offsets=offsets, kafka_unknown=unknown, topics=topics))
+            # While the offsets are not known, the topics of those that were there before still count.
+            in_kafka = self._kafka_topics.get(each.group, frozenset()) & data.keys() if unknown else frozenset()
+            others = {*in_kafka, *(topic for topic, _ in offsets)} - each.topics.keys()
+            found.append(dataclasses.replace(
+                each, kafka_offsets=offsets, kafka_unknown=unknown, kafka_topics=in_kafka,
+                kafka_answered=frozenset((at.topic, str(at.partition)) for at in answer.offsets),
+                topics={**each.topics, **{topic: data[topic] for topic in others}},
+            ))  # fmt: skip
         return found
 
-    def _needs_scan(self, nodes: GroupNodes) -> bool:
-        """Return whether a group without members is asked for all topics: nothing says which it has read."""
-        scanned_at = self._scanned_at.get(nodes.group)
-        return not nodes.registrations and (scanned_at is None or time.monotonic() - scanned_at >= _FULL_SCAN_S)
+    def _scanned(self, nodes: Sequence[GroupNodes]) -> set[str]:
+        """Return the groups that are asked for all topics in this round.
+
+        Nothing says which topics a group without members has read. Of one with members, offsets of other topics than it
+        reads now are shown as well; among very many groups, they are asked for over several rounds.
+        """
+        now = time.monotonic()
+        due = [each for each in nodes if now - self._scanned_at.get(each.group, -_FULL_SCAN_S) >= _FULL_SCAN_S]
+        scanned = {each.group for each in due if not each.registrations or each.group in self._choice.groups}
+        # Those that were asked longest ago come first: a group whose offset manager is dead does not hold up others.
+        others = sorted((each.group for each in due if each.group not in scanned),
+                        key=lambda group: self._asked_at.get(group, -_FULL_SCAN_S))  # fmt: skip
+        scanned.update(others[: max(1, _SCANNED_A_ROUND // len(nodes[0].known_topics))])
+        self._asked_at |= dict.fromkeys(scanned, now)
+        return scanned
 
     def _topics_of(self, nodes: GroupNodes) -> set[str]:
         return {*nodes.topics, *self._kafka_topics.get(nodes.group, ())} - {OFFSETS_TOPIC}

@@ -1,7 +1,8 @@
 """How far groups are behind, as values: by partition, by topic and by group. Pure.
 
 The lag of a partition is the end of its log less the stored offset. It is unknown where one of the two is not known,
-and never counted as 0 then.
+or the offset is beyond the end, and never counted as 0 then. Offsets that differ between the stores are always among
+the problems.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkconsumer.admin.group_report import GroupReport, PartitionRow
+from zkconsumer.admin.group_report import GroupReport, PartitionRow, store_difference
 from zkconsumer.admin.values import JsonValue
 
 __all__ = ["GroupLag", "LagReport", "Rates", "TopicLag", "group_lag"]
@@ -111,6 +112,8 @@ def group_lag(
         topics: The topics that count.
     """
     rows = tuple(row for row in found.partitions if row.topic in topics)
+    difference = store_difference(found.partitions)
+    differing = () if difference is None or difference.sentence in found.problems else (difference.sentence,)
     orphans = {at for at in unowned if at[0] in topics}
     by_topic: dict[str, list[PartitionRow]] = {}
     for row in rows:
@@ -122,7 +125,7 @@ def group_lag(
     return GroupLag(
         found.group, len(found.members), sum(row.owner is not None for row in rows), len(orphans),
         sum(each.lag for each in topics_lag), sum(each.lag_unknown for each in topics_lag), topics_lag, rows,
-        found.problems,
+        (*differing, *found.problems),
     )  # fmt: skip
 
 

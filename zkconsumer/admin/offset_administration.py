@@ -11,7 +11,7 @@ from rebalance.subscription import check_group, check_topic
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.group_nodes import group_not_found, only_topic, read_log_ends
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
-from zkconsumer.admin.group_report import PartitionRow, concerned_topics, report, unread
+from zkconsumer.admin.group_report import PartitionRow, concerned_topics, report, store_difference, unread
 from zkconsumer.admin.kafka_changes import write_both
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_group_and_kafka
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges, check_no_members
@@ -36,11 +36,13 @@ class GroupOffsets(JsonValue):
         group: Its name.
         partitions: By topic and number; also partitions without a stored offset that the group owns or subscribes to.
         unread: What could not be read, as sentences with their remedies: what is there is unknown, not missing.
+        notes: Offsets that differ between the stores, and which of them count, as sentences.
     """
 
     group: str
     partitions: tuple[PartitionRow, ...]
     unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def _nothing(group: str) -> None:
@@ -72,7 +74,9 @@ class OffsetAdministration:
             nodes = only_topic(nodes, topic)
         found = report(read_log_ends(self._cluster, nodes))
         rows = tuple(row for row in found.partitions if topic in (None, row.topic))
-        return GroupOffsets(group, rows, tuple(unread(nodes)))
+        difference = store_difference(rows)
+        notes = () if difference is None else (difference.sentence,)
+        return GroupOffsets(group, rows, tuple(unread(nodes)), notes)
 
     def export_offsets(self, *groups: str, store: str | None = None) -> ExportedOffsets:
         """Return the stored offsets of groups, of all groups of ZooKeeper when none is named, as lines of text.

@@ -24,6 +24,8 @@ def storage_findings(nodes: GroupNodes) -> Iterator[Finding]:
         what = f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}"
         if has_none:
             what += "; ZooKeeper has no offset of the group, so where its members would continue is not known"
+        else:  # a group that has never used Kafka looks the same, and nothing is wrong with it
+            what += "; whether the group still uses its offsets in ZooKeeper is not known"
         yield Finding("unknown-offsets", OFFSETS_IN_KAFKA, what, "look at the brokers' logs: the leader of the group's "
                       "partition of __consumer_offsets answers", passing=True, fault=has_none)  # fmt: skip
     yield from _mixed(nodes)

@@ -22,8 +22,10 @@ _EPILOG = """\
 \b
 Partitions without an owner, and owners that are no registered thread, are normal while a rebalance is under way and a
 fault when they stay; `zkconsumer verify` waits for that, and says what would mend it. When a group has offsets in
-Kafka, two columns show the offset in each store; OFFSET is ZooKeeper's if there is one, else Kafka's. Where the claims
-and the offsets show in which store owners work, a note says so.
+Kafka, two columns show the offset in each store. Where the claims and the offsets show in which store owners work, a
+note says so, and OFFSET and LAG are those of that store. Where the stores differ and that is not known, the larger
+offset counts, and that is a problem. While the offsets in Kafka cannot be read, the lag is known only where the owner
+has written an offset in ZooKeeper.
 
 \b
 Example:
@@ -75,8 +77,8 @@ def _subscription(row: MemberRow) -> str:
 
 
 def print_offsets(rows: Sequence[PartitionRow]) -> None:
-    """Print a table of partitions; with the offset in each store if one of them is in Kafka."""
-    has_stores = any(row.offset_in_kafka is not None for row in rows)
+    """Print a table of partitions; with the offset in each store if one of them is, or may be, in Kafka."""
+    has_stores = any(row.offset_in_kafka is not None or row.offset != row.offset_in_zookeeper for row in rows)
     stores = _STORES if has_stores else ()
     cells = []
     for row in rows:

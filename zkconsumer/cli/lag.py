@@ -28,8 +28,10 @@ __all__ = ["lag"]
 
 _EPILOG = """\
 \b
-No group is joined, and members of any client count. OFFSET is the stored offset, in ZooKeeper or in Kafka; LAG is the
-end of the log less that offset; UNKNOWN counts partitions whose lag is not known. With --watch, CONSUMED/S and
+No group is joined, and members of any client count. OFFSET is the stored offset, in ZooKeeper or in Kafka; if the two
+differ, a problem says so, and the one counts with which the owner seems to work, or the larger one. LAG is the end of
+the log less that offset. UNKNOWN counts partitions whose lag is not known: without an offset, with one beyond the end,
+of a broker that does not answer, or with offsets in Kafka that cannot be read. With --watch, CONSUMED/S and
 PRODUCED/S are those of the last two minutes (Java members commit once a minute), and CATCH UP says when the lag would
 be 0 at these rates. Rows with the largest lag come first.
 

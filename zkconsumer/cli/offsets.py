@@ -22,7 +22,8 @@ __all__ = ["offsets"]
 _GET_EPILOG = """\
 \b
 An offset is the next one to be read. When a group has offsets in Kafka, two columns show the offset in each store;
-OFFSET is ZooKeeper's if there is one, else Kafka's.
+OFFSET is that of the store in which the owner seems to work. If that is not known, it is the larger one, and a note
+says so. While the offsets in Kafka cannot be read, it is known only where the owner has written one in ZooKeeper.
 
 \b
 Example:
@@ -78,6 +79,8 @@ def get_offsets(group: str, zookeeper: str, topic: str | None, as_json: bool) ->
             click.echo(f"group {group} has no offsets", err=True)
         return
     print_offsets(rows)
+    for note in found.notes:
+        click.echo(f"note: {note}")
     for row in rows:
         for problem in row.problems:
             print_problem(f"{row.topic}-{row.partition}: {problem}")
