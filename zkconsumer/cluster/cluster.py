@@ -124,11 +124,15 @@ class Cluster:
             return {}
         leaders = self.leaders(partitions)
         found = ask_leaders(leaders, times_ms, self._client_id, self._timeout_s, deadline_s)
-        unled = self._why_unled([name for name in partitions if name not in found])
+        unled = self.why_unled([name for name in partitions if name not in found])
         return {name: found[name] if name in found else unled[name] for name in partitions}
 
-    def _why_unled(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-        """Return why each of these partitions has no leader that could be asked, a clause."""
+    def why_unled(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+        """Return why `leaders` found no leader of each of these partitions, a clause.
+
+        Raises:
+            ZooKeeperSilent: ZooKeeper does not answer in time.
+        """
         if not self.reader.left_out:
             return dict.fromkeys(partitions, "no broker leads it")
         leaders = self.reader.leaders(partitions)

@@ -226,7 +226,8 @@ class ClusterOffsets:
         failures = 0
         while missing:
             leaders = self._leaders(missing)
-            reasons = {name: reasons.get(name, "no broker leads it") for name in missing}
+            unled = self._cluster.why_unled([name for name in missing if name not in leaders])
+            reasons = {**unled, **{name: reasons[name] for name in missing if name in reasons}}
             by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
             for name, broker in leaders.items():
                 by_leader[broker].append(name)

@@ -108,11 +108,14 @@ class LeaderQueries:
             consumer.close()
         self._consumers.clear()
 
-    def _search(self, missing: Iterable[TopicPartition]) -> None:
+    def _search(self, missing: Collection[TopicPartition]) -> None:
         if not self._may_search():
             return
         try:
-            self.leaders.update(self._cluster.leaders(dict.fromkeys(missing)))
+            found = self._cluster.leaders(dict.fromkeys(missing))
+            self.leaders.update(found)
+            for name, reason in self._cluster.why_unled([name for name in missing if name not in found]).items():
+                self._failures.setdefault(name, _Failure(reason))
         except RebalanceError as error:
             log.warning("leaders cannot be looked for: %s", error)
 

@@ -49,7 +49,7 @@ def search_in_zookeeper(config: ConsumerConfig) -> LeaderSearch:
                 if not cluster.reader.topic_exists(name.topic):
                     return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not in ZooKeeper any more")
                 broker = cluster.leaders({name: denied_by}).get(name)
-                return FoundLeader(broker, reason="" if broker else "no broker that is registered leads it")
+                return FoundLeader(broker, reason="" if broker else cluster.why_unled([name])[name])
         except ZkConsumerError as error:
             return FoundLeader(reason=f"its leader cannot be looked up: {error}")
 

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NoReturn
 
 from rebalance.counters import Counters
+from rebalance.errors import RebalanceError
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout, PartitionStopped, StreamFailed, shown_broker
 from zkconsumer.fetching.byte_budget import ByteBudget
@@ -71,7 +72,7 @@ class PartitionReads:
     def __init__(
         self,
         config: ConsumerConfig,
-        directory: BrokerDirectory,
+        cluster: Cluster,
         bounds: Mapping[TopicPartition, ReadBounds],
         stall_timeout_s: float,
         clock: Callable[[], float],
@@ -82,6 +83,7 @@ class PartitionReads:
         self.handed: InHand | None = None
         self.failed = 0
         self._config = config
+        self._cluster = cluster
         self._bounds = dict(bounds)
         self._stall_timeout_s = stall_timeout_s
         self._clock = clock
@@ -94,7 +96,7 @@ class PartitionReads:
         self._progress: dict[TopicPartition, _Progress] = {}
         self._positions = {name: bound.start for name, bound in bounds.items()}
         calls = PoolCalls(self._tasks.get, lambda partition: None, self._died)
-        self._pool = FetcherPool(config, directory, self._budget, clock, calls, Counters())
+        self._pool = FetcherPool(config, cluster.directory, self._budget, clock, calls, Counters())
         self._checked_at = clock()
         self._queue: PartitionQueue | None = None
         self._chunk: Chunk | None = None
@@ -385,15 +387,21 @@ class PartitionReads:
     def _stall_reason(self, name: TopicPartition, task: FetchTask) -> str:
         state, end = task.state, self._bounds[name].end
         if state.error is not None:
-            reason = state.error
+            reason = state.error if task.is_placed else f"{state.error}; now {self._why_unled(name)}"
         elif end is not None and state.answered_at is not None:
             reason = f"its log ends at {state.high_watermark} now, and it ended at {end} at the start"
         elif task.is_placed:
             reason = "no answer"
         else:
-            reason = "no broker leads it"
+            reason = self._why_unled(name)
         where = "" if state.leader is None else f" ({shown_broker(state.leader)} led it last)"
         return f"no message for {self._stall_timeout_s:g} s: {reason}{where}"
+
+    def _why_unled(self, name: TopicPartition) -> str:
+        try:
+            return self._cluster.why_unled([name])[name]
+        except RebalanceError as error:
+            return f"no leader is known, and it cannot be looked up: {error}"
 
     def _finish_reached(self) -> None:
         """End partitions behind whose position the log has no messages up to the end."""

@@ -163,9 +163,10 @@ class BoundsSearch:
         failures = 0
         while missing := [name for name in names if name not in search.found]:
             by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
-            for name, broker in self._cluster.leaders(missing).items():
+            leaders = self._cluster.leaders(missing)
+            for name, broker in leaders.items():
                 by_leader[broker].append(name)
-            reasons = dict.fromkeys(missing, "no broker leads it")
+            reasons = self._cluster.why_unled([name for name in missing if name not in leaders])
             for broker, led in by_leader.items():
                 reasons.update(self._ask(search, broker, led))
             failures = self._pause(names, search.found, reasons, failures)

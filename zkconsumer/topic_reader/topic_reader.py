@@ -64,7 +64,7 @@ class TopicReader:
             cluster = Cluster(port, config.client_id, min(config.socket_timeout_ms / 1000, _BROKER_S))
             bounds = BoundsSearch(wanted, cluster, config, stall_timeout_s).find()
             reads = PartitionReads(
-                config, cluster.directory, bounds, stall_timeout_s, time.monotonic, lambda: watch.reason
+                config, cluster, bounds, stall_timeout_s, time.monotonic, lambda: watch.reason
             )
             if stat is not None:
                 watch.start(port, stat.czxid)

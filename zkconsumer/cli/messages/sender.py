@@ -164,7 +164,7 @@ class Sender:
         """
         deadline = time.monotonic() + self._settings.give_up_s
         failures = 0
-        reason = "no broker leads it"
+        reason = ""
         denied_by: int | None = None
         while True:
             leader = self._leaders.get(partition)
@@ -178,6 +178,9 @@ class Sender:
                     return
                 reason, denied_by = failure
                 del self._leaders[partition]
+            elif not reason:
+                name = TopicPartition(self._topic, partition)
+                reason = self._cluster.why_unled([name])[name]
             backoff_s = _BACKOFF.wait_s(failures)
             if time.monotonic() + backoff_s > deadline:
                 raise CliError(
