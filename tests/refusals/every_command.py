@@ -6,20 +6,19 @@ so in `MORE`. A command without the option `--zookeeper` is listed in `OFFLINE`,
 
 from __future__ import annotations
 
-import os
-import subprocess
-import threading
+import atexit
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import click
+from forked_commands import ForkServer, Ran
 
-from tests.cli.command_line import command
 from zkconsumer.cli.program import program
 
 TIMEOUT_S = 60.0
-AT_ONCE = 4
+AT_ONCE = 12
+"""They mostly wait."""
 LINE = b"/consumers/group/offsets/topic/0:1\n"
 """What the commands read from stdin: a line of `offsets import`, and a message of `produce`."""
 
@@ -39,7 +38,7 @@ MORE: Mapping[str, Sequence[str]] = {
     "exporter": ["--port", "0"],
     "lag": ["--all"],
     "load": ["--topic", "topic", "--to", "/nowhere/to"],
-    "verify": ["--patience", "0.3"],
+    "verify": ["--patience", "0.1"],
     "offsets set": ["--topic", "topic", "--to", "0"],
     "offsets import": ["--input-file", "-"],
 }
@@ -81,43 +80,26 @@ def arguments_of(name: str) -> list[str]:
 
 def run_all(
     names: Sequence[str], *options: str, environment: Mapping[str, str] | None = None
-) -> dict[str, subprocess.CompletedProcess[str]]:
+) -> dict[str, Ran]:
     """Run commands as processes, several at a time, each with more options."""
 
-    def run(name: str) -> subprocess.CompletedProcess[str]:
+    def run(name: str) -> Ran:
         return run_one(name, *options, environment=environment)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(names, pool.map(run, names), strict=True))
 
 
-def run_one(
-    name: str, *options: str, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_one(name: str, *options: str, environment: Mapping[str, str] | None = None) -> Ran:
     """Run one command as a process; one that would go on is ended once it has written its first line on stderr."""
-    if name in SERVICES:
-        return _run_service(command([*arguments_of(name), *options]), {**os.environ, **(environment or {})})
-    ran = subprocess.run(
-        command([*arguments_of(name), *options]), input=LINE, capture_output=True, timeout=TIMEOUT_S, check=False,
-        env={**os.environ, **(environment or {})}, cwd=Path(__file__).parents[2],
+    return _server().run(
+        [*arguments_of(name), *options], stdin=LINE, timeout_s=TIMEOUT_S, until_logged=name in SERVICES,
+        environment=environment,
     )  # fmt: skip
-    return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
-def _run_service(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    service = subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    ending = threading.Timer(TIMEOUT_S, service.kill)
-    ending.start()
-    try:
-        assert service.stderr is not None
-        first = service.stderr.readline()
-        service.terminate()
-        printed, said = service.communicate(timeout=TIMEOUT_S)
-        return subprocess.CompletedProcess(arguments, service.returncode, printed, first + said)
-    finally:
-        ending.cancel()
-        service.kill()
-        service.wait()
+@functools.cache
+def _server() -> ForkServer:
+    server = ForkServer()
+    atexit.register(server.close)
+    return server

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.cluster.zookeeper_probe import speaks_tls
 from zkconsumer.testing.processes import free_port
-from zkconsumer.testing.waiting import Deadline
+from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 PATIENCE_S = 30.0
@@ -36,6 +38,13 @@ class SecureServer(ZooKeeperServer):
             },
         )  # fmt: skip
         self.secure = f"127.0.0.1:{port}"
+        self._tls_port = port
+
+    def start(self) -> Self:
+        """Start it; returns when it has done a handshake, the first of which takes a new JVM seconds."""
+        super().start()
+        wait_until(lambda: speaks_tls(("127.0.0.1", self._tls_port), PATIENCE_S), PATIENCE_S, "a TLS handshake")
+        return self
 
 
 def sasl_server(folder: Path, version: str = "zk-3.9", **settings: object) -> ZooKeeperServer:

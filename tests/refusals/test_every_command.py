@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from certificates import Certificates
 from every_command import OFFLINE, SERVICES, every_command, found_command, run_all
+from forked_commands import Ran
 from secured import SASL_PASSWORD, USER, SecureServer, sasl_server
 
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -17,10 +18,20 @@ SECRET = "digest-secret-4711"
 WRONG = "wrong-secret-1234"
 SASL = "zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={}\nzookeeper.sasl.password={}\n"
 SECRETS = (SECRET, WRONG, SASL_PASSWORD)
+EVERY = every_command()
+FEW = ["consume", "groups list", "verify", "produce"]
+"""A member, and commands whose sessions are opened in different ways; for causes that take a time-out to be found."""
 QUICK = "zookeeper.connection.timeout.ms={}\n"
 DEMANDED = r"ZooKeeper demands credentials of every session; set zookeeper\.auth or zookeeper\.sasl\.\* to credentials"
 REFUSED = r"ZooKeeper refused our SASL credentials; check zookeeper\.sasl\.username and zookeeper\.sasl\.password"
 HUNG_UP = r"(hung up|does not answer) when we show our credentials; check zookeeper\.sasl\.username and "
+
+
+@pytest.fixture(params=[pytest.param(FEW, id="few"), pytest.param(EVERY, id="every", marks=pytest.mark.slow)])
+def names(request: pytest.FixtureRequest) -> list[str]:
+    """The commands that a test calls: a few in the default suite, and every one in the slow one."""
+    found: list[str] = request.param
+    return found
 
 
 @pytest.fixture
@@ -30,16 +41,16 @@ def settings(tmp_path: Path) -> Path:
     return file
 
 
-def check_refused(hosts: str, settings: Path, expected: str) -> None:
-    """Run every command, and check that each fails with one sentence in which no secret stands."""
+def check_refused(hosts: str, settings: Path, expected: str, names: Sequence[str] = EVERY) -> None:
+    """Run commands, and check that each fails with one sentence in which no secret stands."""
     wrong = []
-    for name, ran in run_all(every_command(), "--zookeeper", hosts, "--config", str(settings)).items():
+    for name, ran in run_all(names, "--zookeeper", hosts, "--config", str(settings)).items():
         if problem := _problem(name, ran, expected):
             wrong.append(f"{name}: {problem}\n  status {ran.returncode}\n  {ran.stderr}\n  {ran.stdout[:400]}")
     assert not wrong, "\n".join(wrong)
 
 
-def _problem(name: str, ran: subprocess.CompletedProcess[str], expected: str) -> str:
+def _problem(name: str, ran: Ran, expected: str) -> str:
     if name in SERVICES:
         if ran.returncode != 0 or not re.search(expected, ran.stderr) or "fault of the program" in ran.stderr:
             return "the refusal is not logged, or the service does not end in order"
@@ -69,6 +80,7 @@ def test_every_command_takes_the_options_of_the_connection() -> None:
 
 
 def test_no_credentials_where_they_are_demanded(sasl_only: ZooKeeperServer, settings: Path) -> None:
+    settings.write_text(QUICK.format(3000))
     check_refused(sasl_only.connect, settings, DEMANDED)
 
 
@@ -88,33 +100,38 @@ def test_a_wrong_password_at_an_old_server(tmp_path: Path, settings: Path) -> No
         check_refused(server.connect, settings, HUNG_UP)
 
 
-def test_sasl_to_a_server_without_it(zookeeper: ZooKeeperServer, settings: Path) -> None:
+def test_sasl_to_a_server_without_it(zookeeper: ZooKeeperServer, settings: Path, names: list[str]) -> None:
     settings.write_text(SASL.format(USER, WRONG) + QUICK.format(3000))
-    check_refused(zookeeper.connect, settings, HUNG_UP)
+    check_refused(zookeeper.connect, settings, HUNG_UP, names)
 
 
 def test_plain_to_a_tls_port(open_server: SecureServer, settings: Path) -> None:
-    settings.write_text(QUICK.format(2000))
+    settings.write_text(QUICK.format(3000))
     check_refused(open_server.secure, settings, r"speaks TLS at this port; set zookeeper\.use\.ssl=true")
 
 
-def test_tls_to_a_plain_port(open_server: SecureServer, certificates: Certificates, settings: Path) -> None:
-    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n" + QUICK.format(2000))
-    check_refused(open_server.connect, settings, r"does not speak TLS at this port; set zookeeper\.use\.ssl=false")
+def test_tls_to_a_plain_port(
+    open_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
+) -> None:
+    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n" + QUICK.format(3000))
+    check_refused(open_server.connect, settings, r"does not speak TLS at this port; set zookeeper\.use\.ssl=false",
+                  names)
 
 
 def test_an_authority_that_is_not_trusted(
-    open_server: SecureServer, certificates: Certificates, settings: Path
+    open_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
 ) -> None:
-    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.stranger}\n" + QUICK.format(2000))
-    check_refused(open_server.secure, settings, r"shows a certificate that we do not trust .*; set zookeeper\.ssl\.caf")
+    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.stranger}\n" + QUICK.format(3000))
+    check_refused(open_server.secure, settings, r"shows a certificate that we do not trust .*; set zookeeper\.ssl\.caf",
+                  names)
 
 
 def test_no_certificate_where_one_is_demanded(
-    strict_server: SecureServer, certificates: Certificates, settings: Path
+    strict_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
 ) -> None:
     settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n" + QUICK.format(3000))
-    check_refused(strict_server.secure, settings, r"demands a certificate of its clients .*; set zookeeper\.ssl\.certf")
+    check_refused(strict_server.secure, settings, r"demands a certificate of its clients .*; set zookeeper\.ssl\.certf",
+                  names)
 
 
 @pytest.mark.parametrize(("kind", "said"), [
@@ -122,9 +139,9 @@ def test_no_certificate_where_one_is_demanded(
     ("elsewhere", r"shows a certificate of another host .*; name the server in zookeeper\.connect as"),
 ])
 def test_a_certificate_of_the_server_that_is_wrong(
-    certificates: Certificates, settings: Path, kind: str, said: str
+    certificates: Certificates, settings: Path, names: list[str], kind: str, said: str
 ) -> None:
     settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n"
-                        "zookeeper.ssl.check.hostname=true\n" + QUICK.format(2000))
+                        "zookeeper.ssl.check.hostname=true\n" + QUICK.format(3000))
     with SecureServer(getattr(certificates, kind), certificates.authority) as server:
-        check_refused(server.secure, settings, said)
+        check_refused(server.secure, settings, said, names)

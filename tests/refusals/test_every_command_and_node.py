@@ -88,7 +88,7 @@ class Tree:
         self.client.set_acls(path, mode)
 
 
-@pytest.fixture(scope="module", params=["zk-3.9", "zk-3.4.14"])
+@pytest.fixture(scope="module", params=["zk-3.9", pytest.param("zk-3.4.14", marks=pytest.mark.slow)])
 def tree(request: pytest.FixtureRequest) -> Iterator[Tree]:
     with (
         ZooKeeperServer(version=request.param) as server,

@@ -175,12 +175,14 @@ class ObstacleSearch:
         """Return the obstacle at a port that closed the connection, or was silent, when TLS was tried."""
         text = _text(server)
         stands: ssl.SSLError | bool = False
+        is_silent = False
         for _ in range(_TRIES):
             try:
                 stands = tls_refusal(server, tls(), self._timeout_s)
             except ConfigError as error:
                 return Obstacle(text, *_of_a_file(error))
             except TimeoutError:
+                is_silent = True
                 break
             if stands is True:
                 break
@@ -190,6 +192,8 @@ class ObstacleSearch:
                     return obstacle
         if not stands and zookeeper_answer(server, self._timeout_s) is not None:
             return Obstacle(text, " does not speak TLS at this port", _PLAIN_PORT)
+        if is_silent:
+            return Obstacle(text, " takes connections, but does not answer the TLS handshake in time")
         if not stands:
             return Obstacle(text, " takes connections, but does not speak TLS")
         return Obstacle(text, " opens no session behind the TLS handshake", "" if tls.certfile else
