@@ -5,15 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kazoo.security import make_acl
-from secured import PATIENCE_S, SASL_PASSWORD, USER, refused, sasl, sasl_server
+from certificates import Certificates
+from kazoo.security import make_acl, make_digest_acl
+from secured import PATIENCE_S, SASL_PASSWORD, USER, SecureServer, refused, sasl, sasl_server
 
 from zkconsumer import ZooKeeperRefused
-from zkconsumer.testing import JavaMember, KafkaCluster, MemberProcess
+from zkconsumer.testing import (
+    EmbeddedCluster,
+    GroupWatch,
+    JavaMember,
+    KafkaCluster,
+    LastingLoad,
+    MemberProcess,
+    NotSupported,
+    SteadyLoad,
+    load,
+)
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 
 LOGIN = ZooKeeperLogin(USER, SASL_PASSWORD)
+OF_DIGEST = ("kit", "digest-secret-4711")
+DIGEST = ZooKeeperLogin(*OF_DIGEST, scheme="digest")
 
 
 @pytest.mark.real
@@ -43,6 +57,73 @@ def test_a_mixed_group_behind_access_lists(
             refused(connect, ZooKeeperRefused, "set zookeeper.auth or zookeeper.sasl", group="another")
             with MemberProcess(connect, "group", topics={"topic": 1}, settings=_by_name(sasl())) as third:
                 assert third.session_id()
+
+
+@pytest.fixture(params=["sasl", "digest", "TLS with a certificate"])
+def behind_login(
+    request: pytest.FixtureRequest, sasl_only: ZooKeeperServer, zookeeper: ZooKeeperServer,
+    strict_server: SecureServer, certificates: Certificates,
+) -> tuple[str, ZooKeeperLogin]:  # fmt: skip
+    """A connect string, and the login that its ZooKeeper or the access lists behind it demand."""
+    if request.param == "sasl":
+        return sasl_only.connect, LOGIN
+    if request.param == "digest":
+        return zookeeper.connect, DIGEST
+    return strict_server.secure, ZooKeeperLogin(
+        DIGEST.username, DIGEST.password, scheme="digest", authority=certificates.authority,
+        certificate=certificates.client_both,
+    )
+
+
+def test_an_embedded_cluster_its_watch_and_its_loads(
+    behind_login: tuple[str, ZooKeeperLogin], fresh_group: str
+) -> None:
+    hosts, login = behind_login
+    with EmbeddedCluster(2, zookeeper=hosts, chroot=f"/{fresh_group}", login=login) as cluster:
+        cluster.create_topic("topic", assignment={0: [0], 1: [1]})
+        user = make_acl("sasl", USER, all=True) if login is LOGIN else make_digest_acl(*OF_DIGEST, all=True)
+        for path in ("/consumers", "/brokers", "/brokers/ids", "/brokers/topics", "/brokers/topics/topic"):
+            cluster.client.set_acls(path, [user])
+        cluster.kill(1)
+        cluster.start(1)
+        places = [("topic", 0), ("topic", 1)]
+        with (
+            GroupWatch(cluster, fresh_group, places) as watch,
+            MemberProcess(cluster, fresh_group, topics={"topic": 1}, settings={"zookeeper.acl": "creator"}) as member,
+        ):
+            acked = load(cluster, "topic", 20)
+            with SteadyLoad(cluster, ["topic"], 2) as steady, LastingLoad(cluster, ["topic"], 2) as lasting:
+                steady.grow(20)
+                lasting.grow(20)
+            steady.stop()
+            total = len(acked) + len(steady.acked) + len(lasting.acked)
+            member.wait_messages(total)
+            assert member.owned() == places
+            member.stop()
+            wait_until(lambda: {each.kind for each in watch.events} == {"owner_gone", "offset_node"}, PATIENCE_S,
+                       "the end of the member", state=lambda: watch.events)
+
+
+def test_what_java_programs_cannot_do(certificates: Certificates) -> None:
+    over_tls = ZooKeeperLogin(authority=certificates.authority)
+    with pytest.raises(NotSupported, match=r"^a broker of Kafka 0\.9\.0\.1 sends no digest to ZooKeeper: use"):
+        KafkaCluster("0.9.0.1", login=DIGEST)
+    with pytest.raises(NotSupported, match=r"^a broker of Kafka 1\.1\.1 speaks no TLS with ZooKeeper .*without TLS"):
+        KafkaCluster("1.1.1", login=over_tls)
+    with pytest.raises(NotSupported, match=r"^Java's high-level consumer of Kafka 0\.8\.2\.2 speaks no TLS with Zoo"):
+        JavaMember(EmbeddedCluster(zookeeper="127.0.0.1:1", login=over_tls), "group", topics={"topic": 1})
+
+
+def test_a_login_keeps_its_password_to_itself_and_says_what_it_lacks() -> None:
+    assert DIGEST.password not in repr(DIGEST)
+    assert ZooKeeperLogin.of_settings(DIGEST.settings()) == DIGEST
+    assert ZooKeeperLogin.of_settings(LOGIN.settings()) == LOGIN
+    for wrong, said in (
+        ({}, "a login needs a username"), ({"certificate": "a.pem"}, "certificate needs authority"),
+        ({"username": "bob", "scheme": "plain"}, "scheme is 'plain'; it must be 'sasl' or 'digest'"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            ZooKeeperLogin(**wrong)
 
 
 def _by_name(settings: dict[str, object]) -> dict[str, object]:

@@ -9,7 +9,7 @@
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
 | `MemberProcess` | a consumer of ours in a process of its own, which records what it does |
 | `GroupMember`, `MemberKind` | the types of both, and of what makes them: such a test runs with either |
-| `ZooKeeperLogin` | the user as whom a cluster, its brokers and its members authenticate to ZooKeeper (SASL) |
+| `ZooKeeperLogin` | how a cluster, its brokers and its members authenticate to ZooKeeper: SASL, digest, TLS |
 | `ClosedNodes` | nodes of ZooKeeper that no other session may read, until they are opened again |
 | `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
 | `cluster.produce`, `Produced` | writes messages with keys, tombstones and codecs; where each message went |

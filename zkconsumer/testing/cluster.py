@@ -54,12 +54,14 @@ class Cluster(Protocol):
         chroot: path in ZooKeeper under which the cluster lives, or nothing.
         folder: holds the data of the brokers.
         timeout_s: longest wait for a leader.
+        login: how it and its members authenticate to ZooKeeper; None: not at all.
     """
 
     version: str
     chroot: str
     folder: Path
     timeout_s: float
+    login: ZooKeeperLogin | None
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -172,7 +174,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     Attributes:
         version: of Kafka, whose protocol the brokers speak; set by the kinds.
         brokers: by id; set by the kinds.
-        login: the user as whom the cluster and its members authenticate to ZooKeeper; None without one.
+        login: how the cluster and its members authenticate to ZooKeeper; None: not at all.
     """
 
     version: str

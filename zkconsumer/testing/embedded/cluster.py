@@ -34,6 +34,7 @@ from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
 
@@ -64,6 +65,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         port: int | None = None,
         zookeeper_port: int | None = None,
         timeout_s: float = 30.0,
+        login: ZooKeeperLogin | None = None,
     ) -> None:
         """Prepare a cluster; nothing runs before `start_all()`.
 
@@ -78,6 +80,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             port: of the first broker, the next one has the next port; None chooses free ones.
             zookeeper_port: of the ZooKeeper that belongs to the cluster; None chooses a free one.
             timeout_s: longest wait for a leader.
+            login: how brokers, members and the cluster's own client authenticate to ZooKeeper.
 
         Raises:
             ValueError: no broker, an unknown setting, a chroot that is no absolute path, or ports that cannot be.
@@ -88,6 +91,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             ids, zookeeper=zookeeper, chroot=chroot, port=port, zookeeper_port=zookeeper_port, folder=folder,
             folder_prefix="zkconsumer-embedded-", timeout_s=timeout_s,
         )  # fmt: skip
+        self.login = login
         self.faults = FaultPlan()
         self.brokers = {
             n: EmbeddedBroker(n, self.folder / f"broker-{n}", self, self._settings, self.faults, port=self._ports[n])
@@ -171,7 +175,9 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         if self._zookeeper is False:
             return MemoryRegistry()
         timeout_s = self._settings.zookeeper_session_timeout_ms / 1000
-        return ZooKeeperRegistry(self.zookeeper_hosts, chroot=self.chroot, session_timeout_s=timeout_s)
+        return ZooKeeperRegistry(
+            self.zookeeper_hosts, chroot=self.chroot, session_timeout_s=timeout_s, login=self.login
+        )
 
     def start(self, broker_id: int, *, port: int | None = None) -> None:
         """Start one broker on its data; returns when it is registered and leads what falls to it.

@@ -29,6 +29,7 @@ from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
 from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.wire import end_session
 
 IDS = "/brokers/ids"
@@ -92,13 +93,13 @@ def _done(asked: Any) -> Any:
         raise RegistryUnavailable(f"ZooKeeper did not answer: {error!r}") from error
 
 
-def _connected(connect: str, session_timeout_s: float) -> KazooClient:
+def _connected(connect: str, session_timeout_s: float, login: ZooKeeperLogin | None) -> KazooClient:
     """A client with a session.
 
     Raises:
         RegistryUnavailable: no ZooKeeper answered for half a minute.
     """
-    client = KazooClient(connect, timeout=session_timeout_s)
+    client = KazooClient(connect, timeout=session_timeout_s, **({} if login is None else login.client_options()))
     try:
         client.start(timeout=START_TIMEOUT_S)
     except KazooTimeoutError as error:
@@ -110,8 +111,8 @@ def _connected(connect: str, session_timeout_s: float) -> KazooClient:
 class _Session:
     """A broker's ZooKeeper session, and under which session id it is registered."""
 
-    def __init__(self, connect: str, timeout_s: float) -> None:
-        self.client = _connected(connect, timeout_s)
+    def __init__(self, connect: str, timeout_s: float, login: ZooKeeperLogin | None) -> None:
+        self.client = _connected(connect, timeout_s, login)
         self.registered_as = 0
 
     @property
@@ -143,13 +144,17 @@ class ZooKeeperRegistry:
     Threads: every method from any thread; watches only take notes and call `changed`.
     """
 
-    def __init__(self, connect: str, *, chroot: str = "", session_timeout_s: float = 6.0) -> None:
+    def __init__(
+        self, connect: str, *, chroot: str = "", session_timeout_s: float = 6.0, login: ZooKeeperLogin | None = None
+    ) -> None:
         """Prepare a registry; nothing is connected before `start()`.
 
         Args:
             connect: connect string without chroot.
             session_timeout_s: of the brokers' sessions.
+            login: how its sessions authenticate.
         """
+        self._login = login
         self._hosts = connect
         self._connect = connect + chroot
         self._chroot = chroot
@@ -178,11 +183,11 @@ class ZooKeeperRegistry:
         """Connect, and make the nodes that an idle Java broker makes."""
         self._changed = changed
         if self._chroot:
-            root = _connected(self._hosts, CLUSTER_SESSION_S)
+            root = _connected(self._hosts, CLUSTER_SESSION_S, self._login)
             root.ensure_path(self._chroot)
             root.stop()
             root.close()
-        self._client = _connected(self._connect, CLUSTER_SESSION_S)
+        self._client = _connected(self._connect, CLUSTER_SESSION_S, self._login)
         for path in ROOTS:
             self._client.ensure_path(path)
 
@@ -216,9 +221,9 @@ class ZooKeeperRegistry:
         stat = _done(self.client.exists_async(f"{IDS}/{broker.broker_id}"))
         session = self._sessions.get(broker.broker_id)
         if stat is not None and stat.ephemeralOwner and (session is None or stat.ephemeralOwner != session.session_id):
-            end_session(self._hosts, stat.ephemeralOwner)
+            end_session(self._hosts, stat.ephemeralOwner, tls=None if self._login is None else self._login.tls())
         if session is None:
-            session = self._sessions[broker.broker_id] = _Session(self._connect, self._session_timeout_s)
+            session = self._sessions[broker.broker_id] = _Session(self._connect, self._session_timeout_s, self._login)
             session.client.add_listener(lambda state: self._changed())
         try:
             text = broker_node(broker, _now_ms())

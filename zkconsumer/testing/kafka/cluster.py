@@ -100,14 +100,17 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
             zookeeper_port: of the ZooKeeper that belongs to the cluster; None chooses a free one.
             heap_mb: heap limit of each broker in MiB.
             timeout_s: longest start of a broker.
-            login: the user as whom brokers, members and the cluster's own client authenticate to ZooKeeper.
+            login: how brokers, members and the cluster's own client authenticate to ZooKeeper.
 
         Raises:
-            NotSupported: unknown version; names the nearest known one.
+            NotSupported: unknown version; names the nearest known one. Or brokers of this version cannot authenticate
+                as `login` says.
             ValueError: no broker, a chroot that is no absolute path, or ports that cannot be.
         """
         if version not in kafka_versions():
             raise NotSupported(f"Kafka {version}: {_known_versions(version)}")
+        if login is not None:
+            login.check_java(f"a broker of Kafka {version}")
         ids = broker_ids(brokers)
         super().__init__(
             ids, zookeeper=zookeeper, chroot=chroot, port=port, zookeeper_port=zookeeper_port, folder=None,
@@ -179,8 +182,9 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         self._client.start(timeout=self.timeout_s)
 
     def _new_client(self, connect: str) -> KazooClient:
-        sasl = None if self.login is None else self.login.sasl_options()
-        return KazooClient(connect, timeout=CLIENT_SESSION_S, sasl_options=sasl)
+        return KazooClient(
+            connect, timeout=CLIENT_SESSION_S, **({} if self.login is None else self.login.client_options())
+        )
 
     def reconnect(self) -> None:
         """Take a new ZooKeeper client: when ZooKeeper has lost its data, one that has seen more is not let in again."""

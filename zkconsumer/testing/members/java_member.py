@@ -73,12 +73,14 @@ class JavaMember(RecordedMember):
             heap_mb: limit of the JVM's heap in MiB.
 
         Raises:
-            NotSupported: the cluster's version has no such consumer.
+            NotSupported: the cluster's version has no such consumer, or it cannot authenticate as the cluster does.
             ValueError: not exactly one of topics, whitelist and blacklist.
         """
         if not FIRST_VERSION <= version_tuple(cluster.version) <= LAST_VERSION:
             raise NotSupported(f"a Java high-level consumer exists in Kafka 0.8.0 to 1.1.1, this is {cluster.version}")
         subscription = Subscription.of(topics, whitelist, blacklist, streams)
+        if cluster.login is not None:
+            cluster.login.check_java(f"Java's high-level consumer of Kafka {cluster.version}")
         super().__init__(cluster, group, consumer_id, id_prefix="java", timeout_s=timeout_s)
         self.cluster = cluster
         work = str(round(work_ms or pause_ms))

@@ -88,10 +88,7 @@ class MemberProcess(RecordedMember):
         connect = zookeeper_connect or (cluster if isinstance(cluster, str) else cluster.zookeeper_connect)
         of_login = {} if self._login is None else self._login.settings()
         chosen = {**(DEFAULTS if name is None else {}), **of_login, **(settings or {})}
-        if chosen.get("zookeeper.sasl.username"):
-            self._login = ZooKeeperLogin(
-                str(chosen["zookeeper.sasl.username"]), str(chosen.get("zookeeper.sasl.password", ""))
-            )
+        self._login = ZooKeeperLogin.of_settings(chosen)
         # In a file: a command line is shown to everybody by ps, and a setting may be a password.
         file = self.folder / "settings.json"
         file.touch(mode=0o600)

@@ -54,7 +54,7 @@ class RecordedMember(WithBlock):
         self._where = cluster
         self._own_client: KazooClient | None = None
         self._output = self.folder / "output"
-        self._login: ZooKeeperLogin | None = None if isinstance(cluster, str) else getattr(cluster, "login", None)
+        self._login: ZooKeeperLogin | None = None if isinstance(cluster, str) else cluster.login
         self._process: ChildProcess | None = None
         self._read_bytes = 0
         self._ready = False
@@ -93,8 +93,8 @@ class RecordedMember(WithBlock):
         if not isinstance(self._where, str):
             return self._where.client
         if self._own_client is None:
-            sasl = None if self._login is None else self._login.sasl_options()
-            client = KazooClient(self._where, timeout=SESSION_S, sasl_options=sasl)
+            options = {} if self._login is None else self._login.client_options()
+            client = KazooClient(self._where, timeout=SESSION_S, **options)
             client.start(timeout=CONNECT_S)
             self._own_client = client
         return self._own_client

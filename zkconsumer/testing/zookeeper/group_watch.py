@@ -7,13 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from zkconsumer.testing.history.events import Event, Place
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
+
+if TYPE_CHECKING:
+    from zkconsumer.testing.cluster import Cluster
 
 SESSION_S = 30.0
 
@@ -88,16 +92,31 @@ class GroupWatch:
     Threads: events come from the client's threads; a list's `append` is atomic.
     """
 
-    def __init__(self, connect: str, group: str, places: Sequence[Place]) -> None:
-        """Nothing is watched before the `with` block."""
+    def __init__(
+        self, connect: Cluster | str, group: str, places: Sequence[Place], *, login: ZooKeeperLogin | None = None
+    ) -> None:
+        """Prepare; nothing is watched before the `with` block.
+
+        Args:
+            connect: A cluster, or a connect string for consumers.
+            group: Its `group.id`.
+            places: The partitions to watch.
+            login: How to authenticate to ZooKeeper; None takes the cluster's.
+        """
         self.events: list[Event] = []
         self._group = group
         self._places = list(places)
-        self._client = KazooClient(connect, timeout=SESSION_S)
+        where = connect if isinstance(connect, str) else connect.zookeeper_connect
+        chosen = login if login is not None or isinstance(connect, str) else connect.login
+        self._client = KazooClient(where, timeout=SESSION_S, **({} if chosen is None else chosen.client_options()))
         self._holders: dict[Place, str] = {}
 
     def __enter__(self) -> Self:
-        self._client.start(timeout=30)
+        try:
+            self._client.start(timeout=30)
+        except BaseException:
+            self._client.close()  # or its threads would try on for ever
+            raise
         for topic, partition in self._places:
             self._watch_owner((topic, partition))
             self._watch_offset((topic, partition))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -72,11 +73,19 @@ def handshake(
         return granted
 
 
-def end_session(connect: str, session_id: int, *, timeout_s: float = 10.0) -> None:
+def end_session(
+    connect: str, session_id: int, *, timeout_s: float = 10.0, tls: ssl.SSLContext | None = None
+) -> None:
     """Close any client's session by its id alone: the `ephemeralOwner` of any of its nodes.
 
     Its ephemeral nodes vanish within milliseconds; its client sees an expired session. Works on Java clients too. That
     client connects again at once, and may take the session back before it is closed: then it is done once more.
+
+    Args:
+        connect: the servers; a chroot in it does not matter.
+        session_id: its id.
+        timeout_s: longest wait.
+        tls: for servers that speak TLS at these ports.
 
     Raises:
         KitError: no server of `connect` knows the session (it may have ended already), or none has closed it in time.
@@ -88,7 +97,7 @@ def end_session(connect: str, session_id: int, *, timeout_s: float = 10.0) -> No
         for host, port in split_connect(connect):
             try:
                 password = session_password(session_id)
-                connection, _ = _connect(host, port, session_id, password, 10_000, deadline, then=_CLOSE)
+                connection, _ = _connect(host, port, session_id, password, 10_000, deadline, then=_CLOSE, tls=tls)
                 taken_back = True
                 with connection:
                     _frame(connection, deadline)
@@ -120,7 +129,7 @@ class _UnknownSessionError(ConnectionRefusedError):
 
 def _connect(
     host: str, port: int, session_id: int, password: bytes, session_timeout_ms: int, deadline: Deadline, *,
-    then: bytes = b"",
+    then: bytes = b"", tls: ssl.SSLContext | None = None,
 ) -> tuple[socket.socket, Handshake]:
     """A connection under a session, a new one if its id is 0, and what the server has granted.
 
@@ -133,6 +142,8 @@ def _connect(
     """
     connection = socket.create_connection((host, port), timeout=max(deadline.remaining_s, 0.001))
     try:
+        if tls is not None:
+            connection = tls.wrap_socket(connection)
         request = struct.pack(">iqiqi", 0, 0, session_timeout_ms, session_id, len(password)) + password + b"\0"
         connection.sendall(struct.pack(">i", len(request)) + request + then)
         reply = _frame(connection, deadline)
