@@ -322,7 +322,7 @@ def test_an_exception_that_nobody_looks_at_is_still_logged(caplog: pytest.LogCap
     assert "Task exception was never retrieved" in caplog.text
 
 
-def test_a_task_that_has_returned_is_done_with_its_message() -> None:
+def test_the_message_of_a_task_that_has_returned_is_done_when_the_next_task_asks() -> None:
     async def main() -> None:
         feed = AsyncFeed()
         queue = feed.queue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -209,6 +210,108 @@ def test_a_shutdown_of_another_task_waits_for_the_message_in_hand_and_ends_the_l
         for call in (connector.commit_offsets, lambda: connector.pause([TopicPartition(ten, 0)])):
             with pytest.raises(ConnectorClosed):
                 await call()
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["stopped", "shut down"])
+def test_a_loop_that_waits_for_a_message_or_a_stop_loses_none(
+    kafka_0822: KafkaCluster, fresh_group: str, ten: str, how: str
+) -> None:
+    """A message that a task took, and that nobody looked at, is not committed at the clean end."""
+
+    async def handled_by_one_member(limit: int) -> list[int]:
+        handled: list[int] = []
+        stopping = asyncio.Event()
+        async with member(kafka_0822, fresh_group, auto_commit_interval_ms=3_600_000) as connector:
+            stream = await stream_of(connector, ten)
+            stop = asyncio.create_task(stopping.wait())
+            get: asyncio.Task[Any] = asyncio.create_task(anext(stream))  # type: ignore[arg-type]
+            while True:
+                done, _ = await asyncio.wait({get, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if stop in done:
+                    break
+                handled.append(get.result().offset)
+                get = asyncio.create_task(anext(stream))  # type: ignore[arg-type]
+                if len(handled) == limit:
+                    stopping.set()
+            if how == "shut down":
+                await asyncio.wait({get})
+                assert await connector.shutdown() == {}
+            await asyncio.sleep(0.05)  # the next message is taken here, if it was not before
+            assert get.done()
+        return handled
+
+    async def main() -> None:
+        found = [await handled_by_one_member(3) for _ in range(3)]
+        assert found == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+        assert stored(kafka_0822, fresh_group, ten, 0) == b"9"
+
+    run(main())
+
+
+def test_a_commit_counts_no_message_that_another_task_took(
+    kafka_0822: KafkaCluster, fresh_group: str, ten: str
+) -> None:
+    async def main() -> None:
+        async with member(kafka_0822, fresh_group, auto_commit_enable=False) as connector:
+            stream = await stream_of(connector, ten)
+            await asyncio.wait_for(anext(stream), PATIENCE_S)
+            await connector.commit_offsets()
+            assert stored(kafka_0822, fresh_group, ten, 0) == b"1"
+            get: asyncio.Task[Any] = asyncio.create_task(anext(stream))  # type: ignore[arg-type]
+            await asyncio.wait({get})
+            await connector.commit_offsets()
+            assert stored(kafka_0822, fresh_group, ten, 0) == b"1"
+            await connector.commit_offsets({TopicPartition(ten, 0): get.result().offset + 1})
+            assert stored(kafka_0822, fresh_group, ten, 0) == b"2"
+
+    run(main())
+
+
+def test_the_last_message_of_a_task_that_has_returned_is_not_stored_before_the_next_is_asked_for(
+    kafka_0822: KafkaCluster, fresh_group: str, ten: str
+) -> None:
+    async def work(stream: AsyncKafkaStream[bytes, bytes]) -> None:
+        for _ in range(3):
+            await anext(stream)
+
+    async def main() -> None:
+        async with member(kafka_0822, fresh_group, auto_commit_enable=False) as connector:
+            stream = await stream_of(connector, ten)
+            await asyncio.create_task(work(stream))
+            await connector.commit_offsets()
+            assert stored(kafka_0822, fresh_group, ten, 0) == b"2"
+            await asyncio.create_task(work(stream))
+            await connector.commit_offsets()
+            assert stored(kafka_0822, fresh_group, ten, 0) == b"5"
+        async with member(kafka_0822, fresh_group) as connector:
+            stream = await stream_of(connector, ten)
+            assert (await anext(stream)).offset == 5
+            await asyncio.create_task(_returned(connector))
+        assert stored(kafka_0822, fresh_group, ten, 0) == b"6"
+
+    async def _returned(connector: AsyncConsumerConnector) -> None:
+        await connector.status()
+
+    run(main())
+
+
+def test_a_dropped_connector_leaves_and_the_log_says_why(
+    kafka_0822: KafkaCluster, fresh_group: str, ten: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def read_and_drop() -> None:
+        stream = await stream_of(member(kafka_0822, fresh_group), ten)
+        for _ in range(3):
+            await anext(stream)
+
+    async def main() -> None:
+        await read_and_drop()
+        gc.collect()
+        await asyncio.to_thread(wait_until, lambda: owners(kafka_0822, fresh_group, ten) == {}, PATIENCE_S, "the leave")
+        assert stored(kafka_0822, fresh_group, ten, 0) == b"2"
+        assert "its connector and streams were dropped without a shutdown" in caplog.text
+        assert "event loop" not in caplog.text
 
     run(main())
 

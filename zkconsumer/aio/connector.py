@@ -5,7 +5,7 @@ as in hand is decided on the loop, when it is called. Rules, and which failure e
 - The leave starts before anything is awaited: a task that is cancelled again in `async with` cannot keep its member in
   the group.
 - A loop that ends takes its member out of the group: `asyncio.run` closes the asynchronous generators of its loop, and
-  one of them waits here for just that.
+  one of them waits here for just that. A connector that is collected while the loop goes on leaves in the same way.
 """
 
 from __future__ import annotations
@@ -116,6 +116,11 @@ class AsyncConsumerConnector:
         self.consumer_id = self._connector.consumer_id
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_end: AsyncGenerator[None] | None = None
+        self._is_dropped = False
+
+    def __del__(self) -> None:
+        # `_leave_with_loop`, which is closed for the same reason, still runs after this.
+        self._is_dropped = True
 
     def __repr__(self) -> str:
         return f"AsyncConsumerConnector({self.consumer_id!r})"
@@ -170,12 +175,13 @@ class AsyncConsumerConnector:
             raise
 
     async def _leave_with_loop(self) -> AsyncGenerator[None]:
-        """Leave the group when the loop ends, which closes this generator."""
+        """Leave the group when the loop ends or the connector is dropped: either closes this generator."""
         try:
             yield
         finally:
             if not self._connector._closing:
-                log.warning("%s leaves its group: its event loop ends without a shutdown", self.consumer_id)
+                what = "its connector and streams were dropped" if self._is_dropped else "its event loop ends"
+                log.warning("%s leaves its group: %s without a shutdown", self.consumer_id, what)
                 await self._leave(self._connector._drain_s, in_hand_is_done=False)
 
     def _wrapped(self, stream: KafkaStream[Any, Any]) -> AsyncKafkaStream[Any, Any]:
@@ -192,7 +198,8 @@ class AsyncConsumerConnector:
 
         Args:
             offsets: partition -> next offset to consume, owned partitions only; may lower an offset. Without it all
-                that is done, and the message in hand of streams that the calling task was the last to read.
+                that is done, and the message in hand of streams that the calling task was the last to read. A message
+                that another task took for it (`create_task(anext(stream))`) is not counted: nobody may have seen it.
 
         Raises:
             CommitFailed: names each partition that was not stored, and why.
@@ -241,8 +248,9 @@ class AsyncConsumerConnector:
 
         All streams end. Waits for the messages in hand of other tasks; what is still in hand at the time-out stays
         uncommitted and is delivered again elsewhere. The message in hand of a stream that this task last read counts as
-        done. A second call waits for the first and does nothing more. If the task is cancelled meanwhile, the member
-        leaves all the same.
+        done, unless another task took it for this one (`create_task(anext(stream))`). A message whose task has returned
+        is not waited for, and is not done. A second call waits for the first and does nothing more. If the task is
+        cancelled meanwhile, the member leaves all the same.
 
         Args:
             timeout: seconds, for messages in hand, the listener and the last commit together; by default

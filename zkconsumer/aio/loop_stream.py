@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simpleconsumer.types import K, V
+from zkconsumer.fetching.partition_queue import InHand
 from zkconsumer.streams.stream import KafkaStream, StreamParts
 
 __all__ = ["LoopStream", "LoopWakeup", "NothingYet"]
@@ -93,12 +94,20 @@ class LoopStream(KafkaStream[K, V]):
         self._loop = loop
         self._wait_ms = self._timeout_ms
         self._timeout_ms = -1  # the reading task keeps the time
+        # The message that another task took for the one that asked, which may not have looked at it.
+        self._unseen: InHand | None = None
 
     def _is_being_read(self) -> bool:
         reader = self._reader
         if isinstance(reader, asyncio.Future):
             return not reader.done() and not self._loop.is_closed()
         return super()._is_being_read()
+
+    def _has_in_hand(self, reader: object, hand: InHand) -> bool:
+        return hand is not self._unseen and super()._has_in_hand(reader, hand)
+
+    def _settle(self, is_done: bool) -> None:
+        super()._settle(is_done and self._queue.in_hand is not self._unseen)
 
     def _has_open_hand(self) -> bool:
         """Return whether a message is in hand, and not stored by an explicit commit."""
@@ -108,14 +117,14 @@ class LoopStream(KafkaStream[K, V]):
     def _finish(self) -> None:
         """Take note that the message in hand is done, before the next one is looked for."""
         self._finish_hand(None)
-        self.handed = None
+        self.handed = self._unseen = None
 
     def _put_back(self) -> None:
         """Take note that what is in hand is not done: it comes again, to the task that reads next."""
         hand = self._queue.in_hand
         self._leave_chunk()
         self._finish_hand(hand)
-        self.handed = None
+        self.handed = self._unseen = None
 
     def _end_reading(self) -> None:
         """End the iteration at once, though messages of the open chunk are left."""

@@ -6,17 +6,24 @@ failure each prevents:
 - A task that never waits gives way to the others after `TURN_S`, before it takes the next message. Otherwise time-outs,
   cancellations and other tasks would starve while there are messages.
 - A message whose task was cancelled, or has failed, before it asked for the next one is not done. The next task gets it
-  again. A task that has returned is done with it.
+  again. A message whose task has returned is done when the next task asks.
 - While a task waits, or works on its message, no other task may ask: it would make that message done.
+- The task that asks is the one that calls `anext()`. If another task takes the message for it
+  (`create_task(anext(stream))`), nobody may ever look at the result: no commit and no end counts that message, and if
+  the task that asked has returned, the next one gets it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from asyncio import current_task
 from collections.abc import Iterator
+from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar
 
+from simpleconsumer.types import TopicPartition
 from zkconsumer.aio.loop_stream import LoopStream, NothingYet, complete
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, ForeignEventLoop
 
@@ -58,6 +65,8 @@ class Reading:
         self._waiting: _Task | None = None
         # The message about which an error was raised last: it is in hand, and not handed over.
         self._reported: object = None
+        # Where the message is that came again last because its task had returned: it comes again once.
+        self._repeated: tuple[TopicPartition, int] | None = None
 
     async def take(self, caller: _Task | None, items: Iterator[T]) -> T:
         """Return the next message or batch to a task."""
@@ -76,8 +85,15 @@ class Reading:
         except BaseException as error:
             self._raised(task, error)
             raise
+        if current_task(self._loop) is not task:
+            self._took_for(task)
         stream._reader = task
         return item
+
+    def _took_for(self, task: _Task) -> None:
+        """Take note that the running task took the message for another one, `task`."""
+        if not _waits_for(task, current_task(self._loop)):
+            self.stream._unseen = self.stream.handed
 
     def _begin(self, task: _Task | None) -> _Task:
         """Check a task that did not read last; if that one has failed, its message comes again."""
@@ -93,13 +109,24 @@ class Reading:
         if isinstance(before, asyncio.Task) and before is not task and self._is_open():
             if not before.done():
                 raise ConcurrentStreamUse(name, "task")
-            if _has_failed(before):
+            if _has_failed(before) or self._is_left_behind(before):
                 self.stream._put_back()
         self._task = task
         return task
 
     def _is_open(self) -> bool:
         return self.stream._has_open_hand() and self.stream.handed is not self._reported
+
+    def _is_left_behind(self, task: _Task) -> bool:
+        """Return whether a task has returned, perhaps without a look at the message that another task took for it."""
+        hand = self.stream.handed
+        if hand is None or hand is not self.stream._unseen or task.result() is hand:
+            return False
+        place = self.stream._queue.partition, hand.offset
+        if place == self._repeated:
+            return False  # or a program with a new task for each message would get the same one for ever
+        self._repeated = place
+        return True
 
     def _raised(self, task: _Task, error: BaseException) -> None:
         """Take note of an error: what it is about is in hand; what an interrupt was about to return comes again."""
@@ -136,6 +163,8 @@ class Reading:
                     self._raised(task, error)
                     raise
                 else:
+                    if current_task(self._loop) is not task:
+                        self._took_for(task)
                     self.stream._reader = task
                     return item
                 await self._sleep(waiter, wait_s, deadline, timeout_ms)
@@ -169,3 +198,27 @@ class Reading:
 def _has_failed(task: _Task) -> bool:
     # Not by `exception()`: it would count as looked at, and asyncio would not log it any more.
     return task.cancelled() or getattr(task, "_exception", None) is not None
+
+
+def _waits_for(task: _Task, taker: _Task | None) -> bool:
+    """Return whether a task gets the result of another one for certain: it waits for it in `asyncio.wait_for`.
+
+    In Python 3.11 `wait_for` runs a coroutine in a task of its own, and returns its result even when the time-out or a
+    cancellation comes at the same moment. Later versions run it in the task that calls.
+    """
+    if sys.version_info >= (3, 12):
+        return False
+    return any(
+        _task_of(waker) is task
+        for callback in _callbacks(taker)
+        if isinstance(callback, partial) and getattr(callback.func, "__name__", "") == "_release_waiter"
+        for waker in _callbacks(callback.args[0])
+    )
+
+
+def _callbacks(future: object) -> list[Any]:
+    return [callback for callback, _ in getattr(future, "_callbacks", None) or ()]
+
+
+def _task_of(waker: object) -> object:
+    return getattr(waker, "__self__", None)

@@ -18,8 +18,13 @@ class AsyncKafkaStream(Generic[K, V]):
 
     `AsyncConsumerConnector.create_message_streams` returns streams; applications do not create them. A message is done
     when its task asks for the next one. A message whose task is cancelled, or fails, before that is not done: the next
-    task that reads the stream gets it again. A task that has returned is done with its last message. If the same task
-    catches the cancellation (`asyncio.timeout`) and goes on, its message is done; `handed` tells what it was.
+    task that reads the stream gets it again. The last message of a task that has returned is done when another
+    task asks for the next one. If the same task catches the cancellation (`asyncio.timeout`) and goes on, its message
+    is done; `handed` tells what it was.
+
+    "Its task" is the one that calls `anext(stream)`. With `create_task(anext(stream))` another task takes the message
+    for it. The first one may never look at the result. So this message is done when the next one is asked for, and no
+    clean end and no `commit_offsets()` counts it before that.
 
     The iteration ends for ever when the connector shuts down. `break` leaves it, and it can be continued. With
     `consumer.timeout.ms` of 0 or more, ConsumerTimeout is raised when no message came in time; iterate again.

@@ -108,6 +108,9 @@ class Reader(Protocol):
 
     def _wake(self) -> None: ...
 
+    def _has_in_hand(self, reader: object, hand: InHand) -> bool:
+        """Return whether a message was really handed over to a reader, and to the last one that read."""
+
     def _is_being_read(self) -> bool:
         """Return whether who took the last message may still ask for the next one."""
 

@@ -303,7 +303,7 @@ class Delivery:
 def _explicit_position(queue: PartitionQueue, reader: object) -> int:
     """Return the done position, counting what the reader has in hand, if it was really handed over."""
     hand = queue.in_hand
-    if hand is not None and queue.stream._reader == reader and queue.stream.handed is hand:
+    if hand is not None and queue.stream._has_in_hand(reader, hand):
         return hand.next_offset
     return queue.done_position()
 

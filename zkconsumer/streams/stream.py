@@ -195,6 +195,10 @@ class KafkaStream(Generic[K, V]):
             self._finish_hand(None)
         self._reader = self.handed = None
 
+    def _has_in_hand(self, reader: object, hand: InHand) -> bool:
+        """Return whether a message was really handed over to a reader, and to the last one that read."""
+        return self._reader == reader and self.handed is hand
+
     def _is_being_read(self) -> bool:
         """Return whether who took the last message may still ask for the next one."""
         if self._reader == main_thread().ident and not main_thread().is_alive():

@@ -119,6 +119,9 @@ class PartitionReads:
         """Let a waiting reader check again."""
         self._wakeup.wake()
 
+    def _has_in_hand(self, reader: object, hand: InHand) -> bool:
+        return False
+
     def _is_being_read(self) -> bool:
         return not self._is_stopped
 
