@@ -366,7 +366,7 @@ class TestOurSimpleConsumer:
         assert [(m.key, m.value) for m in found] == sent * 2
         assert [m.offset for m in found] == list(range(8))
 
-    @pytest.mark.parametrize(("partition", "offset", "code"), [(0, -1, 1), (-1, 0, 3), (0, 5, 1)])
+    @pytest.mark.parametrize(("partition", "offset", "code"), [(0, -1, 1), (99, 0, 3), (0, 5, 1)])
     def test_wrong_offsets_and_partitions_are_named(
         self, cluster: EmbeddedCluster, partition: int, offset: int, code: int
     ) -> None:

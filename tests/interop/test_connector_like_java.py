@@ -221,7 +221,7 @@ def test_four_topics_come_in_one_fetch_each_in_order(
     ] == [[f"a_{topic}".encode(), f"b_{topic}".encode()] for topic in four_topics]
 
 
-@pytest.mark.parametrize(("partition", "offset", "code"), [(0, -1, 1), (-1, 0, 3)])
+@pytest.mark.parametrize(("partition", "offset", "code"), [(0, -1, 1), (99, 0, 3)])
 def test_an_impossible_offset_and_an_unknown_partition_have_their_codes(
     broker: SimpleConsumer, four_topics: list[str], partition: int, offset: int, code: int
 ) -> None:
