@@ -205,9 +205,11 @@ def test_the_programs_of_the_document_work(
     assert batches
     if pyspark.__version__.startswith("4.0."):  # which refuses this option
         batches = [program for program in batches if "filterPushdown" not in program]
+    Path("consumer.properties").write_text(f"zookeeper.connect={kafka_0822.zookeeper_connect}\n", encoding="utf-8")
     for program in batches:
         program = re.sub(r'"zk1:2181[^"]*"', repr(kafka_0822.zookeeper_connect), program)
         program = program.replace('"subscribe", "clicks"', f'"subscribe", "{topic}"')
+        program = program.replace('subscribe="clicks"', f'subscribe="{topic}"')
         program = program.replace('"subscribe": "clicks"', f'"subscribe": "{topic}"')
         program = program.replace('parquet("clicks', f'parquet("{tmp_path}/clicks')
         exec(compile(program.replace('json("clicks', f'json("{tmp_path}/clicks'), "documentation", "exec"), {})
