@@ -188,6 +188,7 @@ def test_all_topics_of_a_group_are_set_in_one_call(
     store_in_kafka(embedded_cluster, fresh_group, other, {0: 1})
     done = command("offsets", "set", fresh_group, "--all-topics", "--to", "latest")
     assert done.exit_code == 0, done.stderr
+    assert done.stderr.splitlines()[0] == "note: left out, as the topic does not exist: gone"
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 10, 1: 10}, {0: 10, 1: 10})
     assert (in_zookeeper(embedded_cluster, fresh_group, other), in_kafka(embedded_cluster, fresh_group, other, 1)) == (
         {0: 4}, {0: 4},
@@ -195,6 +196,32 @@ def test_all_topics_of_a_group_are_set_in_one_call(
     assert in_zookeeper(embedded_cluster, fresh_group, "gone") == {0: 1}
     with pytest.raises(NotFound):
         admin.set_offsets(f"{fresh_group}-none", None, "latest")
+
+
+def test_all_topics_of_a_group_with_members_are_also_those_in_kafka_alone(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, fresh_topic: Callable[[], str]
+) -> None:
+    other = fresh_topic()
+    embedded_cluster.create_topic(other, 1)
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    config = ConsumerConfig(embedded_cluster.zookeeper_connect, fresh_group, consumer_id="ann")
+    with ConsumerConnector(config) as connector:
+        connector.create_message_streams({other: 1})
+        found = admin.set_offsets(fresh_group, None, "earliest", force=True, store="kafka")
+    assert {change.topic for change in found.changes} == {topic, other}
+
+
+@pytest.mark.parametrize("topics", [(), ("gone",)])
+def test_all_topics_of_a_group_whose_topics_are_gone_is_refused(
+    embedded_cluster: Cluster, command: Callable[..., Result], fresh_group: str, topics: tuple[str, ...]
+) -> None:
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    for name in topics:
+        store_in_zookeeper(embedded_cluster, fresh_group, name, {0: 1})
+    refused = command("offsets", "set", fresh_group, "--all-topics", "--to", "earliest")
+    assert refused.exit_code == 1
+    said = f"no topic of group {fresh_group!r} exists any more (gone)" if topics else "reads no topic and has no offsets"
+    assert said in refused.stderr
 
 
 # -- shift -------------------------------------------------------------------------------------------------------------
@@ -218,18 +245,37 @@ def test_offsets_are_shifted_to_the_bounds_of_the_log(
     assert in_zookeeper(embedded_cluster, fresh_group, topic) == dict(enumerate(new))
 
 
-def test_a_shift_starts_from_zookeeper_and_makes_both_stores_equal(
+def test_a_shift_moves_each_store_from_its_own_offset_and_asks_which_where_they_differ(
     embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
 ) -> None:
     store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 4})
     store_in_kafka(embedded_cluster, fresh_group, topic, {0: 8})
-    done = command("offsets", "set", fresh_group, "--all-topics", "--shift", "-1")
+    for by in ("0", "-1"):
+        refused = command("offsets", "set", fresh_group, "--all-topics", "--shift", by)
+        assert refused.exit_code == 1
+        assert f"the stores of group {fresh_group!r} differ ({topic}-0: 4 in ZooKeeper, 8 in Kafka)" in refused.stderr
+        assert "--store zookeeper or kafka" in refused.stderr
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 4}, {0: 8})
+    done = command("offsets", "set", fresh_group, "--all-topics", "--shift", "-1", "--store", "both")
     assert done.exit_code == 0
     assert done.stderr.splitlines()[0] == f"note: left out, as without a stored offset: {topic}-1"
-    assert stores(embedded_cluster, fresh_group, topic) == ({0: 3}, {0: 3})
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 3}, {0: 7})
     done = command("offsets", "set", fresh_group, "--topic", topic, "--shift", "2", "--store", "kafka", "--json")
     [change] = json.loads(done.stdout)["changes"]
-    assert (change["old"], change["new"], change["store"]) == (3, 5, "kafka")
+    assert (change["old"], change["new"], change["store"]) == (7, 9, "kafka")
+
+
+def test_a_shift_gives_a_store_no_offset_that_it_did_not_have(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    embedded_cluster.client.create(f"/consumers/{fresh_group}/offsets/{topic}/0", b"soon", makepath=True)
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 8})
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {1: 4})
+    [note] = admin.shift_offsets(fresh_group, topic, -1).notes
+    assert note.startswith("left out in ZooKeeper: ")
+    assert embedded_cluster.client.get(f"/consumers/{fresh_group}/offsets/{topic}/0")[0] == b"soon"
+    assert in_kafka(embedded_cluster, fresh_group, topic) == {0: 7}
+    assert embedded_cluster.client.get(f"/consumers/{fresh_group}/offsets/{topic}/1")[0] == b"3"
 
 
 def test_a_shift_without_any_offset_is_refused(admin: Admin, topic: str, fresh_group: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -61,21 +61,13 @@ class StoredOffsets:
             return None
         return znodes.parse_offset(znodes.offset_path(self.group, *name), self.zookeeper[name])
 
-    def in_use(self, stores: Collection[str], name: Name) -> int | None:
-        """Return the offset of a partition: ZooKeeper's if there is one that can be read, else Kafka's.
-
-        Args:
-            stores: The stores that count.
-        """
-        for store in (ZOOKEEPER, KAFKA):
-            if store in stores:
-                try:
-                    offset = self.offset(store, name)
-                except UnreadableNode:
-                    continue
-                if offset is not None:
-                    return offset
-        return None
+    def differs(self, name: Name) -> bool:
+        """Return whether both stores have an offset of a partition, and not the same."""
+        try:
+            zookeeper = self.offset(ZOOKEEPER, name)
+        except UnreadableNode:
+            return False
+        return zookeeper is not None and self.kafka.get(name, zookeeper) != zookeeper
 
     def stores(self, store: str | None) -> tuple[str, ...]:
         """Return the stores in which offsets of the group are changed, as `chosen_stores`.

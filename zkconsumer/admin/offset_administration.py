@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import check_group, check_topic
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.group_nodes import group_not_found, only_topic, read_log_ends
+from zkconsumer.admin.errors import OffsetsNotSet
+from zkconsumer.admin.group_nodes import group_not_found, only_topic, read_group, read_log_ends
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
 from zkconsumer.admin.group_report import PartitionRow, concerned_topics, report, store_difference, unread
 from zkconsumer.admin.kafka_changes import write_both
@@ -18,7 +20,7 @@ from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges, check_n
 from zkconsumer.admin.offset_deletion import check_not_consumed, chosen_offsets
 from zkconsumer.admin.offset_plans import Wanted, changes_of, shift_offsets, target_offsets, topic_partitions
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
-from zkconsumer.admin.store_choice import check_store
+from zkconsumer.admin.store_choice import ZOOKEEPER, check_store
 from zkconsumer.admin.stored_offsets import ExportedOffsets, export_offsets, lines_of
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.cluster import Cluster
@@ -26,6 +28,8 @@ from zkconsumer.cluster.cluster import Cluster
 __all__ = ["GroupOffsets", "OffsetAdministration"]
 
 log = logging.getLogger(__name__)
+
+_SHOWN: Final = 3
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,10 @@ class OffsetAdministration:
         wanted = target if isinstance(target, OffsetTarget) else parse_target(str(target))
         self._check_change(group, topic, partitions, store)
         check_no_members(self._port, [group], warn if force or dry_run else None)
-        names = self._partitions(group, topic, partitions)
         stored = self._stored(group, store)
-        found = target_offsets(self._cluster, names, wanted, force)
-        return self._set(stored, stored.stores(store), found, dry_run, on_new_group)
+        names, notes = self._partitions(stored, topic, partitions, store)
+        found = target_offsets(self._cluster, stored.stores(store), names, wanted, force)
+        return self._set(stored, found, notes, dry_run, on_new_group)
 
     def shift_offsets(
         self,
@@ -148,8 +152,9 @@ class OffsetAdministration:
     ) -> OffsetChanges:
         """Move the stored offsets of a topic by a number of messages, at most to the bounds of the log.
 
-        Where the stores differ, the offset in ZooKeeper is moved, and written to both. `notes` of the result says what
-        was cut off at a bound of a log, and which partitions have no offset and are left out.
+        The offset of each store is moved; a store that has none of a partition gets none. Without `store` the call is
+        refused if the stores differ. `notes` of the result says what was cut off at a bound of a log, and which
+        partitions have no offset and are left out.
 
         Args:
             by: Messages forward; backward if negative.
@@ -160,17 +165,17 @@ class OffsetAdministration:
         Raises:
             NotFound: There is no such group, topic or partition.
             GroupHasMembers: Consumers are in the group.
-            OffsetsNotSet: No partition has an offset, a log is not known, or somebody else has changed an offset
-                meanwhile.
+            OffsetsNotSet: No partition has an offset, a log is not known, the stores differ and none was chosen, or
+                somebody else has changed an offset meanwhile.
         """
         self._check_change(group, topic, partitions, store)
         check_no_members(self._port, [group], warn if force or dry_run else None)
-        names = self._partitions(group, topic, partitions)
         stored = self._stored(group, store)
+        names, notes = self._partitions(stored, topic, partitions, store)
         if stored.is_empty:
             raise group_not_found(self._port, self._zookeeper, group, stored.kafka_unknown)
-        stores = stored.stores(store)
-        return self._set(stored, stores, shift_offsets(self._cluster, stored, stores, names, by), dry_run, _nothing)
+        found = shift_offsets(self._cluster, stored, stored.stores(store), names, by, store is not None)
+        return self._set(stored, found, notes, dry_run, _nothing)
 
     def delete_offsets(
         self,
@@ -207,7 +212,8 @@ class OffsetAdministration:
         stores = stored.stores(store)
         names = chosen_offsets(stored, stores, topic, partitions)
         check_not_consumed(self._port, self._zookeeper, group, {name for name, _ in names})
-        changes = changes_of(self._port, {group: stored}, {group: stores}, [((group, *name), None) for name in names])
+        deleted = dict.fromkeys(stores)
+        changes = changes_of(self._port, {group: stored}, [((group, *name), deleted) for name in names])
         return self._write([change for change in changes if change.is_needed], dry_run)
 
     def import_offsets(
@@ -241,9 +247,8 @@ class OffsetAdministration:
         groups = list(dict.fromkeys(line.group for line in lines))
         check_no_members(self._port, groups, warn if force or dry_run else None)
         stored = read_stored_offsets(self._port, self._in_kafka, groups, store)
-        stores = {group: found.stores(store) for group, found in stored.items()}
-        wanted = [(line[:3], line.offset) for line in lines]
-        return self._write(changes_of(self._port, stored, stores, wanted), dry_run)
+        wanted = [(line[:3], dict.fromkeys(stored[line.group].stores(store), line.offset)) for line in lines]
+        return self._write(changes_of(self._port, stored, wanted), dry_run)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -255,26 +260,47 @@ class OffsetAdministration:
         elif partitions:
             raise ValueError(f"partitions {list(partitions)} are given without a topic")
 
-    def _partitions(self, group: str, topic: str | None, partitions: Sequence[int]) -> list[TopicPartition]:
+    def _partitions(
+        self, stored: StoredOffsets, topic: str | None, partitions: Sequence[int], store: str | None
+    ) -> tuple[list[TopicPartition], tuple[str, ...]]:
+        """Return the chosen partitions, of all topics of the group when none is named, and notes about those left out.
+
+        Raises:
+            NotFound: There is no such topic, partition or group.
+            OffsetsNotSet: The group has no topic that exists.
+        """
         if topic is not None:
-            return topic_partitions(self._cluster, topic, partitions)
-        nodes = read_group_and_kafka(self._port, self._zookeeper, self._in_kafka, group)
-        topics = [name for name in concerned_topics(nodes) if name in nodes.known_topics]
-        return [name for each in topics for name in topic_partitions(self._cluster, each, ())]
+            return topic_partitions(self._cluster, topic, partitions), ()
+        group = stored.group
+        nodes = read_group(self._port, self._zookeeper, group, must_exist=False)
+        everywhere = self._stored(group, None) if store == ZOOKEEPER else stored
+        if not nodes.exists and everywhere.is_empty:
+            raise group_not_found(self._port, self._zookeeper, group, everywhere.kafka_unknown)
+        topics = sorted({*concerned_topics(nodes), *(name for name, _ in everywhere.names())})
+        gone = [name for name in topics if name not in nodes.known_topics]
+        left_out = ", ".join(gone[:_SHOWN]) + (f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else "")
+        if len(gone) == len(topics):
+            raise OffsetsNotSet(
+                f"no offset was set: no topic of group {group!r} exists any more ({left_out})" if gone else
+                f"no offset was set: group {group!r} reads no topic and has no offsets",
+                "name a topic that exists: --topic (topic=...)",
+            )  # fmt: skip
+        names = [name for each in topics if each not in gone for name in topic_partitions(self._cluster, each, ())]
+        return names, (f"left out, as the topic does not exist: {left_out}",) if gone else ()
 
     def _stored(self, group: str, store: str | None) -> StoredOffsets:
         return read_stored_offsets(self._port, self._in_kafka, [group], store)[group]
 
     def _set(
-        self, stored: StoredOffsets, stores: Sequence[str], found: Wanted, dry_run: bool,
+        self, stored: StoredOffsets, found: Wanted, notes: tuple[str, ...], dry_run: bool,
         on_new_group: Callable[[str], object],
     ) -> OffsetChanges:  # fmt: skip
         group = stored.group
         wanted = [((group, name.topic, str(name.partition)), new) for name, new in found.offsets.items()]
-        changes = changes_of(self._port, {group: stored}, {group: stores}, wanted)
+        changes = changes_of(self._port, {group: stored}, wanted)
         if stored.is_empty:
             on_new_group(group)
-        return self._write(changes, dry_run, (group,) if stored.is_empty else (), found.notes)
+        return self._write(changes, dry_run, (group,) if stored.is_empty else (), (*notes, *found.notes))
 
     def _write(
         self, changes: Sequence[OffsetChange], dry_run: bool, new_groups: tuple[str, ...] = (),

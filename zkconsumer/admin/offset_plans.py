@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from rebalance import znodes
+from rebalance.errors import UnreadableNode
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound, OffsetsNotSet
 from zkconsumer.admin.group_offsets import StoredOffsets
+from zkconsumer.admin.group_report import Name
 from zkconsumer.admin.kafka_changes import plan_kafka_changes
 from zkconsumer.admin.offset_changes import OffsetChange, PartitionName, plan_changes
 from zkconsumer.admin.offset_target import OffsetTarget, shifted
@@ -19,20 +21,21 @@ from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
 from zkconsumer.admin.verification import partition_number
 from zkconsumer.cluster.cluster import Cluster
 
-__all__ = ["Wanted", "changes_of", "shift_offsets", "target_offsets", "topic_partitions"]
+__all__ = ["Wanted", "changes_of", "check_stores_agree", "shift_offsets", "target_offsets", "topic_partitions"]
 
-_SHOWN = 3
+_SHOWN: Final = 3
+_New = TypeVar("_New")
 
 
 class Wanted(NamedTuple):
     """The new offsets of some partitions.
 
     Attributes:
-        offsets: Partition -> new offset.
+        offsets: Partition -> store -> new offset.
         notes: What is not as was asked for, a sentence each.
     """
 
-    offsets: dict[TopicPartition, int]
+    offsets: dict[TopicPartition, dict[str, int]]
     notes: tuple[str, ...] = ()
 
 
@@ -54,10 +57,13 @@ def topic_partitions(cluster: Cluster, topic: str, chosen: Sequence[int]) -> lis
     return [TopicPartition(topic, number) for number in sorted(set(chosen) or known)]
 
 
-def target_offsets(cluster: Cluster, names: Sequence[TopicPartition], target: OffsetTarget, force: bool) -> Wanted:
+def target_offsets(
+    cluster: Cluster, stores: Sequence[str], names: Sequence[TopicPartition], target: OffsetTarget, force: bool
+) -> Wanted:
     """Return the offsets for which a target stands.
 
     Args:
+        stores: Where they shall be set.
         force: Do not ask whether the log has an offset that was given as a number.
 
     Raises:
@@ -68,47 +74,99 @@ def target_offsets(cluster: Cluster, names: Sequence[TopicPartition], target: Of
     remedy = "try again once a broker leads it"
     if target.offset is not None:
         remedy = "choose an offset that the log has, or set it all the same: force=True, --force"
-    return Wanted(_each(names, target.text, remedy, lambda name: target.resolve(logs.get(name, ""), force)))
+    found = _each(names, target.text, remedy, lambda name: target.resolve(logs.get(name, ""), force))
+    return Wanted({name: dict.fromkeys(stores, offset) for name, offset in found.items()})
 
 
 def shift_offsets(
-    cluster: Cluster, stored: StoredOffsets, stores: Sequence[str], names: Sequence[TopicPartition], by: int
-) -> Wanted:
+    cluster: Cluster, stored: StoredOffsets, stores: Sequence[str], names: Sequence[TopicPartition], by: int,
+    may_differ: bool,
+) -> Wanted:  # fmt: skip
     """Return the stored offsets moved by a number of messages, at most to the bounds of the log.
 
-    Partitions without a stored offset are left out, which a note says.
+    Each store is moved from its own offset. What a store has no offset of is left out there; `notes` names the
+    partitions without any.
+
+    Args:
+        may_differ: The stores were chosen, so their offsets may differ.
 
     Raises:
-        OffsetsNotSet: A log is not known, or no partition has an offset.
+        OffsetsNotSet: A log is not known, no partition has an offset, or the stores differ.
     """
-    before = {name: stored.in_use(stores, (name.topic, str(name.partition))) for name in names}
-    known = {name: offset for name, offset in before.items() if offset is not None}
+    if not may_differ:
+        check_stores_agree(stored, stores, [(name.topic, str(name.partition)) for name in names])
+    notes: list[str] = []
+    known: dict[TopicPartition, dict[str, int]] = {}
+    for name in names:
+        found = _own_offsets(stored, stores, name, notes)
+        if found:
+            known[name] = found
     if not known:
         raise OffsetsNotSet(
             f"no offset was set: group {stored.group!r} has no offset that could be shifted, of "
             f"{count_of(len(names), 'partition')}", "set them to earliest, latest, an offset or a time",
         )  # fmt: skip
-    notes = []
-    if len(known) < len(names):
-        left_out = [f"{name.topic}-{name.partition}" for name in names if name not in known]
-        more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-        notes.append(f"left out, as without a stored offset: {', '.join(left_out[:_SHOWN])}{more}")
+    left_out = [f"{name.topic}-{name.partition}" for name in names if name not in known]
+    if left_out:
+        notes.append(f"left out, as without a stored offset: {_first(left_out, ', ')}")
     logs = cluster.log_ends(list(known), [EARLIEST, LATEST])
 
-    def moved(name: TopicPartition) -> int:
-        offset, cut_off = shifted(known[name], by, logs[name])
-        if cut_off is not None:
-            notes.append(f"{name.topic}-{name.partition}: {cut_off}")
-        return offset
+    def moved(name: TopicPartition) -> dict[str, int]:
+        new: dict[str, int] = {}
+        for store, offset in known[name].items():
+            new[store], cut_off = shifted(offset, by, logs[name])
+            note = f"{name.topic}-{name.partition}: {cut_off}"
+            if cut_off is not None and note not in notes:
+                notes.append(note)
+        return new
 
-    offsets = _each(list(known), f"{by:+d}", "try again once a broker leads it", moved)
-    return Wanted(offsets, tuple(notes))
+    return Wanted(_each(list(known), f"{by:+d}", "try again once a broker leads it", moved), tuple(notes))
+
+
+def _own_offsets(
+    stored: StoredOffsets, stores: Sequence[str], name: TopicPartition, notes: list[str]
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for store in stores:
+        try:
+            offset = stored.offset(store, (name.topic, str(name.partition)))
+        except UnreadableNode as error:
+            notes.append(f"left out in ZooKeeper: {error}")
+            continue
+        if offset is not None:
+            found[store] = offset
+    return found
+
+
+def check_stores_agree(stored: StoredOffsets, stores: Sequence[str], names: Sequence[Name]) -> None:
+    """Raise if both stores would be changed from one offset, and they differ: the older one could be the one taken.
+
+    Raises:
+        OffsetsNotSet: Names the partitions, with both offsets.
+    """
+    if len(stores) < 2:
+        return
+    differing = [
+        f"{topic}-{name}: {stored.offset(ZOOKEEPER, (topic, name))} in ZooKeeper, {stored.kafka[topic, name]} in Kafka"
+        for topic, name in names if stored.differs((topic, name))
+    ]  # fmt: skip
+    if differing:
+        raise OffsetsNotSet(
+            f"no offset was set: the stores of group {stored.group!r} differ ({_first(differing, '; ')})",
+            "choose the store in which the group works: --store zookeeper or kafka (store=...); --store both changes "
+            "each of them",
+        )
+
+
+def _first(shown: Sequence[str], separator: str) -> str:
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return separator.join(shown[:_SHOWN]) + more
 
 
 def _each(
-    names: Sequence[TopicPartition], text: str, remedy: str, resolve: Callable[[TopicPartition], int]
-) -> dict[TopicPartition, int]:
-    offsets: dict[TopicPartition, int] = {}
+    names: Sequence[TopicPartition], text: str, remedy: str, resolve: Callable[[TopicPartition], _New]
+) -> dict[TopicPartition, _New]:
+    offsets: dict[TopicPartition, _New] = {}
     refused: list[str] = []
     for name in names:
         try:
@@ -116,37 +174,33 @@ def _each(
         except ValueError as error:
             refused.append(f"{name.topic}-{name.partition}: {error}")
     if refused:
-        more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
-        shown = "; ".join(refused[:_SHOWN])
-        raise OffsetsNotSet(f"no offset was set: {text} cannot be set for {shown}{more}", remedy)
+        raise OffsetsNotSet(f"no offset was set: {text} cannot be set for {_first(refused, '; ')}", remedy)
     return offsets
 
 
 def changes_of(
     port: ZooKeeperPort,
     stored: Mapping[str, StoredOffsets],
-    stores: Mapping[str, Sequence[str]],
-    wanted: Sequence[tuple[PartitionName, int | None]],
+    wanted: Sequence[tuple[PartitionName, Mapping[str, int | None]]],
 ) -> list[OffsetChange]:
     """Return the changes in each store, those of one partition beside each other.
 
     Args:
         stored: Group -> its offsets.
-        stores: Group -> the stores in which they are changed.
-        wanted: Group, topic and name of the partition's node, and the new offset; None to delete it.
+        wanted: Group, topic and name of the partition's node, and the new offset in each store; None to delete it.
 
     Raises:
         OffsetsNotSet: Kafka cannot have an offset of a partition whose name is no number.
     """
     in_zookeeper = {
         change.path: change
-        for change in plan_changes(port, [each for each in wanted if ZOOKEEPER in stores[each[0][0]]])
+        for change in plan_changes(port, [(name, new[ZOOKEEPER]) for name, new in wanted if ZOOKEEPER in new])
     }
     changes: list[OffsetChange] = []
     for (group, topic, name), new in wanted:
-        if ZOOKEEPER in stores[group]:
+        if ZOOKEEPER in new:
             changes.append(in_zookeeper[znodes.offset_path(group, topic, name)])
-        if KAFKA not in stores[group]:
+        if KAFKA not in new:
             continue
         number = partition_number(name)
         if number is None:
@@ -154,5 +208,5 @@ def changes_of(
                 f"no offset was set: partition {name!r} of {topic} in group {group!r} cannot be stored in Kafka, where "
                 "partitions are numbers", "choose the store: zookeeper",
             )  # fmt: skip
-        changes += plan_kafka_changes(group, {TopicPartition(topic, number): new}, stored[group].kafka)
+        changes += plan_kafka_changes(group, {TopicPartition(topic, number): new[KAFKA]}, stored[group].kafka)
     return changes

@@ -80,7 +80,7 @@ def export_offsets(
         if found.kafka_unknown is not None:
             problems.append(f"offsets in Kafka of group {group!r}: {found.kafka_unknown}")
         lines += _lines(found, stores, problems)
-        differing = [name for name in found.names() if _differs(found, name)] if len(stores) > 1 else []
+        differing = [name for name in found.names() if found.differs(name)] if len(stores) > 1 else []
         if differing:
             (topic, name), more = differing[0], len(differing) - 1
             notes.append(
@@ -104,14 +104,6 @@ def _lines(found: StoredOffsets, stores: Collection[str], problems: list[str]) -
                 lines.append(OffsetLine(found.group, topic, name, offset, store))
                 break
     return lines
-
-
-def _differs(found: StoredOffsets, name: tuple[str, str]) -> bool:
-    try:
-        zookeeper = found.offset(ZOOKEEPER, name)
-    except UnreadableNode:
-        return False
-    return zookeeper is not None and found.kafka.get(name, zookeeper) != zookeeper
 
 
 def lines_of(text: str, source: str) -> list[OffsetLine]:

@@ -35,7 +35,7 @@ A time is UTC unless it names a zone. Brokers know times by segment files, so th
 segment that was last written before then: nothing newer than the time is left out, and older messages may come as well.
 All offsets of the call are checked before the first one is written. An offset that somebody else has changed since it
 was read is not overwritten (in Kafka: unless that happens in the moment of writing). A shift ends at the bounds of the
-log, which a note says.
+log, which a note says. It moves each store from its own offset; where the stores differ, --store must say which.
 
 \b
 Examples: read a topic once more; read the last 1000 messages of each partition of all topics once more
