@@ -220,7 +220,7 @@ def test_all_topics_of_a_group_whose_topics_are_gone_is_refused(
         store_in_zookeeper(embedded_cluster, fresh_group, name, {0: 1})
     refused = command("offsets", "set", fresh_group, "--all-topics", "--to", "earliest")
     assert refused.exit_code == 1
-    said = f"no topic of group {fresh_group!r} exists any more (gone)" if topics else "reads no topic and has no offsets"
+    said = "exists any more (gone)" if topics else "reads no topic and has no offsets"
     assert said in refused.stderr
 
 
@@ -442,6 +442,8 @@ def test_a_group_without_members_is_deleted_in_both_stores(
         "groups": [{"group": fresh_group, "nodes": 9, "offset_count_in_zookeeper": 2, "offset_count_in_kafka": 1,
                     "expires": True}],
         "deleted": True,
+        "notes": [f"group {fresh_group!r}: /consumers/{fresh_group}/owners/{topic}/0 belongs to no session and does "
+                  "not prevent the deletion"],
     }  # fmt: skip
     assert embedded_cluster.client.exists(f"/consumers/{fresh_group}") is None
     assert in_kafka(embedded_cluster, fresh_group, topic) == {}
@@ -470,6 +472,87 @@ def test_no_group_is_deleted_if_one_of_them_has_members(
     assert in_zookeeper(embedded_cluster, f"{fresh_group}-idle", topic) == {0: 1}
     admin.delete_groups(f"{fresh_group}-idle", fresh_group)
     assert embedded_cluster.client.exists(f"/consumers/{fresh_group}") is None
+
+
+def joins(cluster: Cluster, group: str) -> None:
+    cluster.client.create(f"/consumers/{group}/ids/{group}_late", b"{}", makepath=True)
+
+
+def test_a_member_that_joins_meanwhile_keeps_the_offsets_in_kafka(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [f"{fresh_group}-{number}" for number in range(2)]
+    for group in groups:
+        embedded_cluster.client.ensure_path(f"/consumers/{group}/ids")
+        store_in_zookeeper(embedded_cluster, group, topic, {0: 1})
+        store_in_kafka(embedded_cluster, group, topic, {0: 7})
+    real = OffsetsInKafka.store
+
+    def store_late(self: OffsetsInKafka, group: str, offsets: object) -> object:
+        joins(embedded_cluster, groups[1])  # after all groups were checked, while the first one is deleted
+        return real(self, group, offsets)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OffsetsInKafka, "store", store_late)
+    with pytest.raises(GroupNotDeleted) as refused:
+        admin.delete_groups(*groups)
+    assert refused.value.sentence == (
+        f"group {groups[1]!r} is not deleted: /consumers/{groups[1]}/ids was written by somebody else meanwhile; "
+        f"deleted were 0 of 5 nodes in ZooKeeper, and nothing in Kafka; 1 group was deleted before ({groups[0]!r})"
+    )
+    assert embedded_cluster.client.exists(f"/consumers/{groups[0]}") is None
+    assert stores(embedded_cluster, groups[1], topic) == ({0: 1}, {0: 7})
+
+
+def test_a_member_that_joins_after_the_offsets_in_kafka_are_gone_is_reported_with_them(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 7})
+    real = OffsetsInKafka.store
+
+    def store_late(self: OffsetsInKafka, group: str, offsets: object) -> object:
+        joins(embedded_cluster, group)
+        return real(self, group, offsets)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OffsetsInKafka, "store", store_late)
+    with pytest.raises(GroupNotDeleted) as refused:
+        admin.delete_groups(fresh_group)
+    assert refused.value.sentence.endswith("deleted were 1 of 2 nodes in ZooKeeper, and 1 offset in Kafka")
+    assert embedded_cluster.client.exists(f"/consumers/{fresh_group}/ids/{fresh_group}_late") is not None
+
+
+def test_an_offset_in_kafka_that_has_changed_is_not_deleted_with_its_group(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 7})
+    real = OffsetsInKafka.fetch
+
+    def fetch_late(self: OffsetsInKafka, *arguments: object) -> object:
+        store_in_kafka(embedded_cluster, fresh_group, topic, {0: 99})
+        return real(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OffsetsInKafka, "fetch", fetch_late)
+    with pytest.raises(GroupNotDeleted) as refused:
+        admin.delete_groups(fresh_group)
+    assert refused.value.sentence == (
+        f"group {fresh_group!r} is not deleted: its offset of {topic}-0 in Kafka was changed by somebody else "
+        "meanwhile: it was 7, it is 99; no offset in Kafka is deleted, and 1 of 2 nodes in ZooKeeper"
+    )
+    assert in_kafka(embedded_cluster, fresh_group, topic) == {0: 99}
+
+
+def test_an_owner_node_of_no_session_prevents_no_deletion(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 1})
+    path = f"/consumers/{fresh_group}/owners/{topic}/0"
+    embedded_cluster.client.create(path, b"gone-0", makepath=True)
+    said = f"note: group {fresh_group!r}: {path} belongs to no session and does not prevent the deletion"
+    for call in (["offsets", "delete", fresh_group], ["groups", "delete", fresh_group]):
+        done = command(*call)
+        assert done.exit_code == 0, done.stderr
+        assert said in done.stderr.splitlines()
 
 
 def test_a_persistent_registration_counts_as_a_member_and_is_named(

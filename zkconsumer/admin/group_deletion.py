@@ -4,9 +4,14 @@ Rules, and which failure each prevents:
 - A group with members, or with a node of a session that lives, is never deleted: its consumers would go on without
   their registration.
 - All groups are checked before the first one is deleted.
-- Kafka is asked first: if its offset manager does not answer, the group stays where it can be seen.
+- The list of members is deleted first. ZooKeeper refuses that if somebody has joined meanwhile; then nothing of the
+  group is deleted, in Kafka neither.
+- Offsets in Kafka are read again before they are deleted, and the group stays if one has changed.
+- The other nodes are deleted after the offsets in Kafka: if its offset manager does not answer, the group stays where
+  it can be seen.
 - Nodes are deleted one by one at the version that was read, and never recursively: no node is deleted that was not
-  looked at. The list of members goes first, and cannot go if somebody has joined meanwhile.
+  looked at.
+- An error says what is deleted already: other groups, offsets in Kafka, nodes.
 
 Source: kafka.admin.ConsumerGroupCommand --delete, AdminUtils.deleteConsumerGroupInZK (0.8.2.2), which deletes
 recursively and leaves the offsets in Kafka.
@@ -25,11 +30,12 @@ from rebalance.zookeeper import call
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import GroupHasMembers, GroupNotDeleted
 from zkconsumer.admin.findings import session_text
-from zkconsumer.admin.group_nodes import group_not_found
+from zkconsumer.admin.group_nodes import group_not_found, members
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
+from zkconsumer.admin.offset_changes import shown_offset
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.admin.store_choice import KAFKA
+from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 
@@ -66,10 +72,12 @@ class DeletedGroups(JsonValue):
     Attributes:
         groups: In the order in which they were named.
         deleted: They were deleted; False with `dry_run`.
+        notes: What is worth knowing, a sentence each: owner nodes that were left behind.
     """
 
     groups: tuple[DeletedGroup, ...]
     deleted: bool
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer groups delete --json`."""
@@ -78,7 +86,7 @@ class DeletedGroups(JsonValue):
              "offset_count_in_kafka": each.offsets_in_kafka, "expires": each.expires}
             for each in self.groups
         ]  # fmt: skip
-        return {"groups": entries, "deleted": self.deleted}
+        return {"groups": entries, "deleted": self.deleted, "notes": list(self.notes)}
 
 
 def delete_groups(
@@ -98,8 +106,8 @@ def delete_groups(
 
     Raises:
         NotFound: There is no such group.
-        GroupHasMembers: Consumers are in one of the groups, or own partitions.
-        GroupNotDeleted: A node or an offset could not be deleted; says what is left.
+        GroupHasMembers: Consumers are in one of the groups, or a session that lives has a node.
+        GroupNotDeleted: A node or an offset could not be deleted, or has changed meanwhile; says what is deleted.
     """
     stored = read_stored_offsets(port, in_kafka, groups, store)
     trees = {group: _tree(port, group) if store != KAFKA else {} for group in stored}
@@ -113,8 +121,34 @@ def delete_groups(
                 "--store zookeeper",
             )
         _check_unused(group, trees[group] or _tree(port, group))
-    deleted = [_delete(port, in_kafka, found, trees[group], dry_run) for group, found in stored.items()]
-    return DeletedGroups(tuple(deleted), not dry_run)
+    notes = [note for group, tree in trees.items() for note in _left_behind(group, tree)]
+    deleted: list[DeletedGroup] = []
+    for group, found in stored.items():
+        try:
+            deleted.append(_delete(port, in_kafka, found, trees[group], store, dry_run))
+        except GroupNotDeleted as error:
+            raise _after_others(error, [each.group for each in deleted]) from None
+    return DeletedGroups(tuple(deleted), not dry_run, tuple(notes))
+
+
+def _after_others(error: GroupNotDeleted, deleted: Sequence[str]) -> GroupNotDeleted:
+    if not deleted:
+        return error
+    shown = ", ".join(map(repr, deleted[:_SHOWN])) + (", ..." if len(deleted) > _SHOWN else "")
+    verb = "was" if len(deleted) == 1 else "were"
+    sentence = f"{error.sentence}; {count_of(len(deleted), 'group')} {verb} deleted before ({shown})"
+    return GroupNotDeleted(sentence, error.remedy)
+
+
+def _left_behind(group: str, tree: Mapping[str, _Node]) -> list[str]:
+    """Return a sentence about the owner nodes of no session; nobody holds them."""
+    depth = znodes.owner_path(group, "t", 0).count("/")
+    owners = f"{znodes.group_path(group)}/owners/"
+    paths = [path for path in tree if path.startswith(owners) and path.count("/") == depth]
+    if not paths:
+        return []
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return [f"group {group!r}: {paths[0]}{more} belongs to no session and does not prevent the deletion"]
 
 
 @dataclass(frozen=True)
@@ -176,54 +210,116 @@ def _check_unused(group: str, tree: Mapping[str, _Node]) -> None:
 
 
 def _delete(
-    port: ZooKeeperPort, in_kafka: OffsetsInKafka, found: StoredOffsets, tree: Mapping[str, _Node], dry_run: bool
-) -> DeletedGroup:
+    port: ZooKeeperPort, in_kafka: OffsetsInKafka, found: StoredOffsets, tree: Mapping[str, _Node], store: str | None,
+    dry_run: bool,
+) -> DeletedGroup:  # fmt: skip
     expires = False
     if not dry_run:
-        expires = _delete_in_kafka(in_kafka, found)
-        _delete_nodes(port, found.group, tree)
+        ids = znodes.ids_path(found.group)
+        deletion = _NodeDeletion(port, found.group, tree)
+        if ids in tree:
+            deletion.delete([ids])
+        else:
+            _check_none_joined(port, found.group)
+        if store != ZOOKEEPER:
+            expires = _delete_in_kafka(in_kafka, found, deletion)
+        deletion.delete([path for path in reversed(list(tree)) if path != ids])
     return DeletedGroup(found.group, len(tree), len(found.zookeeper), len(found.kafka), expires)
 
 
-def _delete_in_kafka(in_kafka: OffsetsInKafka, found: StoredOffsets) -> bool:
+def _check_none_joined(port: ZooKeeperPort, group: str) -> None:
+    names = members(port, group)
+    if names:
+        raise GroupNotDeleted(f"group {group!r} is not deleted: {names[0]} has joined meanwhile", "stop it first")
+
+
+def _delete_in_kafka(in_kafka: OffsetsInKafka, found: StoredOffsets, deletion: _NodeDeletion) -> bool:
     """Delete the offsets in Kafka; return whether the broker deletes their records later.
 
+    Args:
+        deletion: What is deleted in ZooKeeper so far; learns what is deleted in Kafka.
+
     Raises:
-        GroupNotDeleted: The offset manager did not take it.
+        GroupNotDeleted: The offset manager did not take it, or an offset has changed since it was read.
     """
     if not found.kafka:
+        # A broker from Kafka 1.1 on deletes also the offsets of topics that do not exist any more, which nobody can
+        # read. Without the topic of the offsets the question would create it.
+        if in_kafka.exists():
+            in_kafka.delete_group(found.group)
         return False
+    names = {TopicPartition(topic, int(name)): offset for (topic, name), offset in found.kafka.items()}
+    _check_unchanged(in_kafka, found.group, names, deletion)
     expires = in_kafka.delete_group(found.group) is not None
     if expires:
-        names = [TopicPartition(topic, int(name)) for topic, name in found.kafka]
         failed = in_kafka.store(found.group, dict.fromkeys(names))
         if failed:
             name, reason = next(iter(failed.items()))
             raise GroupNotDeleted(
                 f"group {found.group!r} is not deleted: its offset of {name.topic}-{name.partition} in Kafka stays: "
                 f"{reason}; {len(names) - len(failed)} of {count_of(len(names), 'offset')} in Kafka are deleted, and "
-                "nothing in ZooKeeper", "delete the group again",
+                f"{deletion.so_far()}", "delete the group again",
             )  # fmt: skip
+    deletion.in_kafka = len(names)
     return expires
 
 
-def _delete_nodes(port: ZooKeeperPort, group: str, tree: Mapping[str, _Node]) -> None:
-    """Delete nodes, the list of members first.
-
-    Raises:
-        GroupNotDeleted: A node cannot be deleted; says how many are left.
-    """
-    ids = znodes.ids_path(group)
-    paths = [*([ids] if ids in tree else []), *(path for path in reversed(list(tree)) if path != ids)]
-    for number, path in enumerate(paths):
-        # A parent's version does not change with its children, and it cannot be deleted while it has any.
-        reply = call(port, Delete(path, tree[path].version), READ_TIMEOUT_S)
-        if reply.fault in (None, Fault.NO_NODE):
+def _check_unchanged(
+    in_kafka: OffsetsInKafka, group: str, names: Mapping[TopicPartition, int], deletion: _NodeDeletion
+) -> None:
+    answer = in_kafka.fetch(group, list(names))
+    for name, offset in names.items():
+        now = answer.offsets.get(name)
+        if name not in answer.unknown and now == offset:
             continue
-        why = refusal_of("delete", path, reply.fault, reply.reason)
-        if reply.fault in (Fault.NOT_EMPTY, Fault.BAD_VERSION):
-            why = f"{path} was written by somebody else meanwhile"
+        why = f"cannot be read again ({answer.unknown[name]})" if name in answer.unknown else (
+            f"was changed by somebody else meanwhile: it was {offset}, it is {shown_offset(now)}")  # fmt: skip
         raise GroupNotDeleted(
-            f"group {group!r} is not deleted: {why}; {number} of {len(paths)} nodes were deleted",
-            "" if reply.fault is Fault.NO_AUTH else "look whether a consumer has joined, and delete the group again",
+            f"group {group!r} is not deleted: its offset of {name.topic}-{name.partition} in Kafka {why}; "
+            f"no offset in Kafka is deleted, and {deletion.so_far()}",
+            "find out who commits there, and delete the group again",
         )
+
+
+class _NodeDeletion:
+    """Deletes the nodes of one group.
+
+    Args:
+        tree: Its nodes.
+
+    Attributes:
+        in_kafka: Number of its offsets in Kafka that are deleted, for the message of an error.
+    """
+
+    def __init__(self, port: ZooKeeperPort, group: str, tree: Mapping[str, _Node]) -> None:
+        self.in_kafka = 0
+        self._port = port
+        self._group = group
+        self._tree = tree
+        self._deleted = 0
+
+    def so_far(self) -> str:
+        """Return how many nodes are deleted, a clause."""
+        return f"{self._deleted} of {count_of(len(self._tree), 'node')} in ZooKeeper"
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete nodes, in this order.
+
+        Raises:
+            GroupNotDeleted: A node cannot be deleted; says what is deleted.
+        """
+        for path in paths:
+            # A parent's version does not change with its children, and it cannot be deleted while it has any.
+            reply = call(self._port, Delete(path, self._tree[path].version), READ_TIMEOUT_S)
+            if reply.fault in (None, Fault.NO_NODE):
+                self._deleted += 1
+                continue
+            why = refusal_of("delete", path, reply.fault, reply.reason)
+            if reply.fault in (Fault.NOT_EMPTY, Fault.BAD_VERSION):
+                why = f"{path} was written by somebody else meanwhile"
+            kafka = f"{count_of(self.in_kafka, 'offset')} in Kafka" if self.in_kafka else "nothing in Kafka"
+            raise GroupNotDeleted(
+                f"group {self._group!r} is not deleted: {why}; deleted were {self.so_far()}, and {kafka}",
+                "" if reply.fault is Fault.NO_AUTH else
+                "look whether a consumer has joined, and delete the group again",
+            )  # fmt: skip

@@ -201,7 +201,8 @@ class OffsetAdministration:
         Raises:
             ValueError: The store is none, or partitions are given without a topic.
             NotFound: There is no such group, or it has no such offsets.
-            GroupHasMembers: A member subscribes to one of the topics, or somebody owns a partition of it.
+            GroupHasMembers: A member subscribes to one of the topics, or a session that lives owns a partition
+                of it.
             OffsetsNotSet: Somebody else has changed an offset meanwhile, or it is not known in which stores the group
                 has offsets.
         """
@@ -211,10 +212,10 @@ class OffsetAdministration:
             raise group_not_found(self._port, self._zookeeper, group, stored.kafka_unknown)
         stores = stored.stores(store)
         names = chosen_offsets(stored, stores, topic, partitions)
-        check_not_consumed(self._port, self._zookeeper, group, {name for name, _ in names})
+        notes = check_not_consumed(self._port, self._zookeeper, group, {name for name, _ in names})
         deleted = dict.fromkeys(stores)
         changes = changes_of(self._port, {group: stored}, [((group, *name), deleted) for name in names])
-        return self._write([change for change in changes if change.is_needed], dry_run)
+        return self._write([change for change in changes if change.is_needed], dry_run, notes=tuple(notes))
 
     def import_offsets(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from rebalance import znodes
 from rebalance.requests import ZooKeeperPort
 from zkconsumer.admin.errors import GroupHasMembers, NotFound
 from zkconsumer.admin.group_nodes import read_group
@@ -48,15 +49,24 @@ def chosen_offsets(
     return [name for name in names if not partitions or name[1] in set(map(str, partitions))]
 
 
-def check_not_consumed(port: ZooKeeperPort, zookeeper: str, group: str, topics: Collection[str]) -> None:
+def check_not_consumed(
+    port: ZooKeeperPort, zookeeper: str, group: str, topics: Collection[str]
+) -> list[str]:
     """Raise if the group consumes one of the topics: its members would store the offsets again.
+
+    An owner node of no session is a leftover: nobody works under it, and it does not prevent the deletion.
+
+    Returns:
+        A sentence about each topic with such leftovers.
 
     Raises:
         GroupHasMembers: Names the member, or the owner.
     """
     nodes = read_group(port, zookeeper, group, must_exist=False)
     found = members_of(nodes)
-    owners = {topic for topic, _ in nodes.owners}
+    owners = {topic for (topic, _), (_, session) in nodes.owners.items() if session}
+    leftovers = {topic: name for (topic, name), (_, session) in nodes.owners.items() if not session}
+    notes: list[str] = []
     for topic in sorted(topics):
         names = [
             row.consumer_id for row in found.rows
@@ -69,8 +79,12 @@ def check_not_consumed(port: ZooKeeperPort, zookeeper: str, group: str, topics: 
         elif topic in owners:
             what = f"partitions of {topic!r} have an owner"
         else:
+            if topic in leftovers:
+                path = znodes.owner_path(group, topic, leftovers[topic])
+                notes.append(f"group {group!r}: {path} belongs to no session and does not prevent the deletion")
             continue
         raise GroupHasMembers(
             f"no offset of group {group!r} is deleted: {what}, and the offsets would be stored again",
-            "stop the members of the group first; release what owners that are gone have left",
+            "stop the members of the group first",
         )
+    return notes

@@ -39,8 +39,9 @@ Examples:
 _DELETE_EPILOG = """\
 \b
 All groups are checked before the first one is deleted. A group that has members, or a node of a session that lives, is
-refused. The offsets in Kafka are deleted first. Brokers before Kafka 1.1 delete no groups: there the offsets count as
-none at once, and the broker deletes them when it looks for expired offsets next (10 minutes, if not set otherwise).
+refused; an owner node of no session is not. Brokers before Kafka 1.1 delete no groups: there the offsets count as none
+at once, and the broker deletes them when it looks for expired offsets next (10 minutes, if not set otherwise). They
+show no offsets of topics that do not exist any more: those stay, and count again if the topic is created again.
 
 \b
 Example: see what would be deleted
@@ -102,6 +103,8 @@ def delete_groups(names: Sequence[str], zookeeper: str, store: str | None, dry_r
         check_group(name)
     with open_admin(zookeeper, "zkconsumer-groups") as admin:
         found = admin.delete_groups(*names, store=store, dry_run=dry_run)
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
     if as_json:
         click.echo(found.to_json())
         return
