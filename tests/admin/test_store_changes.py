@@ -376,18 +376,41 @@ def test_what_is_exported_from_both_stores_is_imported_into_both(
     store_in_kafka(embedded_cluster, fresh_group, topic, {0: 2, 1: 3})
     root = f"/consumers/{fresh_group}/offsets/{topic}"
     done = command("offsets", "export", fresh_group)
-    assert done.stdout == f"{root}/0:1\n{root}/1:3\n"
+    assert done.stdout == f"{root}/0:1\n{root}/1:3\n\n# kafka {root}/0:2\n"
     assert done.stderr.splitlines() == [
-        "Exported 2 offsets of 1 group: 1 from ZooKeeper, 1 from Kafka",
+        "Exported 3 offsets of 1 group: 1 from ZooKeeper, 2 from Kafka",
         f"note: group {fresh_group!r}: the offset of {topic}-0 in ZooKeeper differs from Kafka's",
     ]
-    assert command("offsets", "export", fresh_group, "--store", "kafka").stdout == f"{root}/0:2\n{root}/1:3\n"
-    assert command("offsets", "export", fresh_group, "--store", "zookeeper").stdout == f"{root}/0:1\n"
+    assert command("offsets", "export", fresh_group, "--store", "kafka").stdout == (
+        f"{root}/0:2\n{root}/1:3\n\n# store kafka\n"
+    )
+    one = command("offsets", "export", fresh_group, "--store", "zookeeper").stdout
+    assert one == f"{root}/0:1\n\n# store zookeeper\n"
     rows = json.loads(command("offsets", "export", fresh_group, "--json").stdout)["offsets"]
     found = [(row["partition"], row["offset"], row["store"]) for row in rows]
-    assert found == [(0, 1, "zookeeper"), (1, 3, "kafka")]
+    assert found == [(0, 1, "zookeeper"), (0, 2, "kafka"), (1, 3, "kafka")]
     assert command("offsets", "import", "--input-file", "-", stdin=done.stdout).exit_code == 0
-    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 3}, {0: 1, 1: 3})
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 3}, {0: 2, 1: 3})
+    refused = command("offsets", "import", "--input-file", "-", stdin=f"{root}/0:5\n")
+    assert refused.exit_code == 1
+    assert f"the stores of group {fresh_group!r} differ ({topic}-0: 1 in ZooKeeper, 2 in Kafka)" in refused.stderr
+    assert command("offsets", "import", "--input-file", "-", stdin=one.replace(":1", ":4")).exit_code == 0
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 4, 1: 3}, {0: 2, 1: 3})
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "kafka", "both"])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_import_of_what_no_log_has_is_refused_before_anything_is_written(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, store: str, dry_run: bool
+) -> None:
+    root = f"/consumers/{fresh_group}/offsets"
+    for bad in (f"{topic}/77:1", "nosuch/0:1", f"{topic}/1:99"):
+        with pytest.raises(OffsetsNotSet, match="1 offset cannot be set") as refused:
+            admin.import_offsets(f"{root}/{topic}/0:1\n{root}/{bad}\n", store=store, dry_run=dry_run)
+        assert "--force" in refused.value.remedy
+    assert stores(embedded_cluster, fresh_group, topic) == ({}, {})
+    admin.import_offsets(f"{root}/nosuch/0:1\n{root}/{topic}/1:99\n", store="zookeeper", force=True)
+    assert in_zookeeper(embedded_cluster, fresh_group, topic) == {1: 99}
 
 
 def test_a_group_with_offsets_in_kafka_alone_is_exported_among_all_and_imported_there(

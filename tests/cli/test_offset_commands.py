@@ -272,7 +272,8 @@ def test_export_and_import_carry_offsets_over(
 
     kafka_0822.client.set(f"{root}/clicks/0", b"99")
     kafka_0822.client.delete(f"{root}/views", recursive=True)
-    shown = offsets("import", "--input-file", str(file), "--dry-run")
+    # These topics do not exist.
+    shown = offsets("import", "--input-file", str(file), "--dry-run", "--force")
     assert shown.stdout.splitlines() == [
         f"{fresh_group} clicks-0: 99 -> 5", f"{fresh_group} clicks-2: 6 -> 6", f"{fresh_group} clicks-10: 7 -> 7",
         f"{fresh_group} views-0: none -> 8",
@@ -280,7 +281,7 @@ def test_export_and_import_carry_offsets_over(
     assert shown.stderr == "2 offsets would be set, 2 as before\n"
     assert stored(kafka_0822, fresh_group, "clicks")["0"] == b"99"
 
-    done = offsets("import", "--input-file", "-", stdin=file.read_text())
+    done = offsets("import", "--input-file", "-", "--force", stdin=file.read_text())
     assert (done.exit_code, done.stderr) == (0, "2 offsets set, 2 as before\n")
     assert offsets("export", fresh_group).stdout == file.read_text()
 
@@ -305,7 +306,7 @@ def test_kafkas_own_tools_read_what_is_exported_and_write_what_is_imported(
     java_tool(kafka_0822, "ImportZkOffsets", *zookeeper, "--input-file", str(ours))
     assert stored(kafka_0822, fresh_group, "clicks") == {"0": b"5", "1": b"9223372036854775807"}
     kafka_0822.client.delete(f"/consumers/{fresh_group}", recursive=True)
-    assert offsets("import", "--input-file", str(theirs)).exit_code == 0
+    assert offsets("import", "--input-file", str(theirs), "--force").exit_code == 0
     assert stored(kafka_0822, fresh_group, "clicks") == {"0": b"5", "1": b"9223372036854775807"}
 
 

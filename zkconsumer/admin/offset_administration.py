@@ -18,6 +18,8 @@ from zkconsumer.admin.kafka_changes import write_both
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_group_and_kafka
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges, check_no_members
 from zkconsumer.admin.offset_deletion import check_not_consumed, chosen_offsets
+from zkconsumer.admin.offset_import import check_logs, imported_offsets
+from zkconsumer.admin.offset_lines import parse_store
 from zkconsumer.admin.offset_plans import Wanted, changes_of, shift_offsets, target_offsets, topic_partitions
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.admin.store_choice import ZOOKEEPER, check_store
@@ -88,7 +90,7 @@ class OffsetAdministration:
         Args:
             groups: Names of groups.
             store: `zookeeper` or `kafka`: of that store alone. Without it, of each partition the offset in ZooKeeper if
-                there is one, else that in Kafka.
+                there is one, else that in Kafka; both where they differ.
 
         Raises:
             NotFound: There is no such group.
@@ -230,25 +232,31 @@ class OffsetAdministration:
         """Set the offsets that lines of text name, as `export_offsets` and Kafka's ExportZkOffsets write them.
 
         Args:
-            text: One line for each offset: `/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`.
+            text: One line for each offset: `/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`; and the comments of an
+                export about its stores.
             source: Where the text comes from, for the messages of errors.
-            force: Also while groups have members.
+            force: Also while groups have members, of partitions that do not exist, and beyond the bounds of a log.
             dry_run: Check everything, and write nothing.
-            store: `zookeeper`, `kafka` or `both`; without it, for each group, the stores in which it has offsets.
+            store: `zookeeper`, `kafka` or `both`; without it the store that the text names, else, for each group, those
+                in which it has offsets.
             warn: Called with a sentence when groups have members and that does not prevent the call.
 
         Raises:
             ValueError: The store is none.
             GroupHasMembers: Consumers are in one of the groups.
-            OffsetsNotSet: A line cannot be used, somebody else has changed an offset meanwhile, or it is not known in
-                which stores a group has offsets.
+            OffsetsNotSet: A line cannot be used, a log does not have an offset, the stores of a group differ and
+                neither `store` nor the text chooses one, somebody else has changed an offset meanwhile, or it is
+                not known in which stores a group has offsets.
         """
         check_store(store)
         lines = lines_of(text, source)
         groups = list(dict.fromkeys(line.group for line in lines))
         check_no_members(self._port, groups, warn if force or dry_run else None)
-        stored = read_stored_offsets(self._port, self._in_kafka, groups, store)
-        wanted = [(line[:3], dict.fromkeys(stored[line.group].stores(store), line.offset)) for line in lines]
+        chosen = store or parse_store(text)
+        stored = read_stored_offsets(self._port, self._in_kafka, groups, chosen)
+        wanted = imported_offsets(lines, stored, chosen)
+        if not force:
+            check_logs(self._port, self._cluster, wanted)
         return self._write(changes_of(self._port, stored, wanted), dry_run)
 
     # -- steps ---------------------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def _each(
 def changes_of(
     port: ZooKeeperPort,
     stored: Mapping[str, StoredOffsets],
-    wanted: Sequence[tuple[PartitionName, Mapping[str, int | None]]],
+    wanted: Sequence[tuple[PartitionName, Mapping[str, int] | Mapping[str, None]]],
 ) -> list[OffsetChange]:
     """Return the changes in each store, those of one partition beside each other.
 

@@ -17,7 +17,7 @@ from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.group_nodes import group_not_found
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
-from zkconsumer.admin.offset_lines import OffsetLine, format_line, parse_lines
+from zkconsumer.admin.offset_lines import OffsetLine, format_lines, parse_lines
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.store_choice import BOTH, KAFKA, ZOOKEEPER
 from zkconsumer.admin.values import JsonValue, typed
@@ -33,18 +33,21 @@ class ExportedOffsets(JsonValue):
     """The stored offsets of some groups.
 
     Attributes:
-        lines: By group, topic and partition, each with the store that it comes from.
+        lines: By group, topic and partition, each with the store that it comes from; where the stores differ, that in
+            ZooKeeper and behind it that in Kafka.
         problems: Offsets that cannot be read and were left out, a sentence each.
         notes: What is worth knowing, a sentence each: offsets that differ between the stores.
+        store: The one store that was exported; None: both.
     """
 
     lines: tuple[OffsetLine, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    store: str | None = None
 
     def to_text(self) -> str:
-        """Return them in the form of Kafka's ExportZkOffsets, one a line."""
-        return "".join(f"{format_line(line)}\n" for line in self.lines)
+        """Return them in the form of Kafka's ExportZkOffsets, one a line, and behind them comments about the stores."""
+        return format_lines(self.lines, self.store)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer offsets export --json`."""
@@ -63,7 +66,8 @@ def export_offsets(
 
     Args:
         zookeeper: The connection string, for the message of an error.
-        store: Offsets of that store alone; None or `both`: of each partition ZooKeeper's if there is one, else Kafka's.
+        store: Offsets of that store alone; None or `both`: of each partition ZooKeeper's if there is one, else Kafka's;
+            both where they differ.
 
     Raises:
         NotFound: There is no such group.
@@ -88,7 +92,7 @@ def export_offsets(
                 f"{topic}-{name}" if more else
                 f"group {group!r}: the offset of {topic}-{name} in ZooKeeper differs from Kafka's"
             )  # fmt: skip
-    return ExportedOffsets(tuple(lines), tuple(problems), tuple(notes))
+    return ExportedOffsets(tuple(lines), tuple(problems), tuple(notes), stores[0] if len(stores) == 1 else None)
 
 
 def _lines(found: StoredOffsets, stores: Collection[str], problems: list[str]) -> list[OffsetLine]:
@@ -102,6 +106,8 @@ def _lines(found: StoredOffsets, stores: Collection[str], problems: list[str]) -
                 break
             if offset is not None:
                 lines.append(OffsetLine(found.group, topic, name, offset, store))
+                if store == ZOOKEEPER and len(stores) > 1 and found.differs((topic, name)):
+                    continue
                 break
     return lines
 
@@ -123,6 +129,6 @@ def lines_of(text: str, source: str) -> list[OffsetLine]:
             f"no offset was set: {source} has {count_of(len(problems), 'line')} that cannot be used: {shown}{more}",
             "each must be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once",
         )
-    if not lines:
+    if not any(line.store == ZOOKEEPER for line in lines):
         raise OffsetsNotSet(f"{source} holds no offsets")
     return lines

@@ -26,9 +26,9 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 _EXPORT_EPILOG = """\
 \b
 A line for each partition: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as Kafka's ExportZkOffsets writes it. The
-line does not say where the offset is stored: it is ZooKeeper's if there is one, else Kafka's. --store takes those of
-one store alone, and --json names the store of each. A file is written whole or not at all. An offset that cannot be
-read is reported and left out; the status is 1 then.
+offset is ZooKeeper's if there is one, else Kafka's. Where they differ, Kafka's stands in a comment at the end, which
+`offsets import` reads and Kafka's tool does not. --store takes those of one store alone, and a comment says so. A file
+is written whole or not at all. An offset that cannot be read is reported and left out; the status is 1 then.
 
 \b
 Example:
@@ -38,7 +38,8 @@ _IMPORT_EPILOG = """\
 \b
 Reads what `zkconsumer offsets export` and Kafka's ExportZkOffsets write. Nothing is written when a line cannot be
 used. An offset that somebody else has changed since it was read is not overwritten. The offsets of each group are set
-where it has offsets now, or where --store says.
+where --store or the file says, else where it has offsets now. Refused if its stores differ and neither says which, and
+for partitions that do not exist or whose log does not have the offset; --force sets the latter all the same.
 
 \b
 Example: see what would change
@@ -105,7 +106,7 @@ def _umask() -> int:
 @click.option("--input-file", metavar="FILE", required=True, help="File to read; - is stdin.")
 @store_option(["zookeeper", "kafka", "both"], CHANGED_STORES)
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing.")
-@click.option("--force", is_flag=True, help="Also while groups have members.")
+@click.option("--force", is_flag=True, help="Also while groups have members, and where no log has the offset.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def import_offsets(
     zookeeper: str, input_file: str, store: str | None, dry_run: bool, force: bool, as_json: bool
