@@ -140,7 +140,7 @@ def test_a_port_that_is_silent() -> None:
         hosts = f"127.0.0.1:{port}"
         plain = f"no ZooKeeper server answered at {hosts} within 2 s; is it running there? ({hosts} "
         assert sentence(hosts) == f"{plain}takes connections, but does not speak as ZooKeeper)"
-        assert sentence(hosts, **tls()) == f"{plain}takes connections, but does not speak TLS)"
+        assert sentence(hosts, **tls()) == f"{plain}takes connections, but does not answer the TLS handshake in time)"
 
 
 @pytest.mark.parametrize("word", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
