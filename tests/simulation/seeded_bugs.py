@@ -37,10 +37,10 @@ from zkconsumer.member.listening import ListenerThread
 from zkconsumer.offsets import commit_batch, two_stores
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets
+from zkconsumer.offsets.known_offsets import KnownOffsets
 from zkconsumer.offsets.offset_manager import OffsetAnswer
 from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write
 from zkconsumer.offsets.two_stores import Intent, TwoStores
-from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 
 @dataclass(frozen=True)
@@ -582,7 +582,7 @@ BUGS: Mapping[str, Bug] = {
     "watches thought to survive": Bug(GroupReader, "forget_watches", watches_thought_to_survive, "topics"),
     "change while reading is lost": Bug(m.RebalanceMachine, "handle", change_while_reading_is_lost, "membership"),
     "offsets go back": Bug(commit_batch, "decide_write", offsets_go_back, "hands"),
-    "own work not remembered": Bug(ZooKeeperOffsets, "remember", own_work_not_remembered, "sessions"),
+    "own work not remembered": Bug(KnownOffsets, "remember", own_work_not_remembered, "sessions"),
     "closed registration counts as none": Bug(roundrobin_order, "assign", closed_registration_counts_as_none, "closed"),
     "closed nodes never asked for again": Bug(RefusedNodes, "_ask_again", closed_nodes_never_asked_for_again, "closed"),
     "any version will do": Bug(commit_batch.CommitBatch, "_decide", any_version_will_do, "hands"),

@@ -11,13 +11,17 @@ from pathlib import Path
 
 from killing import descendants, wait_gone
 
+from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 
 START_S = END_S = 120
 
 
-def test_a_load_that_is_interrupted_while_java_starts_leaves_no_java_behind(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).with_name("zkconsumer")), "load", "--zookeeper", "127.0.0.1:1",
+def test_a_load_that_is_interrupted_while_java_starts_leaves_no_java_behind(
+    tmp_path: Path, embedded_cluster: EmbeddedCluster
+) -> None:
+    program, zookeeper = Path(sys.executable).with_name("zkconsumer"), embedded_cluster.zookeeper_connect
+    command = [str(program), "load", "--zookeeper", zookeeper,
                "--topic", "clicks", "--to", str(tmp_path / "lake")]  # fmt: skip
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)

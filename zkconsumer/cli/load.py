@@ -94,7 +94,7 @@ def load(
     check_requirements()
     from zkconsumer.spark.load.failures import failures_in_a_sentence
     from zkconsumer.spark.load.portions import run_portions
-    from zkconsumer.spark.load.session import spark_session
+    from zkconsumer.spark.load.session import spark_session, table_settings
     from zkconsumer.spark.load.settings import LoadSettings
     from zkconsumer.spark.load.writing import Shape
     from zkconsumer.spark.settings_files import configured_connection
@@ -115,15 +115,19 @@ def load(
     settings = LoadSettings(
         source, folder, shape, on_data_loss == "skip", gaps == "allow", on_missing_leader == "skip", max_messages
     )
-    with configured_connection(settings.options().config):
-        pass  # what is wrong with the connection is reported before Spark takes its seconds to start
+    # What is missing, or wrong with the connection, is reported before Spark takes its seconds to start.
+    spark_pairs = setting_pairs("--conf", spark_settings)
     table = shape.format if shape.is_table else None
+    if table is not None:
+        table_settings(table, spark_pairs)
+    with configured_connection(settings.options().config):
+        pass
     with (
         interrupted_with(
             "interrupted; the next load goes on behind the last run that was published"
         ),
         failures_in_a_sentence(),
-        spark_session(master, setting_pairs("--conf", spark_settings), table) as spark,
+        spark_session(master, spark_pairs, table) as spark,
         job_progress(as_json) as tell,
     ):
         reports = run_portions(spark, settings, tell, max_time)

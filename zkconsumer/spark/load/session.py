@@ -16,7 +16,7 @@ from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.iceberg_session import iceberg_packages
 from zkconsumer.spark.load.writing import DELTA
 
-__all__ = ["spark_session"]
+__all__ = ["spark_session", "table_settings"]
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _QUIET: Final = {
@@ -49,7 +49,7 @@ def spark_session(master: str, settings: Mapping[str, str], table: str | None = 
     # Workers on this machine must run the interpreter that has the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("zkconsumer load")
-    settings = settings if table is None else _with_table(table, settings)
+    settings = settings if table is None else table_settings(table, settings)
     for name, value in {**_QUIET, **(_LOCAL if master.startswith("local") else {}), **settings}.items():
         builder = builder.config(name, value)
     before = _children()
@@ -76,7 +76,12 @@ def spark_session(master: str, settings: Mapping[str, str], table: str | None = 
         spark.stop()
 
 
-def _with_table(table: str, given: Mapping[str, str]) -> dict[str, str]:
+def table_settings(table: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of Spark with those of a table format.
+
+    Raises:
+        RequirementMissing: What that format needs is missing, or does not fit this pyspark.
+    """
     import pyspark
 
     packages = delta_packages(given) if table == DELTA else iceberg_packages(given, pyspark.__version__)
