@@ -146,12 +146,13 @@ def test_nothing_is_stored_of_a_partition_that_is_released_meanwhile(
 
 
 def test_an_offset_goes_back_only_by_an_explicit_commit(
-    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = (topic, 0)
     with running_offsets(embedded_cluster, fresh_group) as one:
         assert one.commit({first: 9}) == {}
         assert one.commit({first: 4}) == {}
+        assert caplog.messages == [], "two threads commit, and one has stored its message in hand"
         assert one.load(first) == 9
         assert one.commit({first: 4}, explicit=True) == {}
         assert one.load(first) == 4

@@ -23,16 +23,28 @@ def steps(caplog: pytest.LogCaptureFixture) -> SteppedOffsets:
 
 
 def test_a_higher_offset_is_left_alone_and_named_once(steps: SteppedOffsets, caplog: pytest.LogCaptureFixture) -> None:
-    steps.know(p0=50)
+    steps.know(p0=10)
+    steps.set(P0, b"50")
     assert steps.commit({P0: 40, P1: 1}) == {}
-    assert len(steps.multis()) == 1
+    assert len(steps.multis()) == 2, "one at the version that was seen last, and one without what is stored already"
     assert steps.commit({P0: 41}) == {}
     held = "offset of t-0: 50 is stored, set by somebody else; 40 is not written over it"
     assert caplog.messages == [held]
     steps.set(P0, b"60")
     assert steps.commit({P0: 55}) == {}
     assert caplog.messages == [held, "offset of t-0: 60 is stored, set by somebody else; 55 is not written over it"]
+    assert steps.stored() == (b"60", 2)
+
+
+def test_an_offset_that_this_member_has_stored_itself_is_left_alone_and_not_named(
+    steps: SteppedOffsets, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two threads commit: one was asked for before the other one had stored its message in hand."""
+    for own in (50, 60):
+        steps.know(p0=own)
+        assert steps.commit({P0: own - 1}) == {}
     assert steps.stored() == (b"60", 1)
+    assert caplog.messages == []
 
 
 def test_an_offset_that_was_passed_and_is_set_again_is_named_again(

@@ -20,6 +20,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.streams.stream import KafkaStream, StreamParts
 from zkconsumer.testing.history import Place
+from zkconsumer.testing.history.limits import NS
 
 __all__ = ["Application", "Pace", "SteppedStream", "place_of"]
 
@@ -141,7 +142,8 @@ class Application:
         self._is_busy = True
         for message in messages:
             self._record("deliver", place_of(message), message.offset, str(message.value or b"", "ascii"))
-        self._process.after(self._pace.draw_s(self._process.schedule.now), self._finish, messages)
+        now = self._process.schedule.now
+        self._process.after(self._pace.draw_s(now), self._finish, messages, str(int(now * NS)))
 
     def _take(self, stream: SteppedStream) -> Sequence[Message]:
         """Take what the application works on at a time: here one message."""
@@ -152,9 +154,9 @@ class Application:
         name = self._damaged[error.topic, int(error.partition), error.offset]
         return Message(error.topic, error.partition, error.offset, error.next_offset, None, name.encode())
 
-    def _finish(self, messages: Sequence[Message]) -> None:
+    def _finish(self, messages: Sequence[Message], delivered: str) -> None:
         for message in messages:
-            self._record("done", place_of(message), message.offset)
+            self._record("done", place_of(message), message.offset, delivered)
         before, self._taken = self._taken, self._taken + len(messages)
         if self._commit is not None and self._taken // self._commit_every > before // self._commit_every:
             self._commit(self._next)

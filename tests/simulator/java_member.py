@@ -21,6 +21,7 @@ from tests.simulator.java_settings import ConnectorSettings
 from tests.simulator.java_threads import USUAL_PACE, Body, JavaFailure, Threads
 from tests.simulator.java_zkclient import ZkClient
 from tests.simulator.pipe import Latency
+from zkconsumer.testing.history.limits import NS
 from zkconsumer.testing.proxy.zookeeper_exchanges import Entry
 
 __all__ = ["JavaMember"]
@@ -189,8 +190,9 @@ class JavaMember:
                 return
             place, message = delivered
             record("deliver", place, message.offset, message.id)
-            yield self._threads.sleep(self._pace.draw_s(process.schedule.now))
-            record("done", place, message.offset)
+            delivered_s = process.schedule.now
+            yield self._threads.sleep(self._pace.draw_s(delivered_s))
+            record("done", place, message.offset, str(int(delivered_s * NS)))
             taken += 1
             if not spec.auto_commit_s and spec.commit_every and taken % spec.commit_every == 0:
                 try:

@@ -42,6 +42,8 @@ _REQUESTS: Final = 30
 _REQUESTS_A_PARTITION: Final = 8
 _REQUESTS_A_CONNECTION: Final = 6
 _READS_OF_AN_OWNER: Final = 3
+_READS_OF_THE_ORDER: Final = 4
+"""How often within a second the owner of each partition is read to learn the order of roundrobin: after each change."""
 _BUSY_SECONDS: Final = 3
 """Of ten seconds, how many may be as busy as a second may be."""
 _FOLLOWER_LAG_S: Final = 0.05
@@ -315,6 +317,8 @@ class _Runner:
         session_s = max(settings.granted_s(each.session_s) for each in members)
         partitions = len(world.brokers.created_s)
         busy = _REQUESTS + _REQUESTS_A_PARTITION * partitions
+        if self._has_java and members[0].strategy == "roundrobin":
+            busy += _READS_OF_THE_ORDER * partitions
         return Limits(
             repeat_before_end_s=max(each.auto_commit_s for each in members) + 1.0,
             zombie_slack_s=_FOLLOWER_LAG_S,

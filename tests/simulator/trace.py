@@ -60,7 +60,7 @@ class Trace(logging.Handler):
         """Something that goes into the history."""
         where = f" {event.topic}/{event.partition}" if event.topic else ""
         at = f" offset {event.offset}" if event.offset >= 0 else ""
-        by = f" ({event.id})" if event.id and event.kind not in ("acked", "deliver") else ""
+        by = f" ({event.id})" if event.id and event.kind not in ("acked", "deliver", "done") else ""
         self.line(event.member, f"=== {event.kind}{where}{at}{by}")
 
     def step(self, step: Step) -> None:

@@ -209,3 +209,56 @@ def test_an_offset_may_fall_before_the_start_of_the_log_and_not_from_behind_it()
     assert "offset went back" not in history_findings(trimmed.add("offset_node", "a", 10))
     trimmed.add("offset_node", "a", 32)
     assert "offset went back" in history_findings(trimmed.add("offset_node", "a", 30))
+
+
+# -- commits without a fence -------------------------------------------------------------------------------------------
+
+UNFENCED = Limits(unfenced=frozenset({"j"}), commits_fenced=False, told_late_s=5.0)
+
+
+def taken_from(loser: str, by: str) -> GroupStory:
+    """`a` has taken the partition at 4 from a member whose session has ended, and has come to 6."""
+    story = GroupStory().acked(*range(10)).own(loser, 0).deliver(loser, 0, 1, 2, 3).store(loser, 4)
+    return story.add("owner_gone", loser, by=by).own("a", 4).deliver("a", 4, 5).store("a", 6)
+
+
+@pytest.mark.parametrize(("loser", "by"), [("j", "expired"), ("j", "ended"), ("b", "ended"), ("b", OPERATOR)])
+def test_an_owner_stores_its_position_over_that_of_a_member_that_has_lost_the_partition(loser: str, by: str) -> None:
+    crossed = taken_from(loser, by).deliver(loser, 4, 5, 6, 7, 8).store(loser, 9)
+    assert "offset went back" not in history_findings(crossed.store("a", 6), UNFENCED)
+    assert "offset went back" in history_findings(crossed.store("a", 5), UNFENCED), "less than it has stored before"
+    fenced = Limits(unfenced=frozenset({"j"}), told_late_s=5.0)
+    assert "offset went back" in history_findings(taken_from(loser, by).store(loser, 9).store("a", 6), fenced)
+
+
+def test_an_owner_that_has_read_the_offset_of_a_java_member_stores_nothing_below_it() -> None:
+    story = taken_from("j", "expired").store("j", 9).hand_over("a", 9).own("b", 9)
+    assert "offset went back" in history_findings(story.store("b", 8), UNFENCED)
+    started_below = taken_from("j", "expired").hand_over("a", 6).store("j", 9).own("b", 6).store("b", 7)
+    assert "offset went back" in history_findings(started_below, UNFENCED)
+
+
+@pytest.mark.parametrize(("by", "expected"), [("ended", []), (OPERATOR, []), ("released", ["offset went back"]),
+                                              ("expired", ["offset went back"])])
+def test_only_a_member_that_cannot_know_that_it_has_lost_a_partition_sets_its_offset_back(
+    by: str, expected: list[str]
+) -> None:
+    story = taken_from("b", by).deliver("a", 6, 7, 8, 9)
+    assert history_findings(story.store("b", 4), UNFENCED) == expected
+    assert "zombie" in history_findings(story.wait(6.0).store("b", 5), UNFENCED), "and not for long"
+
+
+def test_what_one_thread_is_done_with_is_not_done_on_another_that_has_it_in_hand_again() -> None:
+    """The message of 2 s was in hand at the first release, and ends while another thread works on it again."""
+    limits = Limits(drain_s=0.5)
+
+    def story(done_by: str) -> GroupStory:
+        story = GroupStory().acked(0).own("a", 0).add("deliver", "a", 0)
+        first = story.now_ms
+        story.wait(1.0).add("revoked", "a").add("assigned", "a", 0).wait(0.3).add("deliver", "a", 0)
+        second = story.now_ms
+        story.add("done", "a", 0, str({"first": first, "second": second}[done_by] * 1_000_000))
+        return story.wait(1.0).add("revoked", "a").add("assigned", "a", 0).deliver("a", 0)
+
+    assert history_findings(story("first"), limits) == []
+    assert history_findings(story("second"), limits) == ["repeated"]

@@ -309,7 +309,7 @@ class KafkaOffsets(KnownOffsets):
         if decide_write(record, position, job.is_explicit) is not WriteDecision.HOLD:
             return True
         if record.held_at != record.stored:
-            log.warning("offset of %s-%s in Kafka is %s, behind our position %s; it is left until we get there",
+            log.warning("offset of %s-%s in Kafka: %s is stored; %s is not written over it",
                         *partition, record.stored, position)
         record.held_at = record.stored
         return False

@@ -81,7 +81,7 @@ class OffsetRecord:
         self.lowered = self.stored is not None and value < self.stored and self.version != self.void_version
         self.stored, self.version, self.mzxid = value, version, 0
         self.baseline, self.baseline_version = value, version
-        self.held_at = None
+        self.held_at = value  # A commit that was decided before this one, on another thread, needs no line in the log.
 
     def start_at(self, position: int) -> None:
         """Take note that the application chose a start, which overrules the stored offset and the done position."""

@@ -14,6 +14,7 @@ from zkconsumer.testing.history.events import Event, Ownership, Place, in_order,
 from zkconsumer.testing.history.floors import Floors
 from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, Trouble, name_of
 from zkconsumer.testing.history.repeats import count_allowed_repeats, find_repeated
+from zkconsumer.testing.history.rewinds import find_rewinds
 from zkconsumer.testing.history.zombies import find_zombies
 
 __all__ = [
@@ -132,45 +133,6 @@ def _taken_turns(all_of_place: Sequence[Ownership]) -> list[Finding]:
         if after in passed and all_of_place[after].explicit:
             sentence = f"{second.member} delivered {name_of(second.place)} again after {first.member} had started"
             findings.append(Finding("two owners", sentence, (passed[after], second)))
-    return findings
-
-
-def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
-    """Offset nodes whose value was seen to fall, except for what an operator or a Java member wrote.
-
-    A value that a member found to be outside the log may be lowered to where it was reset to, and one before the start
-    of the log to any other: it was useless. In a topic that was created again a member that notices starts once more
-    at its start, whatever others had stored by then.
-    """
-    last: dict[Place, Event] = {}
-    assigned: dict[tuple[str, Place], Event] = {}
-    log_starts: dict[Place, int] = {}
-    floors = Floors(limits)
-    findings = []
-    for event in events:
-        floors.see(event)
-        before = last.get(event.place)
-        if event.kind == "assigned":
-            assigned[event.member, event.place] = event
-        elif event.kind == "log_start":
-            log_starts[event.place] = event.offset
-        elif event.kind == "reset" and before is not None and event.offset < before.offset:
-            last[event.place] = event
-        if event.kind != "offset_node":
-            continue
-        last.pop(event.place, None)
-        if event.offset >= 0:
-            last[event.place] = event
-        is_ours = event.id != OPERATOR and event.member not in limits.unfenced
-        if before is None or event.offset >= before.offset or not is_ours:
-            continue
-        if before.offset <= log_starts.get(event.place, -1):
-            continue
-        begun = assigned.get((event.member, event.place))
-        is_new = event.offset <= floors.of(event.place) or (begun is not None and begun.time_ns > before.time_ns)
-        if event.topic not in limits.reborn or not is_new:
-            sentence = f"offset of {name_of(event.place)} fell from {before.offset} to {event.offset}"
-            findings.append(Finding("offset went back", sentence, (before, event)))
     return findings
 
 

@@ -8,7 +8,7 @@ events of all of them can be put in one order. A history is about one consumer g
 | acked | producer | topic, partition, offset, id |
 | assigned | member | member, topic, partition, offset (its start position, -1 if unknown) |
 | deliver | member | member, topic, partition, offset, id |
-| done | member | member, topic, partition, offset: the application asked for the next message |
+| done | member | member, topic, partition, offset: it asked for the next one; `id`: time_ns of the delivery, if known |
 | commit | member | member, topic, partition, offset (the next one to read) |
 | revoked | member | member, topic, partition: given up in order |
 | lost | member | member, topic, partition: lease or session gone |
@@ -239,8 +239,9 @@ def _member_event(
     elif event.kind == "commit":
         owned.commits.append(event)
     elif event.kind == "done":
-        # It may be about a message that was delivered in an earlier ownership.
-        if any(each.offset == event.offset for each in reversed(owned.deliveries)):
+        # It may be about a message that was delivered in an earlier ownership, perhaps to another thread.
+        of_delivery = ("", *(str(each.time_ns) for each in owned.deliveries if each.offset == event.offset))
+        if len(of_delivery) > 1 and event.id in of_delivery:
             owned.done.append(event)
     elif event.kind == "reset":
         owned.resets.append(event)

@@ -1,0 +1,107 @@
+"""Finds stored offsets that fell, except for what operators, Java members and the lack of a fence explain. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from zkconsumer.testing.history.events import Event, Place
+from zkconsumer.testing.history.floors import Floors
+from zkconsumer.testing.history.limits import OPERATOR, Finding, Limits, name_of, node_of
+
+__all__ = ["find_rewinds"]
+
+_KNOWN_ENDS: Final = ("released", "closed", "expired")
+"""How an ownership ends of which its member knows: it has released, or its lease has ended before."""
+
+
+def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Stored offsets that were seen to fall, except for what an operator or a Java member wrote.
+
+    A value that a member found to be outside the log may be lowered to where it was reset to, and one before the start
+    of the log to any other: it was useless. In a topic that was created again a member that notices starts once more
+    at its start, whatever others had stored by then. Commits that are not fenced cross each other, see `_Writers`.
+    """
+    last: dict[Place, Event] = {}
+    writers = _Writers(limits)
+    assigned: dict[tuple[str, Place], Event] = {}
+    log_starts: dict[Place, int] = {}
+    floors = Floors(limits)
+    findings = []
+    for event in events:
+        floors.see(event)
+        before = last.get(event.place)
+        is_crossed = before is not None and writers.have_crossed(before, event)
+        writers.see(event)
+        if event.kind == "assigned":
+            assigned[event.member, event.place] = event
+        elif event.kind == "log_start":
+            log_starts[event.place] = event.offset
+        elif event.kind == "reset" and before is not None and event.offset < before.offset:
+            last[event.place] = event
+        if event.kind != "offset_node":
+            continue
+        last.pop(event.place, None)
+        if event.offset >= 0:
+            last[event.place] = event
+        is_ours = event.id != OPERATOR and event.member not in limits.unfenced
+        if before is None or event.offset >= before.offset or not is_ours or is_crossed:
+            continue
+        if before.offset <= log_starts.get(event.place, -1):
+            continue
+        begun = assigned.get((event.member, event.place))
+        is_new = event.offset <= floors.of(event.place) or (begun is not None and begun.time_ns > before.time_ns)
+        if event.topic not in limits.reborn or not is_new:
+            sentence = f"offset of {name_of(event.place)} fell from {before.offset} to {event.offset}"
+            findings.append(Finding("offset went back", sentence, (before, event)))
+    return findings
+
+
+class _Writers:
+    """Who has the owner nodes, and how far each member has come: where it started, and what it has stored.
+
+    Without a fence, two members store offsets of one partition if one of them does not know that it has lost it: a Java
+    member, or one of ours whose session or owner node somebody ended while it was cut off (`find_zombies` limits for
+    how long). None of them sees what the other one stores, and each stores its own position, which never falls.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._claimed: dict[tuple[str, Place], Event] = {}
+        self._gone: dict[tuple[str, Place], Event] = {}
+        self._positions: dict[tuple[str, Place], int] = {}
+
+    def see(self, event: Event) -> None:
+        """Process an event."""
+        key = (event.member, event.place)
+        if event.kind == "claimed":
+            self._claimed[event.member, node_of(event.place)] = event
+            self._gone.pop(key, None)
+            self._positions.pop(key, None)
+        elif event.kind == "owner_gone":
+            self._claimed.pop((event.member, node_of(event.place)), None)
+            self._gone.setdefault(key, event)
+        elif event.kind in ("assigned", "reset"):
+            self._positions[key] = event.offset
+        elif event.kind == "offset_node":
+            self._positions[key] = max(event.offset, self._positions.get(key, 0))
+
+    def have_crossed(self, before: Event, event: Event) -> bool:
+        """Whether a stored offset fell because one of the two members did not know that it had lost the partition.
+
+        Args:
+            event: the one that is about to be seen.
+        """
+        is_lower = event.offset < self._positions.get((event.member, event.place), 0)
+        if self._limits.commits_fenced or event.kind != "offset_node" or is_lower:
+            return False
+        claim = self._claimed.get((event.member, node_of(event.place)))
+        if claim is None:
+            return self._is_unaware(event)
+        return claim.time_ns <= before.time_ns and self._is_unaware(before)
+
+    def _is_unaware(self, written: Event) -> bool:
+        if written.member in self._limits.unfenced:
+            return True
+        gone = self._gone.get((written.member, written.place))
+        return gone is not None and gone.time_ns <= written.time_ns and gone.id not in _KNOWN_ENDS
