@@ -90,7 +90,7 @@ class RebalanceMachine:
         self.consumer_id = consumer_id
         self.subscription = subscription
         self.order = RoundrobinOrder(
-            consumer_id, subscription, strategy, times.order_confirm_s, times.order_wait_s
+            consumer_id, subscription, strategy, times.order_confirm_s, times.order_wait_s, times.order_dissent_s
         )
         self.state = GroupState.DISCONNECTED
         self.since = now

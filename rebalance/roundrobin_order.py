@@ -5,10 +5,14 @@ snapshots and moments, and returns assignments. Rules, and which failure each pr
 - A partition that the two orders give to different threads, one of them a Java member's, is left to the Java members
   until their owner nodes show the order. A Java member that meets one foreign owner node gives up all its claims, and
   then shows nothing.
-- The order is taken once. A member that changed it again would claim what others own.
+- An order other than 0.8 is kept as long as Java members show it, with time for their rebalances. All members of this
+  client read the same nodes, so that one that joins later takes the same order, or all fall back to 0.8.
+- Where no Java member's share depends on the order, it is 0.8 at once: a member that remembered 1.0 of Java members that
+  have left would differ from one that never met them.
 - Owner nodes count only if they were created after the last join or leave, and are the same at a later look: a Java
   member in the middle of a rebalance still owns what it was assigned before.
-- Owner nodes of this client never show Java's order: its members would confirm each other's assumption.
+- Owner nodes of members of this client show no order: a partition that one of them still drains looks like a part of
+  its share by another order. A contrary order is only named, after longer than any drain takes.
 
 Source: docs/REBALANCE.md, "The order of roundrobin"; kafka.consumer.PartitionAssignor (0.8.2.2, 1.1.1).
 """
@@ -60,14 +64,23 @@ class RoundrobinOrder:
         subscription: what it subscribes to.
         strategy: its `roundrobin_order` is "auto", "0.8" or "1.0".
         confirm_s: owner nodes count as evidence when they are unchanged for so long.
-        wait_s: how long, after a change of the group, partitions are left to Java members that show no order.
+        wait_s: how long, after a change of the group, partitions are left to Java members that show no order; and how
+            long an order is kept that they show no more.
+        dissent_s: a member of this client is named for another order when its nodes are unchanged for so long: longer
+            than it drains.
 
     Attributes:
-        decided: the order that Java members have shown, `None` before that and with an explicit setting.
+        decided: the order that Java members show, `None` before that and with an explicit setting.
     """
 
     def __init__(
-        self, consumer_id: str, subscription: Subscription, strategy: Strategy, confirm_s: float, wait_s: float
+        self,
+        consumer_id: str,
+        subscription: Subscription,
+        strategy: Strategy,
+        confirm_s: float,
+        wait_s: float,
+        dissent_s: float,
     ) -> None:
         self.decided: str | None = None
         self._me = consumer_id
@@ -77,10 +90,15 @@ class RoundrobinOrder:
         self._is_used = strategy.name == "roundrobin"
         self._confirm_s = confirm_s
         self._wait_s = wait_s
+        self._dissent_s = dissent_s
         self._assumed = ORDERS[0]
         self._teachers: tuple[str, ...] = ()
         self._shown: dict[str, _Shown] = {}
         self._contrary: dict[str, str] = {}  # Java members that have shown the other order, and that order
+        self._disputed: frozenset[Partition] = frozenset()
+        self._missing_since: float | None = None  # the first look at which no Java member shows `order`
+        self._used: tuple[str, float] = (self._explicit or ORDERS[0], float("-inf"))  # the order, and since when
+        self._dissenters: tuple[str, ...] = ()  # members of this client that assign by another order
         self._window: tuple[Hashable, float] = ((), 0.0)
         self._looks = 0
         self._next_look: float | None = None
@@ -103,11 +121,13 @@ class RoundrobinOrder:
         """Whether the owner nodes have to be read for `assign`."""
         if not self._is_used:
             return False
-        is_learning = self._explicit is None and self.decided is None and bool(snapshot.java_members - {self._me})
+        is_learning = self._explicit is None and self.decided is None and bool(snapshot.java_members)
         if not is_learning and not self._is_look_due:
             return False
         tables = self._tables(snapshot)
-        return tables is not None and tables[ORDERS[0]] != tables[ORDERS[1]]
+        if tables is None or tables[ORDERS[0]] == tables[ORDERS[1]]:
+            return False
+        return self._is_look_due or bool(_disputed_with_java(snapshot, tables))
 
     def assign(self, snapshot: GroupSnapshot, now: float) -> Assignment:
         """The partitions that this member should hold according to `snapshot`, and what there is to say of the order.
@@ -123,6 +143,10 @@ class RoundrobinOrder:
             return frozen
         tables = {order: each.owners for order, each in both.items()}
         self._contrary = {name: order for name, order in self._contrary.items() if name in snapshot.members}
+        self._disputed = _disputed_with_java(snapshot, tables)
+        if not self._disputed:
+            self._contrary.clear()
+            self._forget()
         self._look(snapshot, tables, now)
         return self._result(snapshot, both, now)
 
@@ -139,15 +163,16 @@ class RoundrobinOrder:
         """Take up what the owner nodes show, and set when they are looked at again."""
         if tables[ORDERS[0]] == tables[ORDERS[1]]:
             self._shown.clear()
-            self._contrary.clear()
+            self._dissenters = ()
             return
         group = (snapshot.group_version, frozenset(tables[ORDERS[0]]))
         if group != self._window[0]:
-            self._window, self._looks = (group, now), 0
+            self._window, self._looks, self._dissenters = (group, now), 0, ()
         if snapshot.owners is not None:
             self._is_look_due = False
             self._update_shown(snapshot, tables, now)
             self._learn(snapshot, now)
+            self._find_dissenters(snapshot, now)
         self._plan_look(snapshot, now)
 
     def _update_shown(self, snapshot: GroupSnapshot, tables: Tables, now: float) -> None:
@@ -179,36 +204,74 @@ class RoundrobinOrder:
 
     def _learn(self, snapshot: GroupSnapshot, now: float) -> None:
         java = {name: shown for name, shown in self._shown.items() if name in snapshot.java_members}
-        confirmed = {name: shown for name, shown in self._shown.items() if self._is_confirmed(shown, now)}
-        proofs = {name: proved for name, shown in java.items()
-                  if name in confirmed and (proved := shown.proves) is not None}
-        proved_orders = set(proofs.values())
-        if self.decided is None and self._explicit is None and len(proved_orders) == 1:
-            order = min(proved_orders)
-            if all(name in confirmed and order in shown.orders for name, shown in java.items()):
-                self.decided = order
-                self._teachers = tuple(sorted(proofs))
+        confirmed = {name for name, shown in java.items() if self._is_confirmed(shown, now)}
+        proofs = {name: proved for name in confirmed if (proved := java[name].proves) is not None}
+        if self._explicit is None:
+            self._keep_or_forget(java, confirmed, now)
+            self._take(java, confirmed, proofs, now)
         self._contrary = {name: order for name, order in proofs.items() if order != self.order} | {
             name: order for name, order in self._contrary.items() if name in java and name not in confirmed
         }
-        others = {proved for name, shown in confirmed.items()
-                  if name not in java and (proved := shown.proves) is not None}
-        is_late = now >= self._window[1] + self._wait_s
-        if others == {ORDERS[1]} or (is_late and proved_orders == {ORDERS[1]}):
-            # Members of this client learned it from Java members that have left since, or it was set for them; or some
-            # Java members show it, and others show nothing. The assumption changes in this direction only: two members
-            # that each follow the other would change for ever.
-            self._assumed = ORDERS[1]
+
+    def _keep_or_forget(self, java: Mapping[str, _Shown], confirmed: set[str], now: float) -> None:
+        """Give up an order that no Java member shows any more: a member that joins now cannot learn it."""
+        showing = {name for name, shown in java.items() if shown.proves == self.order}
+        if not self._is_taken() or showing & confirmed:
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        elif not showing and now >= self._end_of_missing(self._missing_since):
+            self._forget()
+
+    def _is_taken(self) -> bool:
+        """Whether the order comes from Java members."""
+        return self.decided is not None or self._assumed != ORDERS[0]
+
+    def _end_of_missing(self, since: float) -> float:
+        return max(since, self._window[1]) + self._wait_s
+
+    def _forget(self) -> None:
+        self.decided, self._teachers, self._assumed, self._missing_since = None, (), ORDERS[0], None
+
+    def _take(self, java: Mapping[str, _Shown], confirmed: set[str], proofs: Mapping[str, str], now: float) -> None:
+        """Take the one order that Java members show, if none leaves a doubt or the others have had their time."""
+        if self.decided is not None or len(set(proofs.values())) != 1:
+            return
+        order = min(proofs.values())
+        if all(name in confirmed and order in shown.orders for name, shown in java.items()):
+            self.decided, self._teachers = order, tuple(sorted(proofs))
+        elif now >= self._window[1] + self._wait_s:
+            self._assumed = order
+
+    def _find_dissenters(self, snapshot: GroupSnapshot, now: float) -> None:
+        """Find members of this client with another order. What they own changes nothing: it is only named."""
+        if self.order != self._used[0]:
+            self._used = (self.order, now)
+        self._dissenters = tuple(sorted(
+            name for name, shown in self._shown.items()
+            if self._is_dissenting(name, shown, snapshot) and now >= self._end_of_drains(shown)
+        ))
+
+    def _is_dissenting(self, name: str, shown: _Shown, snapshot: GroupSnapshot) -> bool:
+        return name not in snapshot.java_members and bool(shown.orders) and self.order not in shown.orders
+
+    def _end_of_drains(self, shown: _Shown) -> float:
+        return max(shown.since, self._used[1]) + self._dissent_s
 
     def _is_waiting(self, snapshot: GroupSnapshot, now: float) -> bool:
         """Whether Java members still get the time to show their order."""
-        is_open = self._explicit is None and self.decided is None and bool(snapshot.java_members - {self._me})
+        is_open = self._explicit is None and self.decided is None and bool(self._disputed)
         return is_open and now < self._window[1] + self._wait_s
 
     def _plan_look(self, snapshot: GroupSnapshot, now: float) -> None:
         unconfirmed = {name: shown for name, shown in self._shown.items()
                        if shown.orders and not self._is_confirmed(shown, now)}
-        due = [shown.since + self._confirm_s for shown in unconfirmed.values() if self.order not in shown.orders]
+        due = [shown.since + self._confirm_s for name, shown in unconfirmed.items() if name in snapshot.java_members
+               and (self.order not in shown.orders or self._missing_since is not None)]
+        due += [end_s for name, shown in self._shown.items() if self._is_dissenting(name, shown, snapshot)
+                and (end_s := self._end_of_drains(shown)) > now]
+        if self._missing_since is not None:
+            due.append(max(self._end_of_missing(self._missing_since), now + _LOOKS_S[-1]))
         end = self._window[1] + self._wait_s
         if self._is_waiting(snapshot, now):
             java = [shown.since for name, shown in unconfirmed.items() if name in snapshot.java_members]
@@ -218,7 +281,7 @@ class RoundrobinOrder:
                 due.append(now + _LOOKS_S[min(self._looks, len(_LOOKS_S) - 1)])
                 self._looks += 1
             due.append(end)
-        elif now < end and self._unsettled(snapshot):
+        elif now < end and (self.decided is not None or self._unsettled(snapshot)):
             due.append(end)
         self._next_look = min(due, default=None)
 
@@ -237,13 +300,8 @@ class RoundrobinOrder:
         return Assignment(mine, chosen.owners, None, tuple(warnings))
 
     def _left_to_java(self, snapshot: GroupSnapshot, both: Mapping[str, Assignment]) -> frozenset[Partition]:
-        """The partitions over which the orders differ, and which one of them gives to a Java member."""
-        one, other = (both[order].owners for order in ORDERS)
-        return frozenset(
-            partition for partition, thread in one.items()
-            if thread != other[partition]
-            and not snapshot.java_members.isdisjoint((consumer_id_of(thread), consumer_id_of(other[partition])))
-        )
+        """The partitions that are not claimed before Java members have shown their order."""
+        return _disputed_with_java(snapshot, {order: each.owners for order, each in both.items()})
 
     def _notes(
         self, snapshot: GroupSnapshot, both: Mapping[str, Assignment], left: frozenset[Partition], now: float
@@ -268,14 +326,9 @@ class RoundrobinOrder:
             notes.append(f"{_names(unsettled)} did not claim what roundrobin.order {self.order} assigns within "
                          f"{self._wait_s:g} s of the last change of the group; {_VERSIONS[other]} need "
                          f"roundrobin.order {other} in all members of this client, and a restart of the Java members")
-        strangers = sorted(
-            name for name, shown in self._shown.items()
-            if name in snapshot.members and name not in snapshot.java_members
-            and shown.orders and self.order not in shown.orders and self._is_confirmed(shown, now)
-        )
-        if strangers:
-            notes.append(f"{_names(strangers)} of this client assigns by another roundrobin.order than {self.order}; "
-                         f"set it alike in all members")
+        if self._dissenters:
+            notes.append(f"{_names(self._dissenters)} of this client assigns by another roundrobin.order than "
+                         f"{self.order}; set it alike in all members")
         return notes
 
     def _contradiction(self) -> str:
@@ -285,6 +338,16 @@ class RoundrobinOrder:
     def _unsettled(self, snapshot: GroupSnapshot) -> list[str]:
         """The Java members whose owner nodes are explained by no order."""
         return sorted(name for name, shown in self._shown.items() if name in snapshot.java_members and not shown.orders)
+
+
+def _disputed_with_java(snapshot: GroupSnapshot, tables: Tables) -> frozenset[Partition]:
+    """The partitions over which the orders differ, and which one of them gives to a Java member."""
+    one, other = (tables[order] for order in ORDERS)
+    return frozenset(
+        partition for partition, thread in one.items()
+        if thread != other[partition]
+        and not snapshot.java_members.isdisjoint((consumer_id_of(thread), consumer_id_of(other[partition])))
+    )
 
 
 def _explaining(member: str, held: Nodes, tables: Tables) -> frozenset[str]:

@@ -27,6 +27,8 @@ class RebalanceTimes:
         refused_s: wait before nodes that may not be read are asked for again, doubled up to `refused_max_s`, jittered.
         order_confirm_s: owner nodes of Java members show the order of roundrobin when they are unchanged for so long.
         order_wait_s: how long after a change of the group partitions are left to Java members that show no order.
+        order_dissent_s: after how long unchanged owner nodes of a member of this client show that it assigns by another
+            order: longer than it drains, and than all take to fall back to 0.8.
     """
 
     quiet_s: float = 0.1
@@ -38,6 +40,7 @@ class RebalanceTimes:
     refused_max_s: float = 5.0
     order_confirm_s: float = 1.5
     order_wait_s: float = 16.0
+    order_dissent_s: float = 40.0
 
 
 class Waits:

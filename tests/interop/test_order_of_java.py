@@ -105,10 +105,11 @@ def test_a_java_member_that_joins_members_of_ours_is_made_way_for(
         with java_member(cluster, group) as java:
             wait_for(cluster, group, table(group, "a b java", order), "all to assign alike")
             assert java.gave_up == 0
-        wait_for(cluster, group, table(group, "a b", order), "the order to be kept without the Java member")
+        wait_for(cluster, group, table(group, "a b", "0.8"), "the order of 0.8 without the Java member")
         with our_member(cluster, group, "c") as third:
             join(third)
-            wait_for(cluster, group, table(group, "a b c", order), "the third to follow the others")
+            wait_for(cluster, group, table(group, "a b c", "0.8"), "the third to assign like the others")
+            assert [each.status().warnings for each in (one, other, third)] == [(), (), ()]
 
 
 def test_members_that_start_together_settle(cluster: KafkaCluster, fresh_group: str, order: str) -> None:

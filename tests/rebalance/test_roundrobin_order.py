@@ -13,7 +13,7 @@ from rebalance.roundrobin_order import ORDERS, RoundrobinOrder
 from rebalance.snapshot import Assignment, GroupSnapshot, OwnerNode, Strategy, TopicNode
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
 
-CONFIRM_S, WAIT_S = 1.5, 16.0
+CONFIRM_S, WAIT_S, DISSENT_S = 1.5, 16.0, 40.0
 TOPICS = {"first": 5, "topic-2": 12}
 OURS, JAVA = "g_a", "g_j"
 
@@ -67,7 +67,7 @@ class Member:
         self.name = name
         self.now = 50.0
         self.order = RoundrobinOrder(name, Subscription.static(dict.fromkeys(group.topics, 1)),
-                                     Strategy("roundrobin", setting), CONFIRM_S, WAIT_S)
+                                     Strategy("roundrobin", setting), CONFIRM_S, WAIT_S, DISSENT_S)
 
     def look(self, after_s: float = 0.0) -> Assignment:
         self.now += after_s
@@ -208,7 +208,7 @@ def test_after_the_wait_the_order_that_some_java_members_show_is_assumed() -> No
     assert member.order.decided is None
 
 
-def test_contrary_evidence_freezes_and_never_switches() -> None:
+def test_contrary_evidence_freezes() -> None:
     group = Group()
     group.claim("0.8", group.java)
     member = Member(group)
@@ -222,6 +222,22 @@ def test_contrary_evidence_freezes_and_never_switches() -> None:
     group.claim("0.8", group.java, czxid=group.version + 9)
     member.look(1.0)
     assert member.look(CONFIRM_S).mine == group.share("0.8", OURS)
+
+
+def test_contrary_evidence_is_followed_when_no_java_member_shows_the_former_order_for_longer_than_the_wait() -> None:
+    group = Group(java=(JAVA, "g_k"))
+    group.claim("0.8", group.java)
+    member = Member(group)
+    member.look_until_decided()
+    group.claim("1.0", ["g_k"], czxid=group.version + 5)
+    member.look(WAIT_S)
+    for _ in range(9):
+        assert member.look(WAIT_S).frozen is not None, "g_j still shows 0.8"
+    group.claim("1.0", [JAVA], czxid=group.version + 9)
+    assert member.look(1.0).frozen is not None
+    assert member.look(WAIT_S - 0.1).frozen is not None
+    followed = member.look(0.1)
+    assert (member.order.decided, followed.frozen, followed.mine) == ("1.0", None, group.share("1.0", OURS))
 
 
 def test_claims_go_on_when_the_member_that_contradicts_has_left() -> None:
@@ -257,22 +273,127 @@ def test_an_explicit_order_that_keeps_java_from_claiming_is_named_after_the_wait
     assert any("Java 1.0 and 1.1 need roundrobin.order 1.0 in all members of this client" in each for each in warnings)
 
 
-def test_a_newcomer_follows_the_members_of_this_client_when_the_java_members_have_left() -> None:
-    group = Group(ours=(OURS, "g_b"), java=())
-    group.claim("1.0", ["g_b"])
-    member = Member(group)
-    assert member.look().mine == group.share("0.8", OURS)
-    assert member.order.next_look() == member.now + CONFIRM_S
-    assert member.look(CONFIRM_S).mine == group.share("1.0", OURS)
+@pytest.mark.parametrize("drain_s", [0.5, 3.0, 6.0])
+def test_a_partition_that_a_member_of_this_client_drains_changes_nothing_and_accuses_nobody(drain_s: float) -> None:
+    """`g_b` still owns `clicks`, its share of both before `g_a` joined; 1.0 assigns it `clicks` now, 0.8 `orders`."""
+    group = Group(ours=(OURS, "g_b"), java=(), topics={"clicks": 1, "orders": 1})
+    place = next(iter(group.share("1.0", "g_b")))
+    assert group.share("0.8", OURS).keys() == {place}
+    group.owners[place] = OwnerNode("g_b-0", group.version - 1)
+    for setting in ("auto", "0.8"):
+        member = Member(group, setting)
+        for look in range(12):
+            result = member.look(drain_s / 3 if look else 0.0)
+            assert (result.mine, result.frozen, result.warnings) == (group.share("0.8", OURS), None, ())
 
 
-def test_two_members_of_this_client_that_differ_are_named() -> None:
+def test_two_members_of_this_client_that_differ_are_named_later_than_any_drain_takes() -> None:
     group = Group(ours=(OURS, "g_b"), java=())
     group.claim("0.8", ["g_b"])
     member = Member(group, "1.0")
     member.look()
-    assert any("g_b of this client assigns by another roundrobin.order than 1.0" in warning
-               for warning in member.look(CONFIRM_S).warnings)
+    assert member.order.next_look() == member.now + DISSENT_S
+    assert not member.look(DISSENT_S - 0.1).warnings
+    result = member.look(0.1)
+    assert any("g_b of this client assigns by another roundrobin.order than 1.0" in each for each in result.warnings)
+    assert result.mine == group.share("1.0", OURS)
+    group.claim("1.0", ["g_b"])
+    assert not member.look(30.0).warnings, "the nodes are read again before it is said again"
+
+
+def test_members_of_this_client_never_change_the_order() -> None:
+    group = Group(ours=(OURS, "g_b"), java=())
+    group.claim("1.0", ["g_b"])
+    member = Member(group)
+    for _ in range(9):
+        assert member.look(DISSENT_S).mine == group.share("0.8", OURS)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_without_java_members_all_use_one_order_whatever_they_learned_before(order: str) -> None:
+    group = Group(ours=(OURS, "g_b"))
+    group.claim(order, group.java)
+    member = Member(group)
+    member.look_until_decided()
+    assert member.order.decided == order
+    group.java, group.version = (), 200
+    group.release(JAVA)
+    newcomer = Member(group, name="g_b")
+    for each in (member, newcomer):
+        result = each.look(0.1)
+        assert (result.mine, result.frozen, result.warnings) == (group.share("0.8", each.name), None, ())
+
+
+def test_an_order_is_forgotten_when_no_java_member_shows_it_for_longer_than_the_wait() -> None:
+    """A member that joins now learns nothing; without this, the two would differ for ever."""
+    group = Group(ours=(OURS, "g_b"), java=(JAVA, "g_k"))
+    group.claim("1.0", group.java)
+    member = Member(group)
+    member.look_until_decided()
+    group.java, group.version = ("g_k",), 200
+    group.owners.clear()  # g_k has given up
+    newcomer = Member(group, name="g_b")
+    member.look()
+    newcomer.look()
+    assert member.look(WAIT_S - 0.1).mine.keys() == group.share("1.0", OURS).keys(), "g_k may rebalance"
+    for each in (member, newcomer):
+        each.look(WAIT_S)
+        assert each.look().mine == group.share("0.8", each.name)
+        assert each.order.decided is None
+
+
+def test_an_order_is_kept_while_a_java_member_rebalances() -> None:
+    group = Group()
+    group.claim("1.0", group.java)
+    member = Member(group)
+    member.look_until_decided()
+    for again in range(3):
+        group.release(JAVA)
+        member.look(30.0)
+        due = member.order.next_look()
+        assert due is not None
+        group.claim("1.0", group.java, czxid=group.version + 5 + again)
+        member.look(due - member.now)
+        assert (member.order.decided, member.look(CONFIRM_S).mine) == ("1.0", group.share("1.0", OURS))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_members_of_this_client_never_stay_at_different_orders(seed: int) -> None:
+    """Java members of both orders come, claim, give up, and leave; members of ours join at any time."""
+    rng = random.Random(seed)
+    group = random_group(rng)
+    everybody, java = group.ours, group.java
+    group.ours = everybody[:1]
+    members = [Member(group, name=everybody[0])]
+    for _ in range(12):
+        group.version += 1000
+        group.java = tuple(name for name in java if rng.random() < 0.6)
+        joined = len(group.ours) < len(everybody) and rng.random() < 0.5
+        group.ours = everybody[:len(group.ours) + joined]
+        members += [Member(group, name=name) for name in group.ours[len(members):]]
+        for name in java:
+            group.release(name)
+        for name in group.java:
+            if rng.random() < 0.7:
+                group.claim(rng.choice(ORDERS), [name])
+        for _ in range(rng.randint(1, 6)):
+            for member in members:
+                if rng.random() < 0.7:
+                    member.look(rng.choice((0.5, CONFIRM_S, WAIT_S)))
+    if len({order for name in group.java for order in proved_by(group, name)}) > 1:
+        return  # the Java members themselves do not agree: the status names them
+    for _ in range(4):
+        for member in members:
+            member.look(WAIT_S + CONFIRM_S)
+    assert len({member.order.order for member in members}) == 1
+    assert all(member.look().frozen is None for member in members)
+
+
+def proved_by(group: Group, name: str) -> set[str]:
+    held = {partition: node.thread_id for partition, node in group.owners.items()
+            if consumer_id_of(node.thread_id) == name}
+    found = {order for order in ORDERS if group.share(order, name) == held}
+    return found if len(found) == 1 else set()
 
 
 def test_owner_nodes_that_may_not_be_read_are_no_evidence() -> None:

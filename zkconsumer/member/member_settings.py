@@ -14,6 +14,8 @@ __all__ = ["member_of"]
 def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> Member:
     """The member that these settings describe."""
     backoff_s = config.rebalance_backoff_ms / 1000
+    # Java members need all their tries, and what is in their way may last as long.
+    order_wait_s = max(10.0, 2 * config.rebalance_max_retries * backoff_s)
     return Member(
         group=config.group_id,
         consumer_id=consumer_id,
@@ -32,7 +34,8 @@ def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscripti
         times=RebalanceTimes(
             quiet_s=config.rebalance_quiet_ms / 1000,
             quiet_max_s=config.rebalance_quiet_max_ms / 1000,
-            # Java members need all their tries, and what is in their way may last as long.
-            order_wait_s=max(10.0, 2 * config.rebalance_max_retries * backoff_s),
+            order_wait_s=order_wait_s,
+            # A drain, and the listener for as long again.
+            order_dissent_s=2 * order_wait_s + 4 * config.rebalance_drain_timeout_ms / 1000,
         ),
     )
