@@ -7,8 +7,8 @@ snapshots and moments, and returns assignments. Rules, and which failure each pr
   then shows nothing.
 - An order other than 0.8 is kept as long as Java members show it, with time for their rebalances. All members of this
   client read the same nodes, so that one that joins later takes the same order, or all fall back to 0.8.
-- Where no Java member's share depends on the order, it is 0.8 at once: a member that remembered 1.0 of Java members that
-  have left would differ from one that never met them.
+- Where no Java member's share depends on the order, it is 0.8 at once: a member that remembered 1.0 from Java members
+  that have left would differ from one that never met them.
 - Owner nodes count only if they were created after the last join or leave, and are the same at a later look: a Java
   member in the middle of a rebalance still owns what it was assigned before.
 - Owner nodes of members of this client show no order: a partition that one of them still drains looks like a part of

@@ -18,8 +18,8 @@ from zkconsumer.testing.waiting import wait_until
 pytestmark = pytest.mark.real
 
 TOPICS = ("clicks", "orders")
-WORK_S = 2.5
-"""Longer than owner nodes of Java members have to be unchanged, shorter than `rebalance.drain.timeout.ms`."""
+WORK_S = 10.0
+"""A drain then takes its 3 s: longer than owner nodes of Java members have to be unchanged."""
 
 
 @pytest.fixture(scope="module")

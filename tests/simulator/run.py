@@ -227,8 +227,9 @@ class _Runner:
     def _wrong_owners(self) -> list[Finding]:
         world = self.world
         wrong = []
-        # Members of ours that have met no Java member, or none any more, may have either order; all must have one.
-        for order in ORDERS if self._has_java else ORDERS[:1]:
+        # Beside Java members the order is either one, alike in all members; without them it is that of 0.8.
+        has_living_java = any(each.spec.kind == "java" for each in world.all_living())
+        for order in ORDERS if has_living_java else ORDERS[:1]:
             rightful = should_own(world.zookeeper, world.brokers, world.plan.members[0].strategy, order)
             if rightful is None:
                 return []  # The rule says nothing: every member keeps what it owns.
