@@ -58,8 +58,13 @@ def test_offsets_that_a_dead_manager_kept_are_unknown_and_not_gone(version: str)
         store_in_kafka(cluster, group, "views", {0: 4})
         with Admin(cluster.zookeeper_connect) as admin:
             monitor = admin.lag_monitor()
-            before = {each.group: each for each in monitor.read().groups}
-            assert (before[group].lag, before[group].lag_unknown, before[plain].lag) == (6, 0, 9)
+
+            def lags() -> tuple[int, int, int]:
+                read = {each.group: each for each in monitor.read().groups}
+                return read[group].lag, read[group].lag_unknown, read[plain].lag
+
+            # Until the follower has the messages, the log ends before them.
+            wait_until(lambda: lags() == (6, 0, 9), 30.0, "the lag of all groups", state=lags)
             cluster.kill(1)
             after = {each.group: each for each in monitor.read().groups}
             # That there was an offset of views is remembered; a new look cannot know it, and says so.
