@@ -24,7 +24,7 @@ from rebalance.claims import Ask
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.lenient_json import java_refusal
 from rebalance.loop import Loop
-from rebalance.owner_reader import JAVA_VERSION, read_owners
+from rebalance.owner_reader import JAVA_VERSION, OwnerReading
 from rebalance.ports import Member
 from rebalance.refused_nodes import RefusedNodes
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
@@ -215,7 +215,7 @@ class _Read:
             reader = self._reader
             snapshot = reader.snapshot()
             if reader._needs_owners(snapshot):
-                read_owners(reader._ask, reader._group, snapshot, self._owners_read, self._fail)
+                OwnerReading(reader._ask, reader._group, snapshot, self._owners_read, self._fail).start()
             else:
                 self._finish(snapshot)
 

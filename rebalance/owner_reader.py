@@ -15,7 +15,7 @@ from rebalance.claims import Ask
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply
 from rebalance.snapshot import GroupSnapshot, OwnerNode
 
-__all__ = ["JAVA_VERSION", "OwnersDone", "read_owners"]
+__all__ = ["JAVA_VERSION", "OwnerReading", "OwnersDone"]
 
 JAVA_VERSION: Final = 0
 """The version of a registration that was written once. A registration of this client is written at least twice."""
@@ -24,65 +24,78 @@ OwnersDone = Callable[[dict[Partition, OwnerNode] | None, frozenset[str]], None]
 """`done(owners, java_members)`; no owners if one of the nodes may not be read."""
 
 
-def read_owners(
-    ask: Ask, group: str, snapshot: GroupSnapshot, done: OwnersDone, failed: Callable[[str, Reply], None]
-) -> None:
-    """Read the owner nodes of the partitions in `snapshot`; `failed(path, reply)` if an answer is lost, perhaps twice.
+class OwnerReading:
+    """One reading of the owner nodes of the partitions in a snapshot.
 
     A registration at version 0 is read again: on ZooKeeper 3.3 one of this client is created and written in two steps.
+
+    Args:
+        ask: Sends a request.
+        snapshot: The topics, and the members that looked like Java's.
+        done: Called once, when all answers are there.
+        failed: `failed(path, reply)` for each answer that is lost; `done` is not called then.
     """
-    owners: dict[Partition, OwnerNode] = {}
-    java = set(snapshot.java_members)
-    unanswered = 1
-    is_readable = True
 
-    def closed() -> None:
-        nonlocal unanswered
-        unanswered -= 1
-        if not unanswered:
-            done(owners if is_readable else None, frozenset(java))
+    def __init__(
+        self, ask: Ask, group: str, snapshot: GroupSnapshot, done: OwnersDone, failed: Callable[[str, Reply], None]
+    ) -> None:
+        self._ask = ask
+        self._group = group
+        self._snapshot = snapshot
+        self._done = done
+        self._failed = failed
+        self._owners: dict[Partition, OwnerNode] = {}
+        self._java = set(snapshot.java_members)
+        self._unanswered = 0
+        self._is_readable = True
 
-    def question(request: Exists | GetChildren | GetData, handle: Callable[[Reply], None]) -> None:
-        nonlocal unanswered
-        unanswered += 1
+    def start(self) -> None:
+        """Send the requests."""
+        self._unanswered += 1  # `done` waits until all of them are sent
+        for topic, node in self._snapshot.topics.items():
+            self._read_topic(topic, frozenset(node.partitions))
+        for name in self._snapshot.java_members:
+            self._read_version(name)
+        self._answer_read()
+
+    def _request(self, request: Exists | GetChildren | GetData, handle: Callable[[Reply], None]) -> None:
+        self._unanswered += 1
 
         def answered(reply: Reply) -> None:
-            nonlocal is_readable
             if reply.fault is not None and reply.fault.is_lost:
-                failed(request.path, reply)
+                self._failed(request.path, reply)
                 return
             if reply.fault is None:
                 handle(reply)
             elif reply.fault is not Fault.NO_NODE:
-                is_readable = False
-            closed()
+                self._is_readable = False
+            self._answer_read()
 
-        ask(request, answered)
+        self._ask(request, answered)
 
-    def read_topic(topic: str, partitions: frozenset[int]) -> None:
+    def _answer_read(self) -> None:
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._done(self._owners if self._is_readable else None, frozenset(self._java))
+
+    def _read_topic(self, topic: str, partitions: frozenset[int]) -> None:
         def listed(reply: Reply) -> None:
             for name in reply.value[0]:
                 if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) in partitions:
-                    read_owner(topic, int(name))
+                    self._read_owner(topic, int(name))
 
-        question(GetChildren(znodes.owners_path(group, topic)), listed)
+        self._request(GetChildren(znodes.owners_path(self._group, topic)), listed)
 
-    def read_owner(topic: str, partition: int) -> None:
+    def _read_owner(self, topic: str, partition: int) -> None:
         def read(reply: Reply) -> None:
             data, stat = reply.value
-            owners[topic, partition] = OwnerNode(znodes.parse_owner(data), stat.czxid)
+            self._owners[topic, partition] = OwnerNode(znodes.parse_owner(data), stat.czxid)
 
-        question(GetData(znodes.owner_path(group, topic, partition)), read)
+        self._request(GetData(znodes.owner_path(self._group, topic, partition)), read)
 
-    def read_version(name: str) -> None:
+    def _read_version(self, name: str) -> None:
         def read(reply: Reply) -> None:
             if reply.value is None or reply.value.version != JAVA_VERSION:
-                java.discard(name)
+                self._java.discard(name)
 
-        question(Exists(znodes.registration_path(group, name)), read)
-
-    for topic, node in snapshot.topics.items():
-        read_topic(topic, frozenset(node.partitions))
-    for name in snapshot.java_members:
-        read_version(name)
-    closed()
+        self._request(Exists(znodes.registration_path(self._group, name)), read)

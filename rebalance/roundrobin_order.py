@@ -92,10 +92,10 @@ class RoundrobinOrder:
         self._wait_s = wait_s
         self._dissent_s = dissent_s
         self._assumed = ORDERS[0]
-        self._teachers: tuple[str, ...] = ()
+        self._shown_by: tuple[str, ...] = ()
         self._shown: dict[str, _Shown] = {}
         self._contrary: dict[str, str] = {}  # Java members that have shown the other order, and that order
-        self._disputed: frozenset[Partition] = frozenset()
+        self._disputed: frozenset[Partition] = frozenset()  # left to Java members until they show their order
         self._missing_since: float | None = None  # the first look at which no Java member shows `order`
         self._used: tuple[str, float] = (self._explicit or ORDERS[0], float("-inf"))  # the order, and since when
         self._dissenters: tuple[str, ...] = ()  # members of this client that assign by another order
@@ -231,7 +231,7 @@ class RoundrobinOrder:
         return max(since, self._window[1]) + self._wait_s
 
     def _forget(self) -> None:
-        self.decided, self._teachers, self._assumed, self._missing_since = None, (), ORDERS[0], None
+        self.decided, self._shown_by, self._assumed, self._missing_since = None, (), ORDERS[0], None
 
     def _take(self, java: Mapping[str, _Shown], confirmed: set[str], proofs: Mapping[str, str], now: float) -> None:
         """Take the one order that Java members show, if none leaves a doubt or the others have had their time."""
@@ -239,7 +239,7 @@ class RoundrobinOrder:
             return
         order = min(proofs.values())
         if all(name in confirmed and order in shown.orders for name, shown in java.items()):
-            self.decided, self._teachers = order, tuple(sorted(proofs))
+            self.decided, self._shown_by = order, tuple(sorted(proofs))
         elif now >= self._window[1] + self._wait_s:
             self._assumed = order
 
@@ -290,7 +290,7 @@ class RoundrobinOrder:
     def _result(self, snapshot: GroupSnapshot, both: Mapping[str, Assignment], now: float) -> Assignment:
         chosen = both[self.order]
         warnings = list(dict.fromkeys(warning for each in both.values() for warning in each.warnings))
-        left = self._left_to_java(snapshot, both) if self._is_waiting(snapshot, now) else frozenset()
+        left: frozenset[Partition] = self._disputed if self._is_waiting(snapshot, now) else frozenset()
         warnings += self._notes(snapshot, both, left, now)
         if self._contrary and self._explicit is None and self.decided is not None:
             reason = (f"{self._contradiction()}: what is held stays, and nothing is claimed, until they agree; restart "
@@ -298,10 +298,6 @@ class RoundrobinOrder:
             return Assignment({}, {}, reason, tuple(warnings))
         mine = {partition: thread for partition, thread in chosen.mine.items() if partition not in left}
         return Assignment(mine, chosen.owners, None, tuple(warnings))
-
-    def _left_to_java(self, snapshot: GroupSnapshot, both: Mapping[str, Assignment]) -> frozenset[Partition]:
-        """The partitions that are not claimed before Java members have shown their order."""
-        return _disputed_with_java(snapshot, {order: each.owners for order, each in both.items()})
 
     def _notes(
         self, snapshot: GroupSnapshot, both: Mapping[str, Assignment], left: frozenset[Partition], now: float
@@ -314,7 +310,7 @@ class RoundrobinOrder:
                          f"members until their owner nodes show it, for {self._wait_s:g} s at most; an explicit "
                          f"roundrobin.order needs no wait")
         if self.decided == ORDERS[1]:
-            notes.append(f"roundrobin.order is {self.decided}, as {_names(self._teachers)} assigned by it "
+            notes.append(f"roundrobin.order is {self.decided}, as {_names(self._shown_by)} assigned by it "
                          f"({_VERSIONS[self.decided]}); set it in all members of the group")
         if self._contrary and self._explicit is not None:
             notes.append(f"{self._contradiction()}; the explicit setting is obeyed")

@@ -1,4 +1,4 @@
-"""Messages that a task takes for another, as `create_task(anext(stream))` does: what is done, and what comes again."""
+"""What is done and what is delivered again of messages that a task takes for another: `create_task(anext(stream))`."""
 
 from __future__ import annotations
 

@@ -599,7 +599,7 @@ def test_partitions_move_to_a_java_member_and_back_and_nothing_is_lost(
             await working
         assert max(ours.values()) == 1
         # Ours hand over at the next message. Java's streams still deliver what they hold while it commits for the last
-        # time: of each partition that it released, only its last messages may come again.
+        # time: of each partition that it released, only its last messages may be delivered again.
         for partition in {partition for partition, _ in theirs}:
             delivered = sorted(offset for each, offset in theirs if each == partition)
             again = sorted(offset for each, offset in ours.keys() & theirs.keys() if each == partition)

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from consuming import member, owners, produce, read, read_available, texts
-from kazoo.exceptions import NoNodeError
 
-from simpleconsumer import BrokerError, SimpleConsumer, TopicPartition
-from simpleconsumer.types import Broker
+from simpleconsumer import SimpleConsumer, TopicPartition
+from tests.admin import both_stores
+from tests.admin.both_stores import manager_of
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, wait_until
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
@@ -25,29 +25,12 @@ STORAGES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def in_zookeeper(cluster: Cluster, group: str, topic: str, partition: int = 0) -> int | None:
-    try:
-        return int(cluster.client.get(f"/consumers/{group}/offsets/{topic}/{partition}")[0])
-    except NoNodeError:
-        return None
+def in_kafka(cluster: Cluster, group: str, topic: str) -> int | None:
+    return both_stores.in_kafka(cluster, group, topic, 1).get(0)
 
 
-def in_kafka(cluster: Cluster, group: str, topic: str, partition: int = 0) -> int | None:
-    """The offset that the group's offset manager has; None without one."""
-    name = TopicPartition(topic, partition)
-    manager = wait_until(lambda: manager_of(cluster, group), 30.0, "an offset manager")
-    with SimpleConsumer(manager.host, manager.port) as consumer:
-        offset = consumer.fetch_offsets(group, [name], version=1)[name].offset
-    return None if offset < 0 else offset
-
-
-def manager_of(cluster: Cluster, group: str) -> Broker | None:
-    """The broker that keeps the group's offsets; None while there is none, as at the first question."""
-    with SimpleConsumer("127.0.0.1", cluster.port(0)) as consumer:
-        try:
-            return consumer.consumer_metadata(group)
-        except BrokerError:
-            return None
+def in_zookeeper(cluster: Cluster, group: str, topic: str) -> int | None:
+    return both_stores.in_zookeeper(cluster, group, topic).get(0)
 
 
 def stores(cluster: Cluster, group: str, topic: str) -> tuple[int | None, int | None]:

@@ -17,17 +17,17 @@ class Certificates:
     """The files, PEM unless their names say otherwise.
 
     Attributes:
-        authority, stranger: certificates of an authority that the servers trust, and of one that none trusts.
+        authority, untrusted: certificates of an authority that the servers trust, and of one that none trusts.
         server, expired, elsewhere: certificate and key of a server, in one file; the second has expired, the third is
             that of another host.
         client, client_key, encrypted_key: certificate of a client, its key, and that key under `PASSWORD`.
         client_both: certificate and key of the client in one file.
-        unknown, unknown_key: a client whose certificate is signed by the stranger.
+        unknown, unknown_key: a client whose certificate is signed by the other authority.
         keystore: the client as PKCS12, as Java has it.
     """
 
     authority: Path
-    stranger: Path
+    untrusted: Path
     server: Path
     expired: Path
     elsewhere: Path
@@ -42,7 +42,7 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     """Make them all in `folder`."""
-    for authority in ("authority", "stranger"):
+    for authority in ("authority", "untrusted"):
         _openssl(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{authority}.key", "-out",
                  f"{authority}.pem", "-subj", f"/CN={authority}", "-days", "30")
     for name, authority, names, days in (
@@ -50,7 +50,7 @@ def make_certificates(folder: Path) -> Certificates:
         ("expired", "authority", LOCAL, -1),
         ("elsewhere", "authority", "DNS:zk.example.org", 30),
         ("client", "authority", LOCAL, 30),
-        ("unknown", "stranger", LOCAL, 30),
+        ("unknown", "untrusted", LOCAL, 30),
     ):
         _openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr",
                  "-subj", f"/CN={name}")
@@ -62,7 +62,7 @@ def make_certificates(folder: Path) -> Certificates:
     _openssl(folder, "pkcs8", "-topk8", "-in", "client.key", "-passout", f"pass:{PASSWORD}", "-out", "encrypted.key")
     _openssl(folder, "pkcs12", "-export", "-in", "client.pem", "-passout", f"pass:{PASSWORD}", "-out", "client.p12")
     return Certificates(
-        folder / "authority.pem", folder / "stranger.pem", folder / "server.pem", folder / "expired.pem",
+        folder / "authority.pem", folder / "untrusted.pem", folder / "server.pem", folder / "expired.pem",
         folder / "elsewhere.pem", folder / "client.crt", folder / "client.key", folder / "encrypted.key",
         folder / "client.pem", folder / "unknown.crt", folder / "unknown.key", folder / "client.p12",
     )

@@ -90,7 +90,7 @@ def test_plain_to_a_tls_port(arguments: Sequence[str], open_server: SecureServer
 def test_an_authority_that_is_not_trusted(
     open_server: SecureServer, certificates: Certificates, settings: Path
 ) -> None:
-    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.stranger}\n")
+    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.untrusted}\n")
     said = sentence(run(["topics"], open_server.secure, settings))
     assert "shows a certificate that we do not trust" in said
     assert "set zookeeper.ssl.cafile to the certificate of the authority that signed it" in said

@@ -121,7 +121,7 @@ def test_tls_to_a_plain_port(
 def test_an_authority_that_is_not_trusted(
     open_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
 ) -> None:
-    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.stranger}\n" + QUICK.format(3000))
+    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.untrusted}\n" + QUICK.format(3000))
     check_refused(open_server.secure, settings, r"shows a certificate that we do not trust .*; set zookeeper\.ssl\.caf",
                   names)
 

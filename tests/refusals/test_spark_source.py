@@ -49,7 +49,7 @@ def test_a_missing_file() -> None:
 
 
 def test_an_authority_that_is_not_trusted(open_server: SecureServer, certificates: Certificates) -> None:
-    for call in both(given(open_server.secure, zookeeper_use_ssl="true", zookeeper_ssl_cafile=certificates.stranger)):
+    for call in both(given(open_server.secure, zookeeper_use_ssl="true", zookeeper_ssl_cafile=certificates.untrusted)):
         with pytest.raises(ZooKeeperUnavailable, match=r"that we do not trust .*; set zookeeper.ssl.cafile"):
             call()
 

@@ -163,8 +163,8 @@ def test_a_server_whose_authority_is_not_trusted(open_server: SecureServer, cert
     said = refused(
         open_server.secure, ZooKeeperUnavailable,
         f"{open_server.secure} shows a certificate that we do not trust .*; set zookeeper.ssl.cafile to the "
-        "certificate of the authority that signed it, which '.*stranger.pem' does not hold",
-        zookeeper_use_ssl=True, zookeeper_ssl_cafile=str(certificates.stranger),
+        "certificate of the authority that signed it, which '.*untrusted.pem' does not hold",
+        zookeeper_use_ssl=True, zookeeper_ssl_cafile=str(certificates.untrusted),
     )  # fmt: skip
     assert said.startswith("no session with ZooKeeper within 3 s: ")
 
@@ -238,7 +238,7 @@ def test_a_certificate_of_another_host_matters_if_it_is_checked(certificates: Ce
 def test_each_server_of_several_has_its_own_cause(open_server: SecureServer, certificates: Certificates) -> None:
     gone = "127.0.0.1:1"
     said = refused(f"{open_server.secure},{open_server.connect},{gone}", ZooKeeperUnavailable, "no session",
-                   zookeeper_use_ssl=True, zookeeper_ssl_cafile=str(certificates.stranger))
+                   zookeeper_use_ssl=True, zookeeper_ssl_cafile=str(certificates.untrusted))
     assert f"{open_server.secure} shows a certificate that we do not trust" in said
     assert f"{open_server.connect} does not speak TLS at this port" in said
     assert f"{gone}: connection refused" in said

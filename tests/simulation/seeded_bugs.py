@@ -481,7 +481,7 @@ def offsets_are_believed(right: Any) -> Any:
 
 def java_order_not_waited_for(right: Any) -> Any:
     """What Java members may want is claimed before their order is known."""
-    return lambda self, snapshot, both: frozenset()
+    return lambda self, snapshot, now: False
 
 
 def order_from_one_look(right: Any) -> Any:
@@ -552,7 +552,7 @@ BUGS: Mapping[str, Bug] = {
     "only the first store is written": Bug(TwoStores, "commit", only_the_first_store_is_written, "stores", "mixed"),
     "the lower of two offsets": Bug(two_stores, "chosen", the_lower_of_two_offsets, "stores", "mixed"),
     "java order not waited for": Bug(
-        RoundrobinOrder, "_left_to_java", java_order_not_waited_for, "orders", "mixed"
+        RoundrobinOrder, "_is_waiting", java_order_not_waited_for, "orders", "mixed"
     ),
     "no java order learned": Bug(RoundrobinOrder, "_learn", no_java_order_learned, "orders", "mixed"),
     "order from nodes before the last join": Bug(

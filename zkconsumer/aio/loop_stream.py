@@ -120,7 +120,7 @@ class LoopStream(KafkaStream[K, V]):
         self.handed = self._unseen = None
 
     def _put_back(self) -> None:
-        """Take note that what is in hand is not done: it comes again, to the task that reads next."""
+        """Take note that what is in hand is not done: it is delivered again, to the task that reads next."""
         hand = self._queue.in_hand
         self._leave_chunk()
         self._finish_hand(hand)

@@ -65,7 +65,7 @@ class Reading:
         self._waiting: _Task | None = None
         # The message about which an error was raised last: it is in hand, and not handed over.
         self._reported: object = None
-        # Where the message is that came again last because its task had returned: it comes again once.
+        # The message that was delivered again last, because its task had returned: that happens once.
         self._repeated: tuple[TopicPartition, int] | None = None
 
     async def take(self, caller: _Task | None, items: Iterator[T]) -> T:
@@ -96,7 +96,7 @@ class Reading:
             self.stream._unseen = self.stream.handed
 
     def _begin(self, task: _Task | None) -> _Task:
-        """Check a task that did not read last; if that one has failed, its message comes again."""
+        """Check a task that did not read last; if that one has failed, its message is delivered again."""
         name = self.stream.thread_id
         if asyncio.get_running_loop() is not self._loop:
             raise ForeignEventLoop(f"stream {name}")
@@ -129,7 +129,7 @@ class Reading:
         return True
 
     def _raised(self, task: _Task, error: BaseException) -> None:
-        """Take note of an error: what it is about is in hand; what an interrupt was about to return comes again."""
+        """Take note of an error: what it is about is in hand; what an interrupt held back is delivered again."""
         self.stream._reader = task
         if isinstance(error, Exception):
             self._reported = self.stream.handed

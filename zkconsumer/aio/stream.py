@@ -20,7 +20,7 @@ class AsyncKafkaStream(Generic[K, V]):
     when its task asks for the next one. A message whose task is cancelled, or fails, before that is not done: the next
     task that reads the stream gets it again. The last message of a task that has returned is done when another
     task asks for the next one. If the same task catches the cancellation (`asyncio.timeout`) and goes on, its message
-    is done; `handed` tells what it was.
+    is done; `handed` says what it was.
 
     "Its task" is the one that calls `anext(stream)`. With `create_task(anext(stream))` another task takes the message
     for it. The first one may never look at the result. So this message is done when the next one is asked for, and no

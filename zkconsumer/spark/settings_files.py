@@ -48,14 +48,14 @@ def with_settings_files(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def configured_connection(
-    config: ConsumerConfig, heard: Callable[[SessionChange], None] | None = None
+    config: ConsumerConfig, on_change: Callable[[SessionChange], None] | None = None
 ) -> AbstractContextManager[ZooKeeperPort]:
     """Return a connected port as the settings say, with the TLS files of this process."""
     properties = config.to_properties()
     here: dict[str, str] = {name: _located(properties[name]) for name in _FILES if name in properties}
     if any(properties[name] != path for name, path in here.items()):
         config = ConsumerConfig.from_properties(dict(properties) | dict(here))
-    return zookeeper_connection.configured_connection(config, heard)
+    return zookeeper_connection.configured_connection(config, on_change)
 
 
 def _located(path: str) -> str:

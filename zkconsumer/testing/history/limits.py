@@ -32,13 +32,13 @@ class Trouble:
 class Limits:
     """What a history may contain.
 
-    repeat_before_end_s: a message may come again if it was first delivered this long before an ungraceful end; the
-        interval of the auto-commit plus a second.
+    repeat_before_end_s: a message may be delivered again if it was first delivered this long before an ungraceful end;
+        the interval of the auto-commit plus a second.
     zombie_slack_s: a delivery this soon after the owner node was gone may have been under way.
     orphan_s: longest time a partition with messages to deliver may deliver none; None: not checked.
     begin: partition -> offset at which the checks start; what lies before it may be missing.
     end: partition -> offset at which the group stopped reading; what lies behind may be missing.
-    drain_s: a message that was in hand for so long when its partition was given up may come again; None: never.
+    drain_s: a message that was in hand for so long when its partition was given up may be delivered again; None: never.
     reset_to_end: a position outside the log goes on at the log's end; False: at its start, which passes over nothing.
     told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
     troubles: when commits of a member, or of all, may have been impossible.
@@ -49,7 +49,7 @@ class Limits:
     blind_s: how long after the end of its session a member may go on in such a time.
     reborn: topics that were created again, or all when ZooKeeper lost its data: a member that notices late starts again
         at their start.
-    by_hand: members whose application commits: what they had not committed may come again.
+    by_hand: members whose application commits: what they had not committed may be delivered again.
     unfenced: members (Java's) whose late deliveries and commits cannot be prevented.
     requests_a_second: reads, or parts of writes, that a member may ask ZooKeeper for within a second.
     requests_in_ten_s: the same within ten seconds.

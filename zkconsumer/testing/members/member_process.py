@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zkconsumer.config.keys import find_key, unknown_setting
@@ -86,13 +87,7 @@ class MemberProcess(RecordedMember):
         super().__init__(cluster, group, name or consumer_id, id_prefix="ours", timeout_s=timeout_s)
         self.name = self.consumer_id
         connect = zookeeper_connect or (cluster if isinstance(cluster, str) else cluster.zookeeper_connect)
-        of_login = {} if self._login is None else self._login.settings()
-        chosen = {**(DEFAULTS if name is None else {}), **of_login, **(settings or {})}
-        self._login = ZooKeeperLogin.of_settings(chosen)
-        # In a file: a command line is shown to everybody by ps, and a setting may be a password.
-        file = self.folder / "settings.json"
-        file.touch(mode=0o600)
-        file.write_text(json.dumps({key: str(value) for key, value in chosen.items()}))
+        file = self._settings_file(DEFAULTS if name is None else {}, settings or {})
         self._command = [
             *[sys.executable, "-m", "zkconsumer.testing.members.program"],
             *["--connect", connect, "--group", group, "--name", self.consumer_id],
@@ -105,6 +100,16 @@ class MemberProcess(RecordedMember):
         self._notes: list[Note] = []
         if name is not None:
             self.launch()
+
+    def _settings_file(self, defaults: Mapping[str, object], given: Mapping[str, object]) -> Path:
+        """Return the file of all settings. A command line is shown to everybody by ps, and one may be a password."""
+        of_login = {} if self._login is None else self._login.settings()
+        chosen = {**defaults, **of_login, **given}
+        self._login = ZooKeeperLogin.of_settings(chosen)
+        file = self.folder / "settings.json"
+        file.touch(mode=0o600)
+        file.write_text(json.dumps({key: str(value) for key, value in chosen.items()}))
+        return file
 
     def _launched(self) -> ChildProcess:
         return ChildProcess(f"member {self.name}", self._command, self.folder / "log", output_path=self._output)
