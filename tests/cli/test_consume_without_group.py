@@ -232,7 +232,7 @@ def test_lines_that_come_slowly_are_printed_at_once(kafka_0822: KafkaCluster, to
         (["-f", "%v", "--partition"], "--format says all that is printed, and --print-partition has no effect"),
         (["-f", "%v", "--key-separator", ":"], "--key-separator has no effect"),
         (["--json", "--null", "x"], "--null has no effect with --json"),
-        (["--stall-timeout", "0"], "0 is not in the range x>0"),
+        (["--stall-timeout", "0"], "0.0 is not in the range 0<x<=31536000"),
     ],
 )
 def test_options_that_contradict_each_other_are_status_2(options: list[str], said: str) -> None:

@@ -149,7 +149,7 @@ def closed(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[str]:
 def test_an_offset_that_may_not_be_written(closed: str, tmp_path: Path, partition: str, said: str) -> None:
     file = tmp_path / "offsets"
     file.write_text(f"/consumers/group/offsets/topic/{partition}:5\n")
-    assert sentence(run(["offsets", "import", "--input-file", str(file)], closed)).startswith(said)
+    assert sentence(run(["offsets", "import", "--input-file", str(file), "--force"], closed)).startswith(said)
 
 
 def test_nodes_that_may_not_be_read(zookeeper: ZooKeeperServer, fresh_group: str) -> None:
