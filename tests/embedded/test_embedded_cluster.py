@@ -310,6 +310,7 @@ class TestWithoutZooKeeperForAWhile:
             wait_until(lambda: not cluster.client.connected, PATIENCE_S, "the loss to be noticed")
             cluster.kill(1)
             server.start()
+            wait_until(lambda: cluster.client.connected, PATIENCE_S, "the connection")
             wait_until(lambda: cluster.leader("t", 1) is None, PATIENCE_S, "the loss to be registered")
             cluster.start(1)
             assert cluster.leader("t", 1) == 1

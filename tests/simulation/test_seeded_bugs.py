@@ -12,7 +12,7 @@ from tests.simulator.campaign import run_seed
 
 SEEDS = 1000
 SLOW = {
-    "kafka commit after release",
+    "kafka commit after release", "order from one look", "order from nodes before the last join",
     "late create dropped", "release by path", "cache not guarded", "change while reading is lost",
 }  # fmt: skip
 
