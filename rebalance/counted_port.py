@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rebalance.counters import Counters
@@ -13,6 +13,7 @@ from rebalance.requests import (
     GetChildren,
     GetData,
     Multi,
+    Read,
     Reply,
     Request,
     SessionChange,
@@ -60,6 +61,12 @@ class CountedPort:
         """Source: `ZooKeeperPort`."""
         self._counters.add("zookeeper_requests", _KINDS[type(request)])
         self._port.send(request, done)
+
+    def read(self, requests: Sequence[Read], done: Callable[[list[Reply]], None]) -> None:
+        """Source: `ZooKeeperPort`."""
+        for request in requests:
+            self._counters.add("zookeeper_requests", _KINDS[type(request)])
+        self._port.read(requests, done)
 
     def drop_connection(self) -> None:
         """Source: `ZooKeeperPort`."""

@@ -7,7 +7,7 @@ port to the real one is `rebalance.zookeeper`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ __all__ = [
     "GetChildren",
     "GetData",
     "Multi",
+    "Read",
     "Reply",
     "Request",
     "SessionChange",
@@ -29,6 +30,7 @@ __all__ = [
     "Watch",
     "WatchEvent",
     "ZooKeeperPort",
+    "read_singly",
 ]
 
 
@@ -155,7 +157,8 @@ class Multi:
     operations: tuple[Create | SetData | Delete | Check, ...]
 
 
-Request = Exists | GetData | GetChildren | Create | SetData | Delete | Sync | Multi
+Read = Exists | GetData | GetChildren
+Request = Read | Create | SetData | Delete | Sync | Multi
 
 
 class Reply(NamedTuple):
@@ -192,6 +195,22 @@ class ZooKeeperPort(Protocol):
 
     def send(self, request: Request, done: Callable[[Reply], None]) -> None: ...
 
+    def read(self, requests: Sequence[Read], done: Callable[[list[Reply]], None]) -> None:
+        """Send reads without watches together; `done` gets their replies, in their order, when all are there."""
+
     def drop_connection(self) -> None: ...
 
     def close(self, timeout_s: float) -> None: ...
+
+
+def read_singly(port: ZooKeeperPort, requests: Sequence[Read], done: Callable[[list[Reply]], None]) -> None:
+    """Send reads one by one, for ports that cannot send them together. Source: `ZooKeeperPort.read`."""
+    replies: dict[int, Reply] = {}
+
+    def answered(number: int, reply: Reply) -> None:
+        replies[number] = reply
+        if len(replies) == len(requests):
+            done([replies[each] for each in range(len(requests))])
+
+    for number, request in enumerate(requests):
+        port.send(request, lambda reply, number=number: answered(number, reply))  # type: ignore[misc]

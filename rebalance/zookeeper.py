@@ -1,7 +1,7 @@
 """The ZooKeeper port on a kazoo client: sends requests, reports session changes, drops silent connections.
 
 It keeps replies, watch events and session changes on one queue, in the order in which the socket delivered them. Only
-this module, `rebalance.kazoo_client` and `rebalance.kazoo_requests` import kazoo. Rule: callbacks run on kazoo's thread
+this module and those beside it whose names start with `kazoo_` import kazoo. Rule: callbacks run on kazoo's thread
 and must only enqueue.
 """
 
@@ -11,16 +11,17 @@ import contextlib
 import logging
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions as kx
 from kazoo.protocol.states import KazooState, KeeperState
 
 from rebalance.kazoo_client import FailedAttempt, WatchedClient
+from rebalance.kazoo_reads import ReadPiece, hook_reads
 from rebalance.kazoo_requests import fault_of, reply_of, submit
 from rebalance.lease import lease_clock
-from rebalance.requests import Fault, Multi, Reply, Request, SessionChange, ZooKeeperPort
+from rebalance.requests import Fault, Multi, Read, Reply, Request, SessionChange, ZooKeeperPort, read_singly
 from rebalance.zookeeper_33 import OneByOne, is_version_33
 
 __all__ = ["KazooPort", "call"]
@@ -69,6 +70,7 @@ class KazooPort:
         self._failed = failed
         self._watched = WatchedClient(hosts, session_timeout_s, self, tls, options)
         self._client = self._watched.kazoo
+        self._reads_together = hook_reads(self._client)
         self._asked_timeout_s = session_timeout_s
         self._use_tls = tls is not None
         self._versions: dict[tuple[str, int], bool] = {}
@@ -230,6 +232,22 @@ class KazooPort:
             self._complete(done, Reply(None, fault_of(error), sent_at, str(error)))
             return
         result.rawlink(lambda outcome: self.run(self._answered, request, outcome, sent_at, done))
+
+    def read(self, requests: Sequence[Read], done: Callable[[list[Reply]], None]) -> None:
+        """Send reads without watches together; `done` is called once. Source: `ZooKeeperPort`.
+
+        Raises:
+            ValueError: There is no read, or one has a watch.
+        """
+        if not requests or any(request.watch is not None for request in requests):
+            raise ValueError(f"{len(requests)} reads are sent together: there must be one, and none with a watch")
+        if not self._reads_together:
+            read_singly(self, requests, done)
+            return
+        piece = ReadPiece(requests, self._client.chroot, lease_clock())
+        result = self._client.handler.async_result()
+        result.rawlink(lambda outcome: self.run(done, piece.outcome(outcome.exception)))
+        self._client._call(piece, result)
 
     def _answered(self, request: Request, outcome: Any, sent_at: float, done: Callable[[Reply], None]) -> None:
         reply = reply_of(request, outcome, sent_at)

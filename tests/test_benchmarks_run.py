@@ -23,6 +23,7 @@ SMALL: Final = {
     "consume": ["--sizes", "100", "--codecs", "none", "--clients", "ours", "--rounds", "1", "--megabytes", "1"],
     "embedded_broker": ["8"],
     "first_start": ["--topics", "1", "--partitions", "20"],
+    "lag_round": ["--groups", "3", "--partitions", "4", "--rounds", "1", "--runs", "1", "--offsets", "kafka"],
     "read_topic": ["--sizes", "100", "--rounds", "1", "--megabytes", "1"],
     "rebalance": ["--members", "3", "--partitions", "6", "--phases", "cold,leave"],
     "session_end": ["--members", "1", "--rounds", "1"],

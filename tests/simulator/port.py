@@ -24,7 +24,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from rebalance.requests import Fault, GetChildren, Multi, Reply, Request, SessionChange, Watch, WatchEvent
+from rebalance.requests import (
+    Fault,
+    GetChildren,
+    Multi,
+    Read,
+    Reply,
+    Request,
+    SessionChange,
+    Watch,
+    WatchEvent,
+    read_singly,
+)
 from tests.simulator.port_callbacks import Callbacks
 from tests.simulator.port_settings import PortSettings
 from tests.simulator.process import Process
@@ -144,6 +155,10 @@ class SimulatedPort:
         else:
             fault = Fault.SESSION_EXPIRED if self._state is _State.EXPIRED else Fault.CONNECTION_LOSS
             process.after(0.0, self._callbacks.call, done, Reply(None, fault, sent_at, fault.value))
+
+    def read(self, requests: Sequence[Read], done: Callable[[list[Reply]], None]) -> None:
+        """Send reads without watches; the server answers each on its own, as a real one does."""
+        read_singly(self, requests, done)
 
     def drop_connection(self) -> None:
         """Give up the present connection, behind what was sent; without one, the next as soon as there is one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from rebalance.requests import (
@@ -10,6 +10,7 @@ from rebalance.requests import (
     GetChildren,
     GetData,
     Multi,
+    Read,
     Reply,
     Request,
     SessionChange,
@@ -17,6 +18,7 @@ from rebalance.requests import (
     Watch,
     WatchEvent,
     ZooKeeperPort,
+    read_singly,
 )
 from tests.simulator.schedule import Schedule
 
@@ -96,6 +98,10 @@ class WatchedPort:
         if self.report is not None:
             self.report(self._name, "sees", event.path)
         watch(event)
+
+    def read(self, requests: Sequence[Read], done: Callable[[list[Reply]], None]) -> None:
+        """As the port."""
+        read_singly(self, requests, done)
 
     def drop_connection(self) -> None:
         """As the port."""

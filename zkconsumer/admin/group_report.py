@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
@@ -302,10 +303,14 @@ def members_of(nodes: GroupNodes) -> Members:
     return Members(tuple(rows), subscriptions, frozenset(row.consumer_id for row in rows if row.problem))
 
 
-def concerned_topics(nodes: GroupNodes) -> list[str]:
-    """Return the topics that the group owns, has offsets of, or subscribes to."""
+def concerned_topics(nodes: GroupNodes, members: Members | None = None) -> list[str]:
+    """Return the topics that the group owns, has offsets of, or subscribes to.
+
+    Args:
+        members: Those of the nodes, if they are known already.
+    """
     names = {topic for topic, _ in (*nodes.owners, *nodes.offsets, *nodes.kafka_offsets)} | nodes.kafka_topics
-    for subscription in members_of(nodes).subscriptions.values():
+    for subscription in (members or members_of(nodes)).subscriptions.values():
         names.update(subscription.topics(nodes.known_topics))
     return sorted(names)
 
@@ -322,16 +327,24 @@ def unread(nodes: GroupNodes) -> list[str]:
     return sentences
 
 
-def report(nodes: GroupNodes) -> GroupReport:
-    """Return the report about the nodes."""
-    members = members_of(nodes)
+def report(nodes: GroupNodes, members: Members | None = None) -> GroupReport:
+    """Return the report about the nodes.
+
+    Args:
+        members: Those of the nodes, if they are known already.
+    """
+    members = members or members_of(nodes)
     problems = unread(nodes)
     problems += [f"{row.consumer_id}: {row.problem}" for row in members.rows if row.problem]
     rows: list[PartitionRow] = []
-    for topic in concerned_topics(nodes):
+    with_nodes: dict[str, set[str]] = {}
+    for topic, name in (*nodes.owners, *nodes.offsets, *nodes.kafka_offsets):
+        with_nodes.setdefault(topic, set()).add(name)
+    for topic in concerned_topics(nodes, members):
         known = _known_partitions(nodes, topic, problems)
         threads = members.threads(topic)
-        rows.extend(_row(nodes, topic, name, known, threads, members) for name in _names(nodes, topic, known))
+        names = _in_order(with_nodes.get(topic, set()) | {str(number) for number in known or ()})
+        rows.extend(_row(nodes, topic, name, known, threads, members) for name in names)
     difference = store_difference(rows)
     if difference is not None and not difference.is_certain:
         problems.append(difference.sentence)
@@ -340,29 +353,33 @@ def report(nodes: GroupNodes) -> GroupReport:
     return GroupReport(nodes.group, members.rows, tuple(rows), sum(lags), len(rows) - len(lags), tuple(problems))
 
 
-def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> tuple[int, ...] | None:
+def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> frozenset[int] | None:
     """Return the partitions that the topic's node lists, None when they are not known."""
     data = nodes.topics.get(topic)
     if znodes.topic_path(topic) in nodes.refused:
         return None
     if topic not in nodes.known_topics:
         problems.append(f"{topic}: there is no such topic")
-        return ()
+        return frozenset()
     try:
-        return znodes.parse_topic(topic, data)
+        return _listed(topic, data)
     except UnreadableNode as error:
         problems.append(f"{topic}: {error}")
         return None
 
 
-def _names(nodes: GroupNodes, topic: str, known: Iterable[int] | None) -> list[str]:
-    names = {name for at, name in (*nodes.owners, *nodes.offsets, *nodes.kafka_offsets) if at == topic}
-    names.update(str(number) for number in known or ())
+@lru_cache(maxsize=1024)
+def _listed(topic: str, data: bytes | None) -> frozenset[int]:
+    """Return the partitions that the node of a topic lists; hundreds of groups may read the same topic."""
+    return frozenset(znodes.parse_topic(topic, data))
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (0, int(name), name) if name.isdigit() else (1, 0, name))
 
 
 def _row(
-    nodes: GroupNodes, topic: str, name: str, known: tuple[int, ...] | None, threads: set[str], members: Members
+    nodes: GroupNodes, topic: str, name: str, known: frozenset[int] | None, threads: set[str], members: Members
 ) -> PartitionRow:
     problems: list[str] = []
     partition = int(name) if name.isdigit() else name

@@ -21,7 +21,7 @@ from rebalance.subscription import OFFSETS_TOPIC, check_group
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.group_nodes import group_not_found
-from zkconsumer.admin.group_report import GroupNodes, PartitionRow, members_of, report
+from zkconsumer.admin.group_report import GroupNodes, Members, PartitionRow, members_of, report
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.lag_rates import RateWindow
 from zkconsumer.admin.lag_report import LagReport, group_lag
@@ -100,15 +100,15 @@ class LagMonitor:
         nodes = self._with_kafka(read_many_groups(self._port, groups, deadline), deadline)
         self._check_named(nodes)
         nodes = self._with_log_ends(nodes, deadline)
-        reports = [(each, report(each)) for each in nodes]
-        rows = ((found.group, row) for _, found in reports for row in found.partitions)
-        rates = self._window.add(started_at, rows)
+        members = [members_of(each) for each in nodes]
+        reports = [report(each, mine) for each, mine in zip(nodes, members, strict=True)]
+        rates = self._window.add(started_at, ((found.group, row) for found in reports for row in found.partitions))
         lags = []
-        for each, found in reports:
+        for each, mine, found in zip(nodes, members, reports, strict=True):
             topics = [topic for topic in dict.fromkeys(row.topic for row in found.partitions)
                       if self._choice.keeps_topic(topic)]  # fmt: skip
             of_group = {topic: rates[found.group, topic] for topic in topics if (found.group, topic) in rates}
-            lags.append(group_lag(found, _unowned(each, found.partitions), of_group, topics))
+            lags.append(group_lag(found, _unowned(each, mine, found.partitions), of_group, topics))
         return LagReport(read_at, time.monotonic() - started_at, tuple(lags))
 
     def _groups(self) -> list[str]:
@@ -206,17 +206,15 @@ def _end(offsets: LogOffsets) -> int | str:
     return "the broker names no offset" if offsets[0] is None else offsets[0]
 
 
-def _unowned(nodes: GroupNodes, rows: Sequence[PartitionRow]) -> list[tuple[str, int | str]]:
+def _unowned(nodes: GroupNodes, members: Members, rows: Sequence[PartitionRow]) -> list[tuple[str, int | str]]:
     """Return (topic, partition) of the partitions that a member subscribes to and nobody owns."""
-    members = members_of(nodes)
+    without_owner: dict[str, list[PartitionRow]] = {}
+    for row in rows:
+        if row.owner is None and not nodes.hides_owner(row.topic, str(row.partition)):
+            without_owner.setdefault(row.topic, []).append(row)
     found: list[tuple[str, int | str]] = []
-    for topic in dict.fromkeys(row.topic for row in rows):
+    for topic, of_topic in without_owner.items():
         if members.threads(topic):
             existing = {at.partition for at in listed_partitions({topic: nodes.topics.get(topic)})}
-            found += [
-                (topic, row.partition)
-                for row in rows
-                if row.topic == topic and row.owner is None and row.partition in existing
-                and not nodes.hides_owner(topic, str(row.partition))
-            ]  # fmt: skip
+            found += [(topic, row.partition) for row in of_topic if row.partition in existing]
     return found

@@ -7,6 +7,7 @@ the problems.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -111,19 +112,20 @@ def group_lag(
         rates: Topic -> rates.
         topics: The topics that count.
     """
-    rows = tuple(row for row in found.partitions if row.topic in topics)
+    chosen = frozenset(topics)
+    rows = tuple(row for row in found.partitions if row.topic in chosen)
     difference = store_difference(found.partitions)
     differing = () if difference is None or difference.sentence in found.problems else (difference.sentence,)
-    orphans = {at for at in unowned if at[0] in topics}
+    orphans = Counter(topic for topic, _ in set(unowned) if topic in chosen)
     by_topic: dict[str, list[PartitionRow]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
     topics_lag = tuple(
-        _topic_lag(topic, of_topic, sum(at == topic for at, _ in orphans), rates.get(topic, Rates()))
+        _topic_lag(topic, of_topic, orphans[topic], rates.get(topic, Rates()))
         for topic, of_topic in by_topic.items()
     )
     return GroupLag(
-        found.group, len(found.members), sum(row.owner is not None for row in rows), len(orphans),
+        found.group, len(found.members), sum(row.owner is not None for row in rows), orphans.total(),
         sum(each.lag for each in topics_lag), sum(each.lag_unknown for each in topics_lag), topics_lag, rows,
         (*differing, *found.problems),
     )  # fmt: skip

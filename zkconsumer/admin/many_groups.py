@@ -1,26 +1,22 @@
 """Reads the nodes of many groups in ZooKeeper, level by level for all of them together.
 
-A thousand groups cost as many round trips as one: the reads of a level are under way at the same time, five hundred at
-most. All of them have one deadline.
+A thousand groups cost hardly more round trips than one: the reads of a level are under way together, five hundred at
+a time. All of them have one deadline.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from rebalance import znodes
 from rebalance.errors import RefusedNode
-from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
+from rebalance.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
 from zkconsumer.admin.group_report import GroupNodes, concerned_topics
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ZooKeeperSilent, read_each
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_each
 
 __all__ = ["read_many_groups", "read_topic_nodes"]
-
-_PIPELINED: Final = 500
-_Request = Exists | GetChildren | GetData
 
 
 class _Reader:
@@ -30,19 +26,13 @@ class _Reader:
         self._port = port
         self._deadline = deadline
 
-    def read(self, requests: Sequence[_Request]) -> list[Any]:
+    def read(self, requests: Sequence[Read]) -> list[Any]:
         """Return the values, in the order of the requests.
 
         Raises:
             ZooKeeperSilent: No answer in time.
         """
-        values: list[Any] = []
-        for first in range(0, len(requests), _PIPELINED):
-            left_s = self._deadline - time.monotonic()
-            if left_s <= 0:
-                raise ZooKeeperSilent(f"{len(requests) - first} of {len(requests)} reads were not sent in time")
-            values += read_each(self._port, requests[first : first + _PIPELINED], min(left_s, READ_TIMEOUT_S))
-        return values
+        return read_each(self._port, requests, READ_TIMEOUT_S, self._deadline)
 
     def listings(self, paths: Sequence[str], refused: dict[str, RefusedNode]) -> list[list[str]]:
         """Return the names below each node; none for nodes that do not exist or may not be read."""
@@ -93,16 +83,18 @@ def read_many_groups(port: ZooKeeperPort, groups: Sequence[str], deadline: float
             )
         )
     hidden: dict[str, RefusedNode] = {}
-    names = sorted({topic for nodes in found for topic in concerned_topics(nodes)})
-    topics = read_topic_nodes(port, names, deadline, hidden)
-    return [_with_topics(nodes, topics, hidden) for nodes in found]
+    concerned = [concerned_topics(nodes) for nodes in found]
+    topics = read_topic_nodes(port, sorted(set().union(*concerned)), deadline, hidden)
+    return [_with_topics(nodes, mine, topics, hidden) for nodes, mine in zip(found, concerned, strict=True)]
 
 
 def _with_topics(
-    nodes: GroupNodes, topics: Mapping[str, bytes | None], hidden: Mapping[str, RefusedNode]
+    nodes: GroupNodes,
+    concerned: Sequence[str],
+    topics: Mapping[str, bytes | None],
+    hidden: Mapping[str, RefusedNode],
 ) -> GroupNodes:
     """Return the nodes of a group with those of its topics; a topic that may not be read is unknown, not missing."""
-    concerned = concerned_topics(nodes)
     known = nodes.known_topics
     if znodes.TOPICS in nodes.refused:
         known = tuple(name for name in concerned if topics[name] is not None or znodes.topic_path(name) in hidden)

@@ -1,23 +1,27 @@
 """Reads many nodes of ZooKeeper at a time, with a deadline.
 
+Reads are sent in pieces of 250, and two pieces are under way: the server always has the next one, and never more than
+500 reads of one client before those of others.
+
 Threads: any; each call blocks its caller alone.
 """
 
 from __future__ import annotations
 
-import threading
+import queue
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 from rebalance.errors import AccessRefused, RebalanceError, RefusedNode
-from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, ZooKeeperPort
+from rebalance.requests import Exists, Fault, GetChildren, GetData, Read, Reply, ZooKeeperPort
 
 __all__ = ["READ_TIMEOUT_S", "ZooKeeperSilent", "children", "error_of", "read_all", "read_each"]
 
 READ_TIMEOUT_S: Final = 10.0
-"""Longest wait for the answers to reads that are under way together."""
-_PIPELINED: Final = 500
-"""Most reads that are under way together: enough to hide the round trips, and bounded."""
+"""Longest wait for the answers to reads that are sent together."""
+_PIECE: Final = 250
+_PIECES_UNDER_WAY: Final = 2
 
 
 class ZooKeeperSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
@@ -37,13 +41,11 @@ def children(port: ZooKeeperPort, path: str) -> list[str] | None:
     return None if value is None else sorted(value[0])
 
 
-def read_all(
-    port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float = READ_TIMEOUT_S
-) -> list[Any]:
+def read_all(port: ZooKeeperPort, requests: Sequence[Read], timeout_s: float = READ_TIMEOUT_S) -> list[Any]:
     """Return the values of many reads, in their order; None for nodes that do not exist.
 
     Args:
-        timeout_s: For each five hundred reads, which are under way together.
+        timeout_s: For each 250 reads.
 
     Raises:
         ZooKeeperSilent: No answer in time.
@@ -57,36 +59,42 @@ def read_all(
 
 
 def read_each(
-    port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float = READ_TIMEOUT_S
+    port: ZooKeeperPort, requests: Sequence[Read], timeout_s: float = READ_TIMEOUT_S, deadline: float | None = None
 ) -> list[Any]:
     """Return the same as `read_all`, with a `RefusedNode` in place of each node that may not be read.
+
+    Args:
+        timeout_s: For each 250 reads.
+        deadline: For all of them, on the clock `time.monotonic`.
 
     Raises:
         ZooKeeperSilent: No answer in time.
     """
-    values: list[Any] = []
-    for first in range(0, len(requests), _PIPELINED):
-        values.extend(_read_some(port, requests[first : first + _PIPELINED], timeout_s))
-    return values
+    pieces = [requests[first : first + _PIECE] for first in range(0, len(requests), _PIECE)]
+    answered: queue.SimpleQueue[tuple[int, list[Reply]]] = queue.SimpleQueue()
+    found: dict[int, list[Any]] = {}
 
+    def send(number: int) -> None:
+        if number < len(pieces):
+            port.read(pieces[number], lambda replies: answered.put((number, replies)))
 
-def _read_some(
-    port: ZooKeeperPort, requests: Sequence[Exists | GetChildren | GetData], timeout_s: float
-) -> list[Any]:
-    replies: dict[int, Reply] = {}
-    complete = threading.Event()
-
-    def take(number: int, reply: Reply) -> None:
-        replies[number] = reply
-        if len(replies) == len(requests):
-            complete.set()
-
-    for number, request in enumerate(requests):
-        port.send(request, lambda reply, number=number: take(number, reply))  # type: ignore[misc]
-    if not complete.wait(timeout_s):
-        raise ZooKeeperSilent(f"{len(requests) - len(replies)} of {len(requests)} reads were not answered within "
-                              f"{timeout_s:g} s, {requests[0].path} among the {len(requests)}")
-    return [_value(request, replies[number]) for number, request in enumerate(requests)]
+    for number in range(_PIECES_UNDER_WAY):
+        send(number)
+    while len(found) < len(pieces):
+        wait_s = timeout_s if deadline is None else min(timeout_s, deadline - time.monotonic())
+        try:
+            number, replies = answered.get(timeout=max(0.0, wait_s))
+        except queue.Empty:
+            done = sum(map(len, found.values()))
+            raise ZooKeeperSilent(
+                f"{len(requests) - done} of {len(requests)} reads were not answered "
+                + ("before the deadline" if wait_s < timeout_s else f"within {timeout_s:g} s")
+                + f", {requests[0].path} among the {len(requests)}"
+            ) from None
+        if number not in found:
+            found[number] = [_value(*each) for each in zip(pieces[number], replies, strict=True)]
+            send(len(found) + _PIECES_UNDER_WAY - 1)
+    return [value for number in range(len(pieces)) for value in found[number]]
 
 
 def _value(request: Exists | GetChildren | GetData, reply: Reply) -> Any:
