@@ -18,7 +18,7 @@ from kazoo.security import make_digest_acl
 from secured import SecureServer
 
 from simpleconsumer.consumer import SimpleConsumer
-from tests.spark.spark_jobs import run_job
+from tests.spark.spark_jobs import QUICK_JAVA, run_job
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
 SECRET = "digest-secret-4711"
@@ -89,7 +89,7 @@ def test_credentials_reach_spark_in_files_and_are_shown_nowhere(
     strict_server: SecureServer, certificates: Certificates, folder: Path, fresh_topic: Callable[[], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
     topic = fresh_topic()
     with EmbeddedCluster(zookeeper=strict_server, chroot=f"/{topic}") as cluster:
         cluster.create_topic(topic, partitions=2)

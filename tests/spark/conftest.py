@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delta_jars import session_settings as delta_settings
 from iceberg_jars import session_settings as iceberg_settings
+from spark_jobs import QUICK_JAVA
 
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.requirements import check_java
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("table_scenarios")
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that compiles less takes half the CPU seconds for what these tests ask of Spark."""
 
 
 @pytest.fixture(autouse=True)

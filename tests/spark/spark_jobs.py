@@ -14,6 +14,10 @@ from zkconsumer.testing.errors import JavaMissing
 from zkconsumer.testing.processes import ChildProcess
 
 ROOT = Path(__file__).resolve().parents[2]
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""The options of Java for tests: a JVM that compiles less, and verifies no bytecode, takes half the CPU seconds."""
 _SESSION = """
 import json, os, sys
 from pyspark.sql import SparkSession

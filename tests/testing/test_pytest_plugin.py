@@ -28,47 +28,44 @@ def pytest_run(folder: Path, tests: str, *options: str, ini: str = "", **environ
     return ran.stdout + ran.stderr
 
 
-@pytest.mark.real
-def test_the_examples_of_the_document_pass(tmp_path: Path) -> None:
-    document = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
-    programs = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
-    [options] = re.findall(r"```ini\n\[pytest\]\n(.*?)```", document, re.DOTALL)
-    *before, last = programs
-    for number, program in enumerate(before):
-        (tmp_path / f"test_program{number}.py").write_text(program)
-    said = pytest_run(tmp_path, last, ini=options)
-    [collected] = re.findall(r"collected (\d+) items", said)
-    assert int(collected) >= sum(program.count("def test_") for program in programs)  # some are parametrised
-    assert f"= {collected} passed in" in said, said
-    assert len(programs) >= 3
-
-
 SHARED = """
 import pytest
 seen = []
 
 def test_of_the_options(kafka_cluster):
-    assert kafka_cluster.version == "0.8.2.2" and len(kafka_cluster.brokers) == 2
-    assert kafka_cluster.create_topic("clicks", 2) == {0: 0, 1: 1}
+    assert kafka_cluster.version == "0.8.2.2" and len(kafka_cluster.brokers) == 1
+    assert kafka_cluster.create_topic("of-the-options", 2) == {0: 0, 1: 0}
     seen.append(kafka_cluster)
 
-@pytest.mark.kafka_cluster(brokers=2)
+@pytest.mark.kafka_cluster(brokers=1)
 def test_alike_is_the_same(kafka_cluster, kafka_clusters):
     assert seen == [kafka_cluster]
-    assert kafka_clusters("0.8.2.2", 2) is kafka_cluster
+    assert kafka_clusters("0.8.2.2", 1) is kafka_cluster
 
-@pytest.mark.kafka_cluster("0.9.0.1", brokers=1)
+@pytest.mark.kafka_cluster("0.8.1.1", brokers=2)
 def test_of_the_marker(kafka_cluster, zookeeper):
-    assert kafka_cluster.version == "0.9.0.1" and len(kafka_cluster.brokers) == 1
+    assert kafka_cluster.version == "0.8.1.1" and len(kafka_cluster.brokers) == 2
     assert kafka_cluster not in seen
     assert zookeeper.running and zookeeper.connect != kafka_cluster.zookeeper_connect
 """
+"""Asks for the clusters of the document's examples, so that both run with the same servers."""
 
 
 @pytest.mark.real
-def test_clusters_come_by_marker_and_option_and_are_shared(tmp_path: Path) -> None:
-    said = pytest_run(tmp_path, SHARED, ini="zkconsumer_kafka_brokers = 2\n")
-    assert "3 passed" in said, said
+def test_the_examples_of_the_document_pass_and_clusters_come_by_marker_and_option_and_are_shared(
+    tmp_path: Path,
+) -> None:
+    document = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
+    programs = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
+    [options] = re.findall(r"```ini\n\[pytest\]\n(.*?)```", document, re.DOTALL)
+    for number, program in enumerate(programs):
+        (tmp_path / f"test_program{number}.py").write_text(program)
+    said = pytest_run(tmp_path, SHARED, ini=options)
+    [collected] = re.findall(r"collected (\d+) items", said)
+    tests = sum(program.count("def test_") for program in [SHARED, *programs])
+    assert int(collected) >= tests  # some are parametrised
+    assert f"= {collected} passed in" in said, said
+    assert len(programs) >= 3
 
 
 EMBEDDED = """
@@ -154,38 +151,37 @@ def test_a_test_that_fails_hands_no_fault_on_either(tmp_path: Path) -> None:
     assert "1 failed, 1 passed, 1 error" in pytest_run(tmp_path, FAILING)
 
 
-@pytest.mark.parametrize(
-    ("tests", "ini", "said"),
-    [
-        ("@pytest.mark.embedded_cluster(size=2)", "", "the marker embedded_cluster takes brokers"),
-        ("@pytest.mark.embedded_cluster(2, 3)", "", "the marker embedded_cluster takes brokers"),
-        ("@pytest.mark.embedded_cluster(brokers=-1)", "", "-1 brokers: a number from 1 is needed"),
-        ("@pytest.mark.embedded_cluster(brokers=0)", "", "0 brokers: a number from 1 is needed"),
-        ("", "zkconsumer_kafka_brokers = none", "'none' brokers: a number from 1 is needed"),
+BROKERS_INI, VERSION_INI = "zkconsumer_kafka_brokers = none", "zkconsumer_kafka_version = 0.8.9"
+REFUSED = {
+    "": [
+        ("embedded_cluster", "(size=2)", "the marker embedded_cluster takes brokers"),
+        ("embedded_cluster", "(2, 3)", "the marker embedded_cluster takes brokers"),
+        ("embedded_cluster", "(brokers=-1)", "-1 brokers: a number from 1 is needed"),
+        ("embedded_cluster", "(brokers=0)", "0 brokers: a number from 1 is needed"),
+        ("kafka_cluster", "(size=2)", "the marker kafka_cluster takes version and brokers"),
+        ("kafka_cluster", "('0.8.2.2', 1, 2)", "the marker kafka_cluster takes version and brokers"),
+        ("kafka_cluster", "(brokers='two')", "'two' brokers: a number from 1 is needed"),
     ],
-)
-def test_an_embedded_cluster_that_cannot_be_is_refused(tmp_path: Path, tests: str, ini: str, said: str) -> None:
-    text = f"import pytest\n{tests}\ndef test_it(embedded_cluster):\n    pass\n"
-    shown = pytest_run(tmp_path, text, ini=ini)
-    assert "1 error" in shown
-    assert said in shown
+    BROKERS_INI: [
+        ("embedded_cluster", None, "'none' brokers: a number from 1 is needed"),
+        ("kafka_cluster", None, "'none' brokers: a number from 1 is needed"),
+    ],
+    VERSION_INI: [("kafka_cluster", None, "Kafka 0.8.9: known versions are 0.7.2, ")],
+}
+"""By the ini options: fixtures, arguments of the marker of the same name, and what is said."""
 
 
-@pytest.mark.parametrize(
-    ("tests", "ini", "said"),
-    [
-        ("@pytest.mark.kafka_cluster(size=2)", "", "the marker kafka_cluster takes version and brokers"),
-        ("@pytest.mark.kafka_cluster('0.8.2.2', 1, 2)", "", "the marker kafka_cluster takes version and brokers"),
-        ("@pytest.mark.kafka_cluster(brokers='two')", "", "'two' brokers: a number from 1 is needed"),
-        ("", "zkconsumer_kafka_brokers = none", "'none' brokers: a number from 1 is needed"),
-        ("", "zkconsumer_kafka_version = 0.8.9", "Kafka 0.8.9: known versions are 0.7.2, "),
-    ],
-)
-def test_what_cannot_be_is_said(tmp_path: Path, tests: str, ini: str, said: str) -> None:
-    text = f"import pytest\n{tests}\ndef test_it(kafka_cluster):\n    pass\n"
-    shown = pytest_run(tmp_path, text, ini=ini)
-    assert "1 error" in shown
-    assert said in shown
+@pytest.mark.parametrize("ini", REFUSED)
+def test_a_cluster_that_cannot_be_is_refused(tmp_path: Path, ini: str) -> None:
+    text = "import pytest\n"
+    for number, (fixture, arguments, _) in enumerate(REFUSED[ini]):
+        marker = "" if arguments is None else f"@pytest.mark.{fixture}{arguments}\n"
+        text += f"{marker}def test_{number}({fixture}):\n    pass\n"
+    shown = pytest_run(tmp_path, text, "-rN", ini=ini)  # without a summary, each error is shown once
+    _, *errors = re.split(r"ERROR at setup of test_\d+", shown)
+    assert len(errors) == len(REFUSED[ini]), shown
+    for error, (_, _, said) in zip(errors, REFUSED[ini], strict=True):
+        assert said in error
 
 
 def test_options_and_marker_are_documented_to_pytest(tmp_path: Path) -> None:
