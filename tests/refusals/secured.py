@@ -1,4 +1,4 @@
-"""ZooKeeper 3.9 servers with TLS, SASL and access lists, and helpers that start members at them."""
+"""ZooKeeper servers with TLS, SASL and access lists, and helpers that start members at them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ class SecureServer(ZooKeeperServer):
         secure: connect string of the TLS port.
     """
 
-    def __init__(self, keystore: Path, truststore: Path, client_auth: str = "none", **settings: object) -> None:
+    def __init__(
+        self, keystore: Path, truststore: Path, client_auth: str = "none", *, version: str = "zk-3.9",
+        **settings: object,
+    ) -> None:  # fmt: skip
         port = free_port()
         super().__init__(
-            version="zk-3.9",  # its netty is pinned; that of PySpark is another one each time
+            version=version,  # a pinned one: the netty of PySpark is another one each time
             settings={
                 "serverCnxnFactory": NETTY, "secureClientPort": port, "secureClientPortAddress": "127.0.0.1",
                 "ssl.keyStore.location": keystore, "ssl.trustStore.location": truststore,

@@ -18,6 +18,7 @@ from zkconsumer.testing import (
     LastingLoad,
     MemberProcess,
     NotSupported,
+    StartFailed,
     SteadyLoad,
     load,
 )
@@ -57,6 +58,50 @@ def test_a_mixed_group_behind_access_lists(
             refused(connect, ZooKeeperRefused, "set zookeeper.auth or zookeeper.sasl", group="another")
             with MemberProcess(connect, "group", topics={"topic": 1}, settings=_by_name(sasl())) as third:
                 assert third.session_id()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("version", "zookeeper", "with_kills"), [
+    ("3.9.2", "zk-3.9", False),
+    pytest.param("3.9.2", "zk-3.9", True, marks=pytest.mark.slow),
+    pytest.param("2.8.2", "zk-3.9", True, marks=pytest.mark.slow),
+    pytest.param("3.9.2", "2.8.2", False, marks=pytest.mark.slow),
+    pytest.param("2.8.2", "2.8.2", False, marks=pytest.mark.slow),
+])
+def test_brokers_speak_tls_with_zookeeper(
+    certificates: Certificates, version: str, zookeeper: str, with_kills: bool
+) -> None:
+    """ZooKeeper 3.9 speaks TLS 1.3 alone by default, the 3.5.9 among the jars of Kafka 2.8.2 speaks TLS 1.2 alone."""
+    login = ZooKeeperLogin(authority=certificates.authority, certificate=certificates.client_both)
+    with (
+        SecureServer(certificates.server, certificates.authority, "need", version=zookeeper) as server,
+        KafkaCluster(version, zookeeper=server.secure, chroot="/kafka", login=login) as cluster,
+    ):
+        cluster.create_topic("topic", partitions=2)
+        with MemberProcess(cluster, "group", topics={"topic": 1}) as member:
+            cluster.produce("topic", [b"1", b"2"], partitions=2)
+            member.wait_messages(2)
+            if with_kills:
+                cluster.kill(0)
+                cluster.start(0)  # which ends the session that the killed broker has left
+                cluster.produce("topic", [b"3"])
+                member.wait_messages(3)
+                cluster.kill(0, expire=True)
+                wait_until(lambda: cluster.client.exists("/brokers/ids/0") is None, PATIENCE_S, "the end of its node")
+
+
+@pytest.mark.real
+def test_a_broker_without_the_certificate_that_is_demanded(
+    strict_server: SecureServer, certificates: Certificates
+) -> None:
+    """The settings of a test come before those of the login."""
+    login = ZooKeeperLogin(authority=certificates.authority, certificate=certificates.client_both)
+    without: dict[str, object] = {"zookeeper.ssl.keystore.location": None, "zookeeper.ssl.keystore.type": None,
+                                  "zookeeper.connection.timeout.ms": 3000}
+    cluster = KafkaCluster("3.9.2", zookeeper=strict_server.secure, chroot="/x", login=login, settings=without)
+    with pytest.raises(StartFailed, match=r"(?s)^broker 0 .* ended with code 1.*Timed out waiting for connection"):
+        cluster.start_all()
+    cluster.close()
 
 
 @pytest.fixture(params=["sasl", "digest", "TLS with a certificate"])

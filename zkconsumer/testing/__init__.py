@@ -27,7 +27,15 @@ from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
-from zkconsumer.testing.errors import JavaMissing, KitError, MavenMissing, NotSupported, StartFailed, WaitTimeout
+from zkconsumer.testing.errors import (
+    JavaMissing,
+    KitError,
+    MavenMissing,
+    NoSession,
+    NotSupported,
+    StartFailed,
+    WaitTimeout,
+)
 from zkconsumer.testing.history.checks import Finding, Limits, check_history
 from zkconsumer.testing.history.events import Event
 from zkconsumer.testing.history.figures import Figures, figures_of
@@ -40,6 +48,7 @@ from zkconsumer.testing.producing import Produced
 from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
 from zkconsumer.testing.proxy.zookeeper_holds import Hold
 from zkconsumer.testing.waiting import Deadline, wait_until
+from zkconsumer.testing.zookeeper.client import NodeRefused
 from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
@@ -68,6 +77,8 @@ __all__ = [
     "MavenMissing",
     "MemberKind",
     "MemberProcess",
+    "NoSession",
+    "NodeRefused",
     "NotSupported",
     "Produced",
     "StartFailed",

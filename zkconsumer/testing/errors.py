@@ -6,6 +6,7 @@ KitError
 ├── DockerMissing    no Docker engine answers, or testcontainers is not installed
 ├── JarMismatch      a jar differs from its lock file
 ├── StartFailed      a server ended or stayed silent while it was started
+├── NoSession        ZooKeeper opened no session for the kit, or refused its login
 ├── NotSupported     this version of Kafka cannot do what was asked
 └── WaitTimeout      a condition did not come true within its deadline
 """
@@ -39,6 +40,10 @@ class JarMismatch(KitError):
 
 class StartFailed(KitError):
     """A child process ended, or never answered, while it was being started; carries the end of its log."""
+
+
+class NoSession(KitError):
+    """ZooKeeper opened no session for the kit, or refused its login; the sentence names the cause and the remedy."""
 
 
 class NotSupported(KitError):

@@ -148,7 +148,8 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         Raises:
             JavaMissing, MavenMissing: ZooKeeper cannot be run on this machine; names what to install.
             StartFailed: a port is taken.
-            KitError: the folder cannot be written, or another cluster has it.
+            KitError: the folder cannot be written, or another cluster has it; or ZooKeeper did not answer, refused the
+                login, or an access list does not name it.
         """
         if self._held is None:
             self._held = hold(self.folder)

@@ -21,14 +21,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import BadVersionError, KazooException, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from zkconsumer.cluster.topic_payloads import format_topic, format_topic_config
 from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
-from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.errors import KitError, NoSession
+from zkconsumer.testing.zookeeper.client import connected_client
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.wire import end_session
 
@@ -89,6 +90,11 @@ def _done(asked: Any) -> Any:
         return asked.get(timeout=ANSWER_TIMEOUT_S)
     except (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError):
         raise
+    except NoAuthError as error:
+        raise RegistryUnavailable(
+            "ZooKeeper refused a request of the embedded cluster (NoAuth): an access list does not name its login; "
+            "give EmbeddedCluster(login=...) one that it names, or have the list changed (setAcl)"
+        ) from error
     except (KazooException, KazooTimeoutError) as error:
         raise RegistryUnavailable(f"ZooKeeper did not answer: {error!r}") from error
 
@@ -97,15 +103,12 @@ def _connected(connect: str, session_timeout_s: float, login: ZooKeeperLogin | N
     """A client with a session.
 
     Raises:
-        RegistryUnavailable: no ZooKeeper answered for half a minute.
+        RegistryUnavailable: no ZooKeeper answered for half a minute, or it refused the login.
     """
-    client = KazooClient(connect, timeout=session_timeout_s, **({} if login is None else login.client_options()))
     try:
-        client.start(timeout=START_TIMEOUT_S)
-    except KazooTimeoutError as error:
-        client.close()
-        raise RegistryUnavailable(f"no ZooKeeper answered at {connect} within {START_TIMEOUT_S:g} s") from error
-    return client
+        return connected_client(connect, login, session_s=session_timeout_s, timeout_s=START_TIMEOUT_S)
+    except NoSession as error:
+        raise RegistryUnavailable(str(error)) from error
 
 
 class _Session:
@@ -180,16 +183,29 @@ class ZooKeeperRegistry:
         return self._client is not None and bool(self._client.connected)
 
     def start(self, changed: Callable[[], None]) -> None:
-        """Connect, and make the nodes that an idle Java broker makes."""
+        """Connect, and make the nodes that an idle Java broker makes.
+
+        Raises:
+            RegistryUnavailable: no ZooKeeper answered, or it refused the login.
+            NodeRefused: an access list does not name the login.
+        """
         self._changed = changed
         if self._chroot:
             root = _connected(self._hosts, CLUSTER_SESSION_S, self._login)
-            root.ensure_path(self._chroot)
-            root.stop()
-            root.close()
-        self._client = _connected(self._connect, CLUSTER_SESSION_S, self._login)
-        for path in ROOTS:
-            self._client.ensure_path(path)
+            try:
+                root.ensure_path(self._chroot)
+            finally:
+                root.stop()
+                root.close()
+        client = _connected(self._connect, CLUSTER_SESSION_S, self._login)
+        try:
+            for path in ROOTS:
+                client.ensure_path(path)
+        except BaseException:
+            client.stop()
+            client.close()
+            raise
+        self._client = client
 
     # ---- watches
 

@@ -88,7 +88,7 @@ class KafkaBroker:
             raise KitError(f"broker {self.broker_id} runs already")
         stat = client.exists(self.id_path)
         if stat is not None and stat.ephemeralOwner:
-            end_session(zookeeper_connect, stat.ephemeralOwner)
+            end_session(zookeeper_connect, stat.ephemeralOwner, tls=None if login is None else login.tls())
         properties = broker_properties(
             self.version,
             self.broker_id,
@@ -96,7 +96,7 @@ class KafkaBroker:
             zookeeper_connect,
             self.folder / "data",
             advertised_port=self.advertised_port,
-            settings=settings,
+            settings={**({} if login is None else login.kafka_settings()), **settings},
         )
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (self.folder / "server.properties").write_text(text)

@@ -17,10 +17,11 @@ from zkconsumer.testing.java import maven
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.kafka.broker import KafkaBroker
-from zkconsumer.testing.kafka.settings import version_tuple
+from zkconsumer.testing.kafka.settings import FIRST_WITH_TLS, version_tuple
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.client import connected_client
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer, end_session
 
@@ -110,7 +111,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         if version not in kafka_versions():
             raise NotSupported(f"Kafka {version}: {_known_versions(version)}")
         if login is not None:
-            login.check_java(f"a broker of Kafka {version}")
+            login.check_java(f"a broker of Kafka {version}", speaks_tls=version_tuple(version) >= FIRST_WITH_TLS)
         ids = broker_ids(brokers)
         super().__init__(
             ids, zookeeper=zookeeper, chroot=chroot, port=port, zookeeper_port=zookeeper_port, folder=None,
@@ -147,6 +148,8 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         Raises:
             JavaMissing, MavenMissing: the servers cannot be run on this machine; names what to install.
             StartFailed: a port is taken, or a server ended or stayed silent; carries the end of its log.
+            NoSession: ZooKeeper did not answer, or refused the login.
+            NodeRefused: an access list does not name the login.
         """
         jars = self._jars()
         self._start_own_zookeeper()
@@ -175,16 +178,14 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
     def _connect(self) -> None:
         if self.chroot:
             root = self._new_client(self.zookeeper_hosts)
-            root.start(timeout=self.timeout_s)
-            root.ensure_path(self.chroot)
-            _end(root)
+            try:
+                root.ensure_path(self.chroot)
+            finally:
+                _end(root)
         self._client = self._new_client(self.zookeeper_connect)
-        self._client.start(timeout=self.timeout_s)
 
     def _new_client(self, connect: str) -> KazooClient:
-        return KazooClient(
-            connect, timeout=CLIENT_SESSION_S, **({} if self.login is None else self.login.client_options())
-        )
+        return connected_client(connect, self.login, session_s=CLIENT_SESSION_S, timeout_s=self.timeout_s)
 
     def reconnect(self) -> None:
         """Take a new ZooKeeper client: when ZooKeeper has lost its data, one that has seen more is not let in again."""
@@ -234,7 +235,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         session_id = broker.session_id(self.client) if expire else None
         broker.process.kill()
         if session_id is not None:
-            end_session(self.zookeeper_hosts, session_id)
+            end_session(self.zookeeper_hosts, session_id, tls=None if self.login is None else self.login.tls())
 
     def pause(self, broker_id: int) -> None:
         """SIGSTOP one broker: its sockets stay open, nothing is answered."""

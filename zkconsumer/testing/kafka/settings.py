@@ -8,6 +8,8 @@ from pathlib import Path
 from zkconsumer.testing.versions import version_tuple as version_tuple
 
 SESSION_TIMEOUT_MS = 6000
+FIRST_WITH_TLS = (2, 5)
+"""The first version of Kafka whose brokers have settings for TLS with ZooKeeper (KIP-515)."""
 
 
 def broker_properties(

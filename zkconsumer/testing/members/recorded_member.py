@@ -20,6 +20,7 @@ from zkconsumer.testing.members.group_member import Delivered
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.with_block import WithBlock
+from zkconsumer.testing.zookeeper.client import connected_client
 from zkconsumer.testing.zookeeper.group_watch import owned_by
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 
@@ -93,10 +94,7 @@ class RecordedMember(WithBlock):
         if not isinstance(self._where, str):
             return self._where.client
         if self._own_client is None:
-            options = {} if self._login is None else self._login.client_options()
-            client = KazooClient(self._where, timeout=SESSION_S, **options)
-            client.start(timeout=CONNECT_S)
-            self._own_client = client
+            self._own_client = connected_client(self._where, self._login, session_s=SESSION_S, timeout_s=CONNECT_S)
         return self._own_client
 
     # ---- start and end

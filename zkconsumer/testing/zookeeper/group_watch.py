@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history.events import Event, Place
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.client import KitClient, connected_client
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 
 if TYPE_CHECKING:
     from zkconsumer.testing.cluster import Cluster
 
 SESSION_S = 30.0
+CONNECT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,10 @@ class GroupWatch:
     A look that comes late, as after an outage, sees what is there then: a member that has lost a node and made it anew
     in the meantime has it, and nothing is written down.
 
+    Attributes:
+        events: What was seen, in order.
+        refusals: Sentences about nodes that were closed while they were watched; events of theirs are missing.
+
     Threads: events come from the client's threads; a list's `append` is atomic.
     """
 
@@ -108,25 +115,48 @@ class GroupWatch:
         self._places = list(places)
         where = connect if isinstance(connect, str) else connect.zookeeper_connect
         chosen = login if login is not None or isinstance(connect, str) else connect.login
-        self._client = KazooClient(where, timeout=SESSION_S, **({} if chosen is None else chosen.client_options()))
+        self._where, self._login = where, chosen
+        self._client: KitClient | None = None
+        self.refusals: list[str] = []
         self._holders: dict[Place, str] = {}
 
     def __enter__(self) -> Self:
+        """Start to watch.
+
+        Raises:
+            NoSession: ZooKeeper did not answer, or refused the login.
+            NodeRefused: A node may not be read.
+        """
+        self._client = connected_client(self._where, self._login, session_s=SESSION_S, timeout_s=CONNECT_S)
+        self.refusals = self._client.refusals
         try:
-            self._client.start(timeout=30)
+            for topic, partition in self._places:
+                self._watch_owner(self._client, (topic, partition))
+                self._watch_offset(self._client, (topic, partition))
         except BaseException:
-            self._client.close()  # or its threads would try on for ever
+            self._end()  # or its threads would go on
             raise
-        for topic, partition in self._places:
-            self._watch_owner((topic, partition))
-            self._watch_offset((topic, partition))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.stop()
-        self._client.close()
+        """Stop to watch.
+
+        Raises:
+            KitError: A node was closed in the meantime, so that events are missing; not over another error.
+        """
+        if self._client is not None and error is None:
+            self._client.check_readable(path for place in self._places for path in self._paths(place))
+        self._end()
+        if self.refusals and error is None:
+            raise KitError(f"the watch of group {self._group} misses events: {self.refusals[0]}")
+
+    def _end(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.stop()
+            client.close()
 
     def owner(self, place: Place) -> str | None:
         """The name (`consumer.id`) of the member that owns a partition."""
@@ -136,7 +166,7 @@ class GroupWatch:
     def _name(self, member_id: str) -> str:
         return member_id.removeprefix(f"{self._group}_")
 
-    def _watch_owner(self, place: Place) -> None:
+    def _watch_owner(self, client: KitClient, place: Place) -> None:
         def seen(data: bytes | None, stat: Any) -> None:
             before = self._holders.pop(place, None)
             after = None if data is None else data.decode().rpartition("-")[0]
@@ -145,12 +175,18 @@ class GroupWatch:
             if after is not None:
                 self._holders[place] = after
 
-        self._client.DataWatch(f"/consumers/{self._group}/owners/{place[0]}/{place[1]}", seen)
+        client.DataWatch(self._paths(place)[0], seen)
 
-    def _watch_offset(self, place: Place) -> None:
+    def _watch_offset(self, client: KitClient, place: Place) -> None:
         def seen(data: bytes | None, stat: Any) -> None:
             if data is not None:
                 value = int(data) if data.isdigit() else -1
                 self.events.append(Event(time.monotonic_ns(), "offset_node", "", *place, value))
 
-        self._client.DataWatch(f"/consumers/{self._group}/offsets/{place[0]}/{place[1]}", seen)
+        client.DataWatch(self._paths(place)[1], seen)
+
+    def _paths(self, place: Place) -> tuple[str, str]:
+        """The owner node and the offset node of a partition."""
+        topic, partition = place
+        group = f"/consumers/{self._group}"
+        return f"{group}/owners/{topic}/{partition}", f"{group}/offsets/{topic}/{partition}"

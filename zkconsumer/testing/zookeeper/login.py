@@ -21,14 +21,17 @@ class ZooKeeperLogin:
     |---|---|---|---|
     | SASL with DIGEST-MD5 | all | all whose ZooKeeper client is 3.4 or later (Kafka 0.8.0) | all |
     | digest | all | none: Kafka never sends one | none |
-    | TLS | all | none: those before 2.5 cannot, and the kit does not set up later ones | none |
+    | TLS | all | those of Kafka 2.5 and later | none |
+
+    Nobody checks that the name in the server's certificate is that of the server.
 
     Attributes:
         username: Its name; empty for TLS alone.
         password: Its password; in no command line, and only in files that nobody else can read.
         scheme: How the password is shown: `sasl` with DIGEST-MD5, or `digest`.
         authority: A PEM file with the certificates of the authorities that sign the servers'; it turns TLS on.
-        certificate: A PEM file with the client's certificate and its private key, for servers that demand one.
+        certificate: A PEM file with the client's certificate and its private key, for servers that demand one. The key
+            of a Kafka broker must be in PKCS #8 (`BEGIN PRIVATE KEY`) and not encrypted.
     """
 
     username: str = ""
@@ -101,11 +104,38 @@ class ZooKeeperLogin:
             context.load_cert_chain(self.certificate)
         return context
 
-    def check_java(self, program: str) -> None:
+    def kafka_settings(self) -> dict[str, str]:
+        """Return the settings of a Kafka broker of version 2.5 or later; those before have no TLS.
+
+        ZooKeeper's servers from 3.9 on speak TLS 1.3 alone by default, and the clients in Kafka's brokers, of ZooKeeper
+        3.5 to 3.8, TLS 1.2 alone: a handshake between them fails with the alert `protocol_version`. So both versions
+        are enabled. The type of the files is given, because ZooKeeper concludes it from the end of the file name
+        otherwise.
+        """
+        if self.authority is None:
+            return {}
+        found = {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",  # the other one has no TLS
+            "zookeeper.ssl.protocol": "TLSv1.3",
+            "zookeeper.ssl.enabled.protocols": "TLSv1.3,TLSv1.2",
+            "zookeeper.ssl.endpoint.identification.algorithm": "",
+            "zookeeper.ssl.truststore.location": str(Path(self.authority).absolute()),
+            "zookeeper.ssl.truststore.type": "PEM",
+        }
+        if self.certificate is not None:
+            found |= {
+                "zookeeper.ssl.keystore.location": str(Path(self.certificate).absolute()),
+                "zookeeper.ssl.keystore.type": "PEM",
+            }
+        return found
+
+    def check_java(self, program: str, *, speaks_tls: bool = False) -> None:
         """Raise if a Java program of the kit cannot authenticate in this way.
 
         Args:
             program: Its name and version, for the error.
+            speaks_tls: Whether it can speak TLS with ZooKeeper.
 
         Raises:
             NotSupported: It cannot.
@@ -114,10 +144,10 @@ class ZooKeeperLogin:
             raise NotSupported(
                 f"{program} sends no digest to ZooKeeper: use scheme='sasl', or leave the nodes that it needs open"
             )
-        if self.authority is not None:
+        if self.authority is not None and not speaks_tls:
             raise NotSupported(
-                f"{program} speaks no TLS with ZooKeeper in this kit (in Kafka, brokers do from 2.5 on): let it use "
-                "the server's port without TLS, and give the login to an embedded cluster or to members of ours"
+                f"{program} speaks no TLS with ZooKeeper (of Kafka's programs, brokers do from 2.5 on): let it use the "
+                "server's port without TLS, and give the login to an embedded cluster or to members of ours"
             )
 
     def jvm_flags(self, folder: Path) -> tuple[str, ...]:
