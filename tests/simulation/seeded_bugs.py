@@ -545,7 +545,20 @@ def the_lower_of_two_offsets(right: Any) -> Any:
     return wrong
 
 
+def the_other_store_than_chosen(right: Any) -> Any:
+    """Where the two stores differ, the one that `offsets.intent` does not name counts."""
+    other = {Intent.ZOOKEEPER: Intent.KAFKA, Intent.KAFKA: Intent.ZOOKEEPER}
+    return lambda intent, kafka, zookeeper: right(other.get(intent, intent), kafka, zookeeper)
+
+
+def refused_offsets_not_read_again(right: Any) -> Any:
+    """A partition that is refused because its offsets differ stays so when they agree."""
+    return 1e9
+
+
 BUGS: Mapping[str, Bug] = {
+    "the other store than chosen": Bug(two_stores, "chosen", the_other_store_than_chosen, "stores"),
+    "refused offsets not read again": Bug(two_stores, "_READ_AGAIN_S", refused_offsets_not_read_again, "stores"),
     "kafka commit after release": Bug(KafkaOffsets, "released", kafka_commit_after_release, "stores", "mixed"),
     "unanswered commit sets back": Bug(KafkaOffsets, "_keep_unsure", nothing, "stores"),
     "unknown offset counts as none": Bug(KafkaOffsets, "_fetched", unknown_offset_counts_as_none, "stores"),

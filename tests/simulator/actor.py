@@ -56,7 +56,7 @@ class MemberSpec:
     strategy: Literal["range", "roundrobin"] = "range"
     order: Literal["", "auto", "0.8", "1.0"] = ""
     storage: Literal["", "zookeeper", "kafka", "dual"] = ""
-    intent: Literal["", "max", "zookeeper", "kafka"] = ""
+    intent: Literal["", "max", "zookeeper", "kafka", "refuse"] = ""
     session_s: float = 6.0
     auto_commit_s: float = 1.0
     reset: Literal["smallest", "largest"] = "smallest"

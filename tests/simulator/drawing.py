@@ -34,7 +34,20 @@ def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = No
     chosen = profile or PROFILES["everything"]
     order = random.Random(f"{seed}/order").choice(("0.8", "1.0"))
     storages = random.Random(f"{seed}/storages").choice(chosen.storages)
-    return _Drawing(random.Random(f"{seed}/plan"), kinds, chosen, order, storages).plan()
+    plan = _Drawing(random.Random(f"{seed}/plan"), kinds, chosen, order, storages).plan()
+    return plan if storages == ("",) else _with_one_intent(plan, storages, random.Random(f"{seed}/intent"))
+
+
+def _with_one_intent(plan: Plan, storages: tuple[str, ...], rng: random.Random) -> Plan:
+    """Return the plan with one intent for all members of ours, in half of the seeds as it is."""
+    intents = ["", "", "refuse"]
+    if "kafka" not in storages:  # ZooKeeper alone may be read only if all members write it
+        intents.append("zookeeper")
+    intent = rng.choice(intents)
+    if not intent:
+        return plan
+    members = tuple(replace(each, intent=intent) if each.kind == "ours" else each for each in plan.members)
+    return replace(plan, members=members)
 
 
 class _Drawing:

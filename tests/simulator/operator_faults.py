@@ -91,10 +91,10 @@ def offset_set(stage: Stage, step: Step) -> None:
 
 
 def offset_in_kafka_set(stage: Stage, step: Step) -> None:
-    """An offset in Kafka is moved by so many, or (`deleted`) expires."""
+    """An offset in Kafka is moved by so many, or (`deleted`) expires; in groups that all store there."""
     offsets = stage.brokers.offsets
     stored = offsets.stored.get((step.target, step.number))
-    if stored is not None:
+    if stored is not None and stage.is_stored_in_kafka:
         moved = None if step.word == "deleted" else max(0, stored + step.amount)
         offsets.set_by_operator((step.target, step.number), moved)
 

@@ -138,7 +138,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "stores": Profile(
         {**_some("crash", "pause", "slow", "cut", "end session", "lost reply", "stall", "leader", "outage",
                  "stop server", "retention"),
-         "join": 5.0, "leave": 4.0, "manager moved": 2.5, "manager dead": 2.5, "manager slow": 2.5},
+         "join": 5.0, "leave": 4.0, "manager moved": 2.5, "manager dead": 2.5, "manager slow": 2.5,
+         "offset in kafka set": 2.0},
         steps=(4, 14), storages=_STORAGES,
     ),
     "damaged": Profile(

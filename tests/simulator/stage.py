@@ -67,7 +67,7 @@ class Stage:
         java: builds a Java member.
 
     Attributes:
-        is_stored_in_kafka: whether all members write their offsets there.
+        is_stored_in_kafka: whether all members write their offsets there, and none prefers ZooKeeper's.
         when_joined: called with each process before its member starts.
         listener: receives all that happens.
     """
@@ -87,8 +87,11 @@ class Stage:
         self.brokers = Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
         self.brokers.on_rebirth = self._topic_recreated
         # Of two stores, the one that all members write is the one that the checks follow.
-        self.is_stored_in_kafka = all(each.storage in ("kafka", "dual") for each in plan.members)
+        self.is_stored_in_kafka = all(each.storage in ("kafka", "dual") for each in plan.members) and not any(
+            each.intent == "zookeeper" for each in plan.members
+        )
         self.brokers.offsets.on_stored = self._offset_stored
+        self._set_by_operator: dict[Place, int] = {}
         self.participants: dict[str, Participant] = {}
         self._names: dict[SimulatedPort, str] = {}
         self._sessions: dict[int, str] = {}
@@ -161,7 +164,11 @@ class Stage:
             self.write(kind, member, place, offset, who)
 
     def _offset_stored(self, member: str, partition: Place, offset: int) -> None:
-        if self.is_stored_in_kafka:
+        # An owner that an operator's offset has put outside the log stores it once more before it takes the reset.
+        is_unchanged = bool(member) and self._set_by_operator.pop(partition, None) == offset
+        if not member or is_unchanged:
+            self._set_by_operator[partition] = offset
+        if self.is_stored_in_kafka and not is_unchanged:
             place = self.brokers.place(*partition)
             self.write("offset_node", member, place, offset, "" if member else OPERATOR)
             if member:

@@ -13,6 +13,7 @@ from tests.simulator import faults
 from tests.simulator.java_member import JavaMember
 from tests.simulator.plan import Plan, Step
 from tests.simulator.stage import ActorBuilder, Stage
+from tests.simulator.store_repairs import StoreRepairs
 from tests.simulator.waiting_steps import WaitingSteps
 
 __all__ = ["World"]
@@ -33,6 +34,7 @@ class World(Stage):
         super().__init__(plan, seed, java)
         self._waiting_steps = WaitingSteps(self.all_living, self._do_now, self.rng, self.schedule.after)
         self.when_joined = self._waiting_steps.watch
+        self._store_repairs = StoreRepairs(self)
 
     def start(self) -> None:
         """Bring up the brokers, let messages come, and have the steps done in their time."""
@@ -44,6 +46,8 @@ class World(Stage):
             self.schedule.after(step.at_s, self.do, step)
         self._produce(self.rng("producer"))
         self._watch_over()
+        if any(each.intent == "refuse" for each in self.plan.members):
+            self._store_repairs.start()
 
     def do(self, step: Step) -> None:
         """Do a step of the plan, at once or when a member is in the state that it waits for."""

@@ -238,6 +238,19 @@ def test_an_owner_that_has_read_the_offset_of_a_java_member_stores_nothing_below
     assert "offset went back" in history_findings(started_below, UNFENCED)
 
 
+def test_an_owner_stores_its_position_over_an_offset_that_an_operator_has_set_since_it_started() -> None:
+    owner = GroupStory().acked(*range(10)).own("a", 4).deliver("a", 4, 5).store("a", 6).set_by_operator(9)
+    assert "offset went back" not in history_findings(owner.store("a", 6), UNFENCED)
+    assert "offset went back" in history_findings(owner.store("a", 5), UNFENCED), "less than it has stored before"
+    left = GroupStory().acked(*range(10)).own("a", 4).deliver("a", 4, 5).set_by_operator(9)
+    left.add("revoked", "a").add("owner_gone", "a", by="closed")
+    assert "offset went back" not in history_findings(left.store("a", 6), UNFENCED), "it was on its way"
+    started_there = GroupStory().acked(*range(10)).set_by_operator(9).own("a", 9)
+    assert "offset went back" in history_findings(started_there.store("a", 6), UNFENCED)
+    fenced = Limits(told_late_s=5.0)
+    assert "offset went back" in history_findings(GroupStory().own("a", 4).set_by_operator(9).store("a", 6), fenced)
+
+
 @pytest.mark.parametrize(("by", "expected"), [("ended", []), (OPERATOR, []), ("released", ["offset went back"]),
                                               ("expired", ["offset went back"])])
 def test_only_a_member_that_cannot_know_that_it_has_lost_a_partition_sets_its_offset_back(

@@ -62,7 +62,8 @@ class _Writers:
 
     Without a fence, two members store offsets of one partition if one of them does not know that it has lost it: a Java
     member, or one of ours whose session or owner node somebody ended while it was cut off (`find_zombies` limits for
-    how long). None of them sees what the other one stores, and each stores its own position, which never falls.
+    how long). None of them sees what the other one stores, and each stores its own position, which never falls. Nor
+    does an owner see what an operator stores after it has claimed the partition.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -97,11 +98,13 @@ class _Writers:
             return False
         claim = self._claimed.get((event.member, node_of(event.place)))
         if claim is None:
-            return self._is_unaware(event)
+            gone = self._gone.get((event.member, event.place))
+            was_owner = before.id == OPERATOR and gone is not None and gone.time_ns >= before.time_ns
+            return was_owner or self._is_unaware(event)
         return claim.time_ns <= before.time_ns and self._is_unaware(before)
 
     def _is_unaware(self, written: Event) -> bool:
-        if written.member in self._limits.unfenced:
+        if written.id == OPERATOR or written.member in self._limits.unfenced:
             return True
         gone = self._gone.get((written.member, written.place))
         return gone is not None and gone.time_ns <= written.time_ns and gone.id not in _KNOWN_ENDS
