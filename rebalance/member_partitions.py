@@ -11,7 +11,7 @@ Source: docs/REBALANCE.md, "Step by step".
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from rebalance import partition as p
@@ -100,7 +100,7 @@ class MemberPartitions:
     def set_assignment(self, assignment: Assignment, snapshot: GroupSnapshot) -> None:
         """Take `assignment` as what should be held; releases start at once."""
         for topic in self._topics.update(snapshot):
-            self._restart(topic)
+            self._restart(topic, snapshot.topics[topic].partitions)
         for partition, entry in list(self.all.items()):
             if assignment.frozen is not None or partition[0] in assignment.frozen_topics:
                 # Keep what is held, claim nothing.
@@ -114,10 +114,10 @@ class MemberPartitions:
                 self.all[partition] = MemberPartition(p.PartitionMachine(), self._loop.clock())
             self.handle(partition, p.Want(thread_id))
 
-    def _restart(self, topic: str) -> None:
+    def _restart(self, topic: str, partitions: Collection[int]) -> None:
         """Start a topic that was created anew at its smallest offset: offsets of the old incarnation would skip it."""
         log.warning("topic %s was deleted and created again; starting at its smallest offset", topic)
-        self._offsets.forget_topic(topic, self._topics.incarnation(topic))
+        self._offsets.forget_topic(topic, self._topics.incarnation(topic), partitions)
         for partition, entry in self.all.items():
             if partition[0] != topic:
                 continue

@@ -5,7 +5,7 @@ They are protocols: `rebalance` decides who owns which partition and knows nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -71,7 +71,7 @@ class Offsets(Protocol):
 
     def load(self, fence: Fence | None, partition: Partition, done: Callable[[int | None], None]) -> None: ...
 
-    def forget_topic(self, topic: str, incarnation: int) -> None: ...
+    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int]) -> None: ...
 
     def commit(
         self,

@@ -174,6 +174,11 @@ class Reply(NamedTuple):
     reason: str = ""
     path: str = ""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether our side has closed the connection, so that no later request is answered either."""
+        return self.fault is Fault.CONNECTION_LOSS and "Connection has been closed" in self.reason
+
 
 class SessionChange(NamedTuple):
     """A change of the session: "connected" (with id and granted time-out), "suspended", "expired", "refused"."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from consuming import member, owners, produce, read, read_available, texts
+from consuming import member, multiset, owners, produce, produce_each, read, read_available, texts, wait_owners
 
 from simpleconsumer import SimpleConsumer, TopicPartition
 from tests.admin import both_stores
@@ -313,3 +313,29 @@ def test_a_real_offset_manager_is_killed_under_a_group_that_reads(version: str) 
         with member(cluster, "g", **patient) as other:
             got += texts(read(other.create_message_streams({"t": 1})["t"], 10))
         assert got == sent
+
+
+@pytest.mark.parametrize("storage", ["kafka", "dual"])
+def test_a_topic_that_is_created_anew_is_read_from_its_start_by_whoever_owns_its_partitions_then(
+    kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], storage: str
+) -> None:
+    """The broker keeps the offsets of the deleted topic. With more partitions, some have another owner than before."""
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, 2)
+    produce_each(kafka_0822, topic, 2, 5, tag="old")
+    with (
+        member(kafka_0822, fresh_group, "a", auto_offset_reset="largest", **attributes(storage)) as one,
+        member(kafka_0822, fresh_group, "b", auto_offset_reset="largest", **attributes(storage)) as other,
+    ):
+        streams = one.create_message_streams({topic: 1})[topic] + other.create_message_streams({topic: 1})[topic]
+        wait_owners(kafka_0822, fresh_group, topic, {0: f"{fresh_group}_a-0", 1: f"{fresh_group}_b-0"})
+        produce_each(kafka_0822, topic, 2, 5, tag="more")
+        read(streams, 10)
+        assert [read_available(stream) for stream in streams] == [[], []]  # now the last messages are done
+        wait_until(lambda: both_stores.in_kafka(kafka_0822, fresh_group, topic) == {0: 10, 1: 10}, 30.0, "the commits")
+        kafka_0822.delete_topic(topic)
+        kafka_0822.create_topic(topic, 4)
+        sent = produce_each(kafka_0822, topic, 4, 20, tag="new")
+        moved = {number: f"{fresh_group}_{'aabb'[number]}-0" for number in range(4)}
+        wait_owners(kafka_0822, fresh_group, topic, moved)
+        assert multiset(read(streams, 80)) == sent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pytest
 from running_offsets import FENCE, running_offsets
 
 from rebalance.assignment import Partition
+from zkconsumer.offsets import kafka_offsets
 from zkconsumer.offsets.kafka_jobs import RELEASED
 from zkconsumer.offsets.kafka_offsets import KafkaOffsetTimes
 from zkconsumer.testing import EmbeddedCluster, Fault, wait_until
@@ -238,6 +240,56 @@ def test_an_offset_of_a_topic_before_it_was_created_anew_is_none(
         assert one.load(first) == 2
         assert one.commit({first: 9}) == {}
         assert one.load(first) == 9  # the same number, and now of the new log
+
+
+def test_an_offset_that_another_member_stored_before_a_topic_was_created_anew_is_none(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first, second, third = partitions_of(topic)
+    with (
+        running_offsets(embedded_cluster, fresh_group) as one,
+        running_offsets(embedded_cluster, fresh_group) as other,
+    ):
+        assert one.commit({first: 9, second: 5, third: 7}) == {}
+        other.call(other.offsets.forget_topic, topic, 1, (0, 1, 2))
+        assert other.load(first) is None
+        assert one.commit({second: 6}) == {}
+        assert other.load(second) == 6, "it was stored since then"
+        assert other.commit({first: 9}) == {}
+        assert other.load(first) == 9, "the same number, and now of the new log"
+        other.call(other.offsets.session_over)
+        other.call(other.offsets.session_opened, FENCE)
+        assert other.load(third) is None, "still of the old log"
+
+
+def test_offsets_at_the_creation_anew_count_as_old_only_until_others_may_have_stored_the_same(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_offsets, "_SURVEY_COUNTS_S", 0.5)
+    first, second, _ = partitions_of(topic)
+    with (
+        running_offsets(embedded_cluster, fresh_group) as one,
+        running_offsets(embedded_cluster, fresh_group) as other,
+    ):
+        assert one.commit({first: 9}) == {}
+        other.call(other.offsets.forget_topic, topic, 1, (0, 1))
+        assert other.load(second) is None
+        time.sleep(1.0)
+        assert other.load(first) == 9
+
+
+def test_offsets_that_cannot_be_read_at_the_creation_anew_are_reported(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running_offsets(embedded_cluster, fresh_group, KafkaOffsetTimes(load_s=0.3)) as one:
+        assert one.commit({(topic, 0): 9, (topic, 1): 5}) == {}
+        embedded_cluster.faults.add(Fault.error(3, "offset_fetch", topic, 1), times=None)
+        one.call(one.offsets.forget_topic, topic, 1, (0, 1))
+        assert one.load((topic, 0)) is None
+    assert any(
+        line.startswith(f"offsets of 1 partitions of {topic}, which was created anew, cannot be read from Kafka: ")
+        for line in caplog.messages
+    )
 
 
 def test_commits_with_nothing_to_write_are_answered_in_their_order_however_many_wait(

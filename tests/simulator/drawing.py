@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from tests.simulator.actor import MemberSpec
 from tests.simulator.operator_faults import CLOSED
@@ -40,7 +40,7 @@ def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = No
 
 def _with_one_intent(plan: Plan, storages: tuple[str, ...], rng: random.Random) -> Plan:
     """Return the plan with one intent for all members of ours, in half of the seeds as it is."""
-    intents = ["", "", "refuse"]
+    intents: list[Literal["", "zookeeper", "refuse"]] = ["", "", "refuse"]
     if "kafka" not in storages:  # ZooKeeper alone may be read only if all members write it
         intents.append("zookeeper")
     intent = rng.choice(intents)

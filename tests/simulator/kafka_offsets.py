@@ -14,7 +14,7 @@ from simpleconsumer.types import TopicPartition
 from tests.simulator.offset_storage import BACKOFF_S, TIMEOUT_S, OffsetChannel, OffsetStorage, Partition
 from tests.simulator.process import Process
 from zkconsumer.offsets.commit_batch import SESSION_OVER
-from zkconsumer.offsets.kafka_jobs import CommitJob, LoadJob
+from zkconsumer.offsets.kafka_jobs import CommitJob, LoadJob, SurveyJob
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer, OffsetManager
 from zkconsumer.offsets.two_stores import Intent, TwoStores
@@ -52,7 +52,7 @@ class SteppedKafkaOffsets(KafkaOffsets):
     def _request(self, send: Callable[[], None]) -> None:
         self._process.after(0.0, send)
 
-    def _fetch(self, job: LoadJob, names: list[TopicPartition]) -> None:
+    def _fetch(self, job: LoadJob | SurveyJob, names: list[TopicPartition]) -> None:
         clock, storage = self._process.clock, self._channel.storage
         deadline = clock() + (_COMPARE_S if self._is_compared else self._times.load_s)
 

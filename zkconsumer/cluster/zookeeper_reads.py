@@ -1,7 +1,8 @@
 """Reads many nodes of ZooKeeper at a time, with a deadline.
 
 Reads are sent in pieces of 250, and two pieces are under way: the server always has the next one, and never more than
-500 reads of one client before those of others.
+500 reads of one client before those of others. Reads whose answers are lost with the connection are sent again until the
+deadline: a connection that breaks for a moment would make a consumer's start fail.
 
 Threads: any; each call blocks its caller alone.
 """
@@ -22,6 +23,7 @@ READ_TIMEOUT_S: Final = 10.0
 """Longest wait for the answers to reads that are sent together."""
 _PIECE: Final = 250
 _PIECES_UNDER_WAY: Final = 2
+_AGAIN_S: Final = 0.1
 
 
 class ZooKeeperSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
@@ -80,21 +82,33 @@ def read_each(
 
     for number in range(_PIECES_UNDER_WAY):
         send(number)
+    since = time.monotonic()
     while len(found) < len(pieces):
-        wait_s = timeout_s if deadline is None else min(timeout_s, deadline - time.monotonic())
+        wait_s = since + timeout_s - time.monotonic()
+        is_deadline_first = deadline is not None and deadline < since + timeout_s
+        if deadline is not None and is_deadline_first:
+            wait_s = deadline - time.monotonic()
         try:
             number, replies = answered.get(timeout=max(0.0, wait_s))
         except queue.Empty:
             done = sum(map(len, found.values()))
             raise ZooKeeperSilent(
                 f"{len(requests) - done} of {len(requests)} reads were not answered "
-                + ("before the deadline" if wait_s < timeout_s else f"within {timeout_s:g} s")
+                + ("before the deadline" if is_deadline_first else f"within {timeout_s:g} s")
                 + f", {requests[0].path} among the {len(requests)}"
             ) from None
-        if number not in found:
+        if wait_s > _AGAIN_S and _is_worth_repeating(replies):
+            time.sleep(_AGAIN_S)
+            send(number)
+        elif number not in found:
+            since = time.monotonic()
             found[number] = [_value(*each) for each in zip(pieces[number], replies, strict=True)]
             send(len(found) + _PIECES_UNDER_WAY - 1)
     return [value for number in range(len(pieces)) for value in found[number]]
+
+
+def _is_worth_repeating(replies: Sequence[Reply]) -> bool:
+    return any(reply.fault is not None and reply.fault.is_lost and not reply.is_closed for reply in replies)
 
 
 def _value(request: Exists | GetChildren | GetData, reply: Reply) -> Any:

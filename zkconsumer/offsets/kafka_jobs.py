@@ -1,4 +1,4 @@
-"""The loads and commits of offsets in Kafka that wait for the offset manager; what waits together is sent together."""
+"""The reads and commits of offsets in Kafka that wait for the offset manager; what waits together is sent together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rebalance.assignment import Partition
 from rebalance.claims import Fence
 from zkconsumer.offsets.commit_batch import Done
 
-__all__ = ["RELEASED", "CommitJob", "LoadJob", "Loaded"]
+__all__ = ["RELEASED", "CommitJob", "LoadJob", "Loaded", "SurveyJob"]
 
 RELEASED: Final = "the partition was released meanwhile"
 
@@ -34,6 +34,19 @@ class LoadJob:
         """Load the offset of one more partition."""
         others, _ = self.waiting.get(partition, ([], 0))
         self.waiting[partition] = ([*others, *waiting], failures)
+
+
+@dataclass(slots=True)
+class SurveyJob:
+    """Reads the offsets that are stored when a topic was just created anew: those of its earlier incarnation.
+
+    Attributes:
+        topic: Its name.
+        partitions: Its partitions now.
+    """
+
+    topic: str
+    partitions: tuple[int, ...]
 
 
 @dataclass(slots=True)

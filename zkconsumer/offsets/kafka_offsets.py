@@ -13,6 +13,8 @@ Rules, and which failure each prevents:
 - Nothing of a partition is sent once its release has started: it would set back the offset of the next owner.
 - After a disconnection a commit waits for that, for a limited time: a release without it would repeat messages.
 - What a commit without an answer may have stored is not stored lower by the next one: the offset would go back.
+- When a topic was created anew, the offsets of all its partitions are read before any of them is started: Kafka does
+  not say when an offset was stored, and one of the earlier incarnation would skip messages.
 - A partition whose offset is not known is not started: without an answer nobody knows whether there is an offset, and
   the reset policy would skip or repeat messages.
 
@@ -26,7 +28,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,7 +39,7 @@ from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.offsets.commit_batch import SESSION_OVER, Done
-from zkconsumer.offsets.kafka_jobs import RELEASED, CommitJob, Loaded, LoadJob
+from zkconsumer.offsets.kafka_jobs import RELEASED, CommitJob, Loaded, LoadJob, SurveyJob
 from zkconsumer.offsets.known_offsets import KnownOffsets
 from zkconsumer.offsets.offset_manager import OffsetAnswer, OffsetManager
 from zkconsumer.offsets.offset_records import WriteDecision, decide_write
@@ -48,6 +50,9 @@ log = logging.getLogger(__name__)
 
 _LOAD_BACKOFF: Final = Backoff(0.2, 5.0)
 _LEASE_AGAIN_S: Final = 0.05
+_SURVEY_COUNTS_S: Final = 300.0
+"""How long an offset that was there when a topic was created anew is taken for one of its earlier incarnation. Somebody
+has claimed the partition by then, and the group may have come to the same offset again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +102,8 @@ class KafkaOffsets(KnownOffsets):
         self._fence: Fence | None = None
         # The registrations of the session that lives; read by the requests' thread.
         self._standing: frozenset[Fence] = frozenset()
-        self._jobs: deque[LoadJob | CommitJob] = deque()
-        self._running: LoadJob | CommitJob | None = None
+        self._jobs: deque[LoadJob | SurveyJob | CommitJob] = deque()
+        self._running: LoadJob | SurveyJob | CommitJob | None = None
         self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_starting = False
@@ -131,7 +136,8 @@ class KafkaOffsets(KnownOffsets):
         """Send nothing more of what was decided until now."""
         self._fence = None
         self._standing = frozenset()
-        jobs, self._jobs = self._jobs, deque()
+        jobs = self._jobs
+        self._jobs = deque(job for job in jobs if isinstance(job, SurveyJob))
         running = self._running
         for job in ([running] if running is not None else []) + list(jobs):
             if isinstance(job, CommitJob):
@@ -144,11 +150,12 @@ class KafkaOffsets(KnownOffsets):
         if self._thread is not None:
             self._thread.join(max(0.0, timeout_s))
 
-    def forget_topic(self, topic: str, incarnation: int) -> None:
+    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int] = ()) -> None:
         """Note that the topic was created anew: what was done and committed of its old incarnation no longer counts.
 
         Args:
             incarnation: Not used: Kafka does not say when an offset was stored, on ZooKeeper's clock.
+            partitions: Whose offsets are read now, before any of them is loaded: others may have stored them.
         """
         for job in self._jobs:
             if isinstance(job, CommitJob):
@@ -160,6 +167,9 @@ class KafkaOffsets(KnownOffsets):
                 self._unsure.pop(partition, None)
                 if partition in under_way:
                     record.earlier.add((under_way[partition], under_way[partition]))
+        if partitions:
+            self._jobs.append(SurveyJob(topic, tuple(partitions)))
+            self._loop.after_step(self._next)
 
     def start_at(self, partition: Partition, position: int) -> None:
         """Take note that the application has chosen a start, whatever is stored or was done: it may be lowered."""
@@ -199,7 +209,7 @@ class KafkaOffsets(KnownOffsets):
         names = [TopicPartition(*partition) for partition in job.waiting]
         self._request(lambda: self._fetch(job, names))
 
-    def _fetch(self, job: LoadJob, names: list[TopicPartition]) -> None:
+    def _fetch(self, job: LoadJob | SurveyJob, names: list[TopicPartition]) -> None:
         """Ask the offset manager. Threads: the requests' own."""
         try:
             answer = self._manager.fetch(names, time.monotonic() + self._times.load_s)
@@ -207,8 +217,12 @@ class KafkaOffsets(KnownOffsets):
             answer = OffsetAnswer({}, dict.fromkeys(names, str(error)))
         self._loop.post(self._fetched, job, answer)
 
-    def _fetched(self, job: LoadJob, answer: OffsetAnswer) -> None:
+    def _fetched(self, job: LoadJob | SurveyJob, answer: OffsetAnswer) -> None:
         self._running = None
+        if isinstance(job, SurveyJob):
+            self._surveyed(job, answer)
+            self._next()
+            return
         for partition, (waiting, failures) in job.waiting.items():
             name = TopicPartition(*partition)
             if name in answer.offsets:
@@ -233,6 +247,28 @@ class KafkaOffsets(KnownOffsets):
         position = self.start_of(partition, 0)
         for loaded in waiting:
             loaded(position)
+
+    def _send_survey(self, job: SurveyJob) -> None:
+        names = [TopicPartition(job.topic, number) for number in job.partitions]
+        self._request(lambda: self._fetch(job, names))
+
+    def _surveyed(self, job: SurveyJob, answer: OffsetAnswer) -> None:
+        if answer.unknown:
+            log.warning("offsets of %d partitions of %s, which was created anew, cannot be read from Kafka: %s; those "
+                        "of its earlier incarnation may be taken for new ones", len(answer.unknown), job.topic,
+                        next(iter(answer.unknown.values())))
+        found: dict[Partition, tuple[int, int]] = {}
+        for name, offset in answer.offsets.items():
+            partition = (name.topic, name.partition)
+            if offset is not None and (offset, offset) not in self.record(partition).earlier:
+                self.record(partition).earlier.add((offset, offset))
+                found[partition] = (offset, offset)
+        if found:
+            self._loop.call_later(_SURVEY_COUNTS_S, self._end_survey, found)
+
+    def _end_survey(self, found: Mapping[Partition, tuple[int, int]]) -> None:
+        for partition, value in found.items():
+            self.record(partition).earlier.discard(value)
 
     # -- commit --------------------------------------------------------------------------------------------------------
 
@@ -357,6 +393,8 @@ class KafkaOffsets(KnownOffsets):
                 self._running = job
                 if isinstance(job, LoadJob):
                     self._send_load(job)
+                elif isinstance(job, SurveyJob):
+                    self._send_survey(job)
                 else:
                     self._send_commit(job)
         finally:

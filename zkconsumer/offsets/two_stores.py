@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
 from rebalance import ports
@@ -251,10 +251,10 @@ class TwoStores:
         for store in self._written:
             store.out_of_range(partition)
 
-    def forget_topic(self, topic: str, incarnation: int) -> None:
-        """Note that the topic was created anew."""
+    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int] = ()) -> None:
+        """Note that the topic was created anew, with these partitions."""
         for store in self._both:
-            store.forget_topic(topic, incarnation)
+            store.forget_topic(topic, incarnation, partitions)
 
     def session_opened(self, fence: Fence) -> None:
         """Send from now on what this registration allows."""

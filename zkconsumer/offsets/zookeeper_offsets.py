@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from rebalance.assignment import Partition
 from rebalance.claims import Ask, Fence, is_same_session
@@ -97,11 +97,12 @@ class ZooKeeperOffsets(KnownOffsets):
     def _is_over(self, fence: Fence | None) -> bool:
         return self._fence is not None if fence is None else fence not in self._standing
 
-    def forget_topic(self, topic: str, incarnation: int) -> None:
+    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int] = ()) -> None:
         """The topic was created anew: what was done and committed of its old incarnation no longer counts.
 
         Args:
             incarnation: id of the transaction that created the topic.
+            partitions: not used: each node says when it was written.
         """
         self._incarnations[topic] = incarnation
         for batch in self._waiting:

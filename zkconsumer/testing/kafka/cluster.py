@@ -299,15 +299,16 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         return self.wait_leaders(name, list(range(total)))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when its node is gone.
+        """Delete a topic; returns when its nodes are gone, and it can be created anew.
 
         Raises:
             NotSupported: before 0.8.2, whose brokers cannot delete topics reliably.
         """
         self._needs((0, 8, 2), "deleting a topic")
         kafka_topics.mark_for_deletion(self.client, name)
-        path = kafka_topics.topic_path(name)
-        wait_until(lambda: self.client.exists(path) is None, self.timeout_s, f"topic {name} to be deleted")
+        # The controller deletes the mark last, behind the topic's settings, over which a new topic would fail.
+        paths = (kafka_topics.topic_path(name), kafka_topics.deletion_path(name))
+        wait_until(lambda: not any(map(self.client.exists, paths)), self.timeout_s, f"topic {name} to be deleted")
 
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic, in order.

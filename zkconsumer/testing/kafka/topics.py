@@ -50,6 +50,11 @@ def topic_path(topic: str) -> str:
     return f"/brokers/topics/{topic}"
 
 
+def deletion_path(topic: str) -> str:
+    """The path of the mark that asks the controller to delete a topic."""
+    return f"/admin/delete_topics/{topic}"
+
+
 def create(
     client: KazooClient, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, object]
 ) -> None:
@@ -85,7 +90,7 @@ def grow(client: KazooClient, topic: str, added: Mapping[int, Sequence[int]]) ->
 def mark_for_deletion(client: KazooClient, topic: str) -> None:
     """Ask the controller to delete a topic."""
     try:
-        client.create(f"/admin/delete_topics/{topic}", makepath=True)
+        client.create(deletion_path(topic), makepath=True)
     except NodeExistsError:
         pass  # asked already
 
