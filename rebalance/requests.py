@@ -177,7 +177,7 @@ class Reply(NamedTuple):
     @property
     def is_closed(self) -> bool:
         """Whether our side has closed the connection, so that no later request is answered either."""
-        return self.fault is Fault.CONNECTION_LOSS and "Connection has been closed" in self.reason
+        return self.fault is not None and self.fault.is_lost and "Connection has been closed" in self.reason
 
 
 class SessionChange(NamedTuple):

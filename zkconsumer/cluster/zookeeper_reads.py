@@ -1,8 +1,8 @@
 """Reads many nodes of ZooKeeper at a time, with a deadline.
 
 Reads are sent in pieces of 250, and two pieces are under way: the server always has the next one, and never more than
-500 reads of one client before those of others. Reads whose answers are lost with the connection are sent again until the
-deadline: a connection that breaks for a moment would make a consumer's start fail.
+500 reads of one client before those of others. Reads whose answers are lost with the connection are sent again until
+the deadline: a connection that breaks for a moment would make a consumer's start fail.
 
 Threads: any; each call blocks its caller alone.
 """
