@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import click
-from forked_commands import ForkServer, Ran
 
+from tests.cli.forked_commands import ForkServer, Ran
 from zkconsumer.cli.program import program
 
 TIMEOUT_S = 60.0

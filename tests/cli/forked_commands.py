@@ -50,7 +50,7 @@ class ForkServer:
         self._folder = tempfile.TemporaryDirectory(prefix="zkconsumer-commands-")
         self._address = os.path.join(self._folder.name, "socket")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.refusals.forked_commands", self._address], cwd=ROOT, stdin=subprocess.PIPE
+            [sys.executable, "-m", "tests.cli.forked_commands", self._address], cwd=ROOT, stdin=subprocess.PIPE
         )
         wait_until(lambda: os.path.exists(self._address) or self._process.poll() is not None, START_S, "the imports")
 
