@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from tests.cli.forked_commands import commands
 from zkconsumer.testing.waiting import wait_until
 
 TIMEOUT_S = 30.0
@@ -23,7 +24,7 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """A command that ends by itself."""
-    return subprocess.run(command(arguments), input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False)
+    return commands().run(arguments, stdin=stdin, timeout_s=TIMEOUT_S)
 
 
 class Running:

@@ -1,11 +1,13 @@
 """Runs commands of `zkconsumer` in processes that are forked from one with everything imported.
 
-A command is a process as a user starts it, with its own standard streams, environment and signals. Only the imports,
-which take longer than most commands, are not done again.
+A command is a process as a user starts it, with its own standard streams, environment, working directory and signals.
+Only the imports, which take longer than most commands, are not done again.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import select
@@ -15,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -24,20 +25,6 @@ from zkconsumer.testing.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 START_S = 60.0
 LARGEST_REQUEST_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Ran:
-    """How a command ended.
-
-    Attributes:
-        returncode: Its exit status; negative after a signal.
-        stdout, stderr: What it wrote.
-    """
-
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 class ForkServer:
@@ -57,7 +44,7 @@ class ForkServer:
     def run(
         self, arguments: Sequence[str], *, stdin: bytes, timeout_s: float, until_logged: bool = False,
         environment: Mapping[str, str] | None = None,
-    ) -> Ran:  # fmt: skip
+    ) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
         """Run a command, and kill it when it does not end in time.
 
         Args:
@@ -76,8 +63,11 @@ class ForkServer:
                 Path(name).write_bytes(stdin if name == names[0] else b"")
             link.settimeout(timeout_s)
             link.connect(self._address)
-            request = {"arguments": list(arguments), "environment": {**os.environ, **(environment or {})}}
-            link.sendall(json.dumps({**request, "streams": names}).encode() + b"\n")
+            request = {
+                "arguments": list(arguments), "environment": {**os.environ, **(environment or {})},
+                "folder": os.getcwd(), "streams": names,
+            }  # fmt: skip
+            link.sendall(json.dumps(request).encode() + b"\n")
             answers = link.makefile()
             pid = int(answers.readline())
             try:
@@ -88,7 +78,8 @@ class ForkServer:
             except BaseException:
                 os.kill(pid, signal.SIGKILL)
                 raise
-            return Ran(code, *(Path(name).read_bytes().decode() for name in names[1:]))
+            output, errors = (Path(name).read_bytes() for name in names[1:])
+            return subprocess.CompletedProcess(list(arguments), code, output, errors)
 
     def close(self) -> None:
         """End the process; commands that still run are not ended."""
@@ -100,6 +91,14 @@ class ForkServer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+@functools.cache
+def commands() -> ForkServer:
+    """The one process of these tests that commands are forked from."""
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
 
 
 # -- in the process of the server --------------------------------------------------------------------------------------
@@ -147,6 +146,7 @@ def become(request: Mapping[str, object]) -> NoReturn:
     assert isinstance(streams, list)
     assert isinstance(environment, dict)
     assert isinstance(arguments, list)
+    os.chdir(str(request["folder"]))
     for number, name in enumerate(streams):
         os.dup2(os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND), number)
     os.environ.clear()

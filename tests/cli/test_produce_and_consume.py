@@ -270,7 +270,7 @@ def test_a_missing_topic_is_reported_and_waited_for(
     kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]
 ) -> None:
     there = topic()
-    with Running("consume", *zk, "--topic", there + "x", "--max-messages", "1") as consumer:
+    with Running("consume", *zk, "--topic", there + "x", "--from-beginning", "--max-messages", "1") as consumer:
         wait_until(lambda: "there is no topic" in consumer.errors(), TIMEOUT_S, "the warning", state=consumer.errors)
         assert f"there is no topic {there + 'x'!r} (did you mean {there!r}?)" in consumer.errors()
         kafka_0822.create_topic(there + "x")

@@ -18,6 +18,8 @@ from zkconsumer.testing.waiting import wait_until
 pytestmark = pytest.mark.real
 
 VERSIONS = ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.slow), "1.1.1"]
+ONE_VERSION = ["0.8.2.2", *(pytest.param(version, marks=pytest.mark.slow) for version in ("0.9.0.1", "1.1.1"))]
+"""For a test of half a minute."""
 TOPICS = {"first": 5, "topic-2": 12}
 """Topics whose partitions the two orders sort differently."""
 ROUNDROBIN = {"partition.assignment.strategy": "roundrobin"}
@@ -58,7 +60,11 @@ def table(group: str, names: str, order: str) -> dict[tuple[str, int], str]:
 
 
 def wait_for(cluster: KafkaCluster, group: str, expected: Mapping[tuple[str, int], str], what: str) -> None:
-    wait_until(lambda: owners(cluster, group) == expected, WAIT_S, what, state=lambda: owners(cluster, group))
+    wait_until(
+        lambda: owners(cluster, group) == expected, WAIT_S, what,
+        interval_s=0.1,  # each look is seventeen requests
+        state=lambda: owners(cluster, group),
+    )  # fmt: skip
 
 
 def java_member(cluster: KafkaCluster, group: str, name: str = "java") -> JavaMember:
@@ -128,6 +134,7 @@ def test_members_that_start_together_settle(cluster: KafkaCluster, fresh_group: 
             each.close()
 
 
+@pytest.mark.parametrize("cluster", ONE_VERSION, indirect=True)
 def test_an_explicit_setting_of_the_other_order_is_obeyed_and_named(
     cluster: KafkaCluster, fresh_group: str, order: str
 ) -> None:

@@ -6,14 +6,13 @@ so in `MORE`. A command without the option `--zookeeper` is listed in `OFFLINE`,
 
 from __future__ import annotations
 
-import atexit
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import click
 
-from tests.cli.forked_commands import ForkServer, Ran
+from tests.cli.forked_commands import commands
 from zkconsumer.cli.program import program
 
 TIMEOUT_S = 60.0
@@ -46,6 +45,20 @@ MORE: Mapping[str, Sequence[str]] = {
 
 SERVICES = {"exporter"}
 """Commands that run until a signal, and go on after a refusal, which they log: it is their sentence."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended.
+
+    Attributes:
+        returncode: Its exit status; negative after a signal.
+        stdout, stderr: What it wrote.
+    """
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 def every_command() -> list[str]:
@@ -92,14 +105,8 @@ def run_all(
 
 def run_one(name: str, *options: str, environment: Mapping[str, str] | None = None) -> Ran:
     """Run one command as a process; one that would go on is ended once it has written its first line on stderr."""
-    return _server().run(
+    ran = commands().run(
         [*arguments_of(name), *options], stdin=LINE, timeout_s=TIMEOUT_S, until_logged=name in SERVICES,
         environment=environment,
     )  # fmt: skip
-
-
-@functools.cache
-def _server() -> ForkServer:
-    server = ForkServer()
-    atexit.register(server.close)
-    return server
+    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from certificates import Certificates
-from every_command import OFFLINE, SERVICES, every_command, found_command, run_all
+from every_command import OFFLINE, SERVICES, Ran, every_command, found_command, run_all
 from secured import SASL_PASSWORD, USER, SecureServer, sasl_server
 
-from tests.cli.forked_commands import Ran
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 SECRET = "digest-secret-4711"

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from every_command import LINE, SERVICES, arguments_of, every_command, run_one
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 from secured import PATIENCE_S
 
@@ -70,22 +72,36 @@ class Tree:
 
     connect: str
     client: KazooClient
+    _made: list[str] = field(default_factory=list)
+    _closed: list[str] = field(default_factory=list)
 
     def renew(self, with_member: bool = True) -> None:
-        """Make the group as it was, and open all nodes."""
-        for path in NODES:
-            if self.client.exists(path):
+        """Make the group as it was, and open all nodes: a few requests, as this is done before each call."""
+        for path in self._closed:
+            with suppress(NoNodeError):
                 self.client.set_acls(path, OPEN_ACL_UNSAFE)
-        for name in self.client.get_children("/consumers"):
-            self.client.delete(f"/consumers/{name}", recursive=True)
+        self._closed.clear()
+        self._delete_groups()
+        creation = self.client.transaction()
         for path, data in GROUP.items():
             ephemeral = "group_member" in path or path.endswith("owners/topic/0")
-            if ephemeral and not with_member:
-                continue
-            self.client.create(f"/consumers/group{path}", data, ephemeral=ephemeral)
+            if with_member or not ephemeral:
+                creation.create(f"/consumers/group{path}", data, ephemeral=ephemeral)
+                self._made.append(f"/consumers/group{path}")
+        assert creation.commit() == self._made
+
+    def _delete_groups(self) -> None:
+        deletion = self.client.transaction()
+        for path in reversed(self._made):
+            deletion.delete(path)
+        self._made.clear()
+        if set(deletion.commit()) != {True} or self.client.get_children("/consumers"):
+            for name in self.client.get_children("/consumers"):  # a command has created or deleted nodes
+                self.client.delete(f"/consumers/{name}", recursive=True)
 
     def close(self, path: str, mode: list[ACL]) -> None:
         self.client.set_acls(path, mode)
+        self._closed.append(path)
 
 
 @pytest.fixture(scope="module", params=["zk-3.9", pytest.param("zk-3.4.14", marks=pytest.mark.slow)])
