@@ -11,6 +11,8 @@ Rules, and which failure each prevents:
   broker, and many scrapes cost the cluster nothing.
 - Every scrape says how old its figures are. Figures that are too old are left out: an alert on their absence fires,
   where old figures would look as if all was well.
+- What is not known has no figure: a sum of which no part is known would be 0, as if all was well. How many parts are
+  not known is a figure of its own.
 - An outage of ZooKeeper or of brokers ends nothing: it is counted, and the next round reads again.
 - Partitions are limited, so that a cluster with more of them than expected does not flood the monitoring; the sums by
   topic and group go on.
@@ -40,25 +42,30 @@ __all__ = ["ExporterSettings", "LagCollector", "LagExporter"]
 
 log = logging.getLogger(__name__)
 
-_CLOSE_S: Final = 5.0
+_CLOSE_S: Final = 1.0
+"""Longest wait for a round that is under way when the exporter is closed: it has written nothing, and may be left."""
 _GROUP: Final = ("group",)
 _TOPIC: Final = ("group", "topic")
 _PARTITION: Final = ("group", "topic", "partition")
 
-_OF_GROUP: Final[tuple[tuple[str, str, Callable[[GroupLag], float]], ...]] = (
-    ("registered_members", "Registered consumers.", lambda each: each.member_count),
-    ("owned_partitions", "Partitions that somebody owns.", lambda each: each.owned),
-    ("unowned_partitions", "Partitions that a member subscribes to and nobody owns.", lambda each: each.unowned),
+_OF_GROUP: Final[tuple[tuple[str, str, Callable[[GroupLag], float | None]], ...]] = (
+    ("registered_members", "Registered consumers.", lambda each: each.member_count if each.members_known else None),
+    ("owned_partitions", "Partitions that somebody owns.", lambda each: each.owned if each.owners_known else None),
+    ("unowned_partitions", "Partitions that a member subscribes to and nobody owns.",
+     lambda each: each.unowned if each.owners_known and each.members_known else None),
     ("unknown_lag_partitions", "Partitions whose lag is not known.", lambda each: each.lag_unknown),
     ("problems", "What is wrong with the group, which `zkconsumer lag GROUP` names.", lambda each: len(each.problems)),
-)
-_OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float]], ...]] = (
-    ("topic_lag_messages", "Sum of the known lags of a topic.", lambda each: each.lag),
-)
-_OF_PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionRow], float | None]], ...]] = (
-    ("lag_messages", "Log end less stored offset; none while it is not known.", lambda row: row.lag),
-    ("partition_owned", "1 while somebody owns it.", lambda row: row.owner is not None),
-)
+)  # fmt: skip
+_OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float | None]], ...]] = (
+    ("topic_lag_messages", "Sum of the known lags of a topic; none while no lag is known.",
+     lambda each: each.lag if each.lag_unknown < each.partition_count else None),
+    ("topic_unknown_lag_partitions", "Partitions of a topic whose lag is not known.", lambda each: each.lag_unknown),
+)  # fmt: skip
+_OF_PARTITION: Final[tuple[tuple[str, str, Callable[[GroupLag, PartitionRow], float | None]], ...]] = (
+    ("lag_messages", "Log end less stored offset; none while it is not known.", lambda group, row: row.lag),
+    ("partition_owned", "1 while somebody owns it; none while the owner cannot be read.",
+     lambda group, row: None if row.owner is None and not group.owners_known else row.owner is not None),
+)  # fmt: skip
 _STORES: Final[tuple[tuple[str, Callable[[PartitionRow], int | None]], ...]] = (
     ("zookeeper", lambda row: row.offset_in_zookeeper),
     ("kafka", lambda row: row.offset_in_kafka),
@@ -159,7 +166,7 @@ class LagExporter:
         return self
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading; a round that is under way, and waits for a broker, is left after a second."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
@@ -259,7 +266,7 @@ def _metrics(state: _State, settings: ExporterSettings, now: float) -> Iterator[
         found = (((group.group, each.topic), of_topic(each)) for group, each in topics)
         yield _gauge(f"group_{name}", meaning, _TOPIC, found)
     for name, meaning, of_row in _OF_PARTITION:
-        yield _gauge(f"group_{name}", meaning, _PARTITION, ((_labels(at, row), of_row(row)) for at, row in kept))
+        yield _gauge(f"group_{name}", meaning, _PARTITION, ((_labels(at, row), of_row(at, row)) for at, row in kept))
     yield _gauge(
         "group_committed_offset", "Stored offset, in each store that has one.", (*_PARTITION, "store"),
         (((*_labels(at, row), store), of_store(row)) for at, row in kept for store, of_store in _STORES),

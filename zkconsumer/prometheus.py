@@ -9,11 +9,13 @@ docs/OPERATIONS.md. The figures are read when they are asked for; nothing runs i
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from wsgiref.simple_server import WSGIServer
 
 try:
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectorCollector", "MetricsServer", "serve"]
 
+log = logging.getLogger(__name__)
+
+_CLIENT_TIMEOUT_S: Final = 30.0
+"""Longest wait for one step of a client that asks for the metrics."""
 _MEMBER = ("group", "consumer")
 _PARTITION = (*_MEMBER, "topic", "partition")
 
@@ -207,6 +213,17 @@ def serve_collector(collector: Collector, port: int, host: str) -> MetricsServer
     registry.register(collector)
     try:
         server, thread = start_http_server(port, host, registry)
+    except UnicodeError:  # of the encoding of host names
+        raise OSError(errno.EINVAL, f"metrics cannot be served at {host}:{port}: {host!r} is no host name") from None
     except OSError as error:
         raise OSError(error.errno, f"metrics cannot be served at {host}:{port}: {error.strerror or error}") from error
+    # Each connection has a thread: one over which nothing is asked, or read, must not keep it for ever.
+    handler: Any = server.RequestHandlerClass
+    server.RequestHandlerClass = type("_Handler", (handler,), {"timeout": _CLIENT_TIMEOUT_S})
+    server.handle_error = _client_failed  # type: ignore[method-assign, assignment]
     return MetricsServer(server, thread)
+
+
+def _client_failed(request: object, address: object) -> None:
+    """Log what `socketserver` would print with a traceback: a client that went away, or asked nothing in time."""
+    log.debug("the connection of %s ended before its answer", address, exc_info=True)

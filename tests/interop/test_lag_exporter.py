@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
-import urllib.request
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from prometheus_client.parser import text_string_to_metric_families
+from scrapes import scraped, scraped_text, value, values, wait_up
 
+from tests.admin.both_stores import store_in_kafka
 from tests.cli.command_line import TIMEOUT_S, Running, run
 from zkconsumer.admin import LagChoice
 from zkconsumer.errors import ConfigError
@@ -21,25 +23,10 @@ from zkconsumer.lag_exporter import ExporterSettings, LagCollector, LagExporter
 from zkconsumer.testing import EmbeddedCluster, load
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATIONS = ROOT / "docs" / "OPERATIONS.md"
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-def scraped(port: int) -> Samples:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name.removeprefix("zkconsumer_"), frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def value(found: Samples, name: str, **labels: str) -> float | None:
-    return found.get((name, frozenset(labels.items())))
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
@@ -62,18 +49,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def exporter(cluster: EmbeddedCluster, *, choice: LagChoice | None = None, **settings: object) -> LagExporter:
     chosen = ExporterSettings(**{"interval_s": 1.0, **settings})  # type: ignore[arg-type]
     return LagExporter(cluster.zookeeper_connect, choice=choice, settings=chosen)
-
-
-def wait_up(port: int, wanted: float = 1.0) -> Samples:
-    found: Samples = {}
-
-    def is_so() -> bool:
-        found.clear()
-        found.update(scraped(port))
-        return value(found, "exporter_up") == wanted
-
-    wait_until(is_so, 4 * TIMEOUT_S, f"up to be {wanted}", state=lambda: found)
-    return found
 
 
 def test_the_figures_of_all_groups(cluster: EmbeddedCluster) -> None:
@@ -137,6 +112,113 @@ def test_old_figures_are_left_out_and_an_outage_of_zookeeper_is_survived() -> No
 def test_a_dead_broker_leaves_lag_unknown_and_never_zero() -> None:
     with EmbeddedCluster(2) as own:
         own.create_topic("clicks", assignment={0: [0], 1: [1]})
+        own.create_topic("views", assignment={0: [1]})
+        for topic in ("clicks", "views"):
+            load(own, topic, 10)
+        client = KazooClient(own.zookeeper_connect)
+        client.start()
+        for place in ("clicks/0", "clicks/1", "views/0"):
+            client.create(f"/consumers/g/offsets/{place}", b"4", makepath=True)
+        client.stop()
+        client.close()
+        with exporter(own) as running, running.serve(0) as server:
+            whole = wait_up(server.port)
+            assert value(whole, "group_topic_lag_messages", group="g", topic="clicks") == 12
+            assert value(whole, "group_topic_lag_messages", group="g", topic="views") == 6
+            assert value(whole, "group_topic_unknown_lag_partitions", group="g", topic="views") == 0
+            own.kill(1)
+
+            def is_unknown() -> bool:
+                found = scraped(server.port)
+                assert value(found, "exporter_up") == 1
+                return value(found, "group_unknown_lag_partitions", group="g") == 2
+
+            wait_until(is_unknown, 2 * TIMEOUT_S, "the lag to be unknown")
+            found = scraped(server.port)
+            assert value(found, "group_lag_messages", group="g", topic="clicks", partition="1") is None
+            assert value(found, "group_lag_messages", group="g", topic="clicks", partition="0") == 6
+            assert value(found, "group_topic_lag_messages", group="g", topic="clicks") == 6
+            assert value(found, "group_topic_unknown_lag_partitions", group="g", topic="clicks") == 1
+            assert value(found, "group_topic_lag_messages", group="g", topic="views") is None, "no sum of nothing"
+            assert value(found, "group_topic_unknown_lag_partitions", group="g", topic="views") == 1
+            assert value(found, "group_committed_offset", group="g", topic="views", partition="0",
+                         store="zookeeper") == 4  # fmt: skip
+            own.start(1)
+            wait_until(lambda: value(scraped(server.port), "group_unknown_lag_partitions", group="g") == 0,
+                       2 * TIMEOUT_S, "the lag to be known again")  # fmt: skip
+            back = scraped(server.port)
+            assert values(back, "group_lag_messages") == values(whole, "group_lag_messages")
+            assert values(back, "group_topic_lag_messages") == values(whole, "group_topic_lag_messages")
+
+
+def test_owners_and_members_that_cannot_be_read_have_no_figures(cluster: EmbeddedCluster) -> None:
+    with ClosedNodes(cluster.zookeeper_connect) as closed:
+        closed.close("/consumers/billing/owners/clicks")
+        closed.close("/consumers/billing/ids")
+        with exporter(cluster, with_owners=True) as running, running.serve(0) as server:
+            found = wait_up(server.port)
+    for name in ("registered_members", "owned_partitions", "unowned_partitions"):
+        assert value(found, f"group_{name}", group="billing") is None, name
+        assert value(found, f"group_{name}", group="old") == 0, name
+    assert values(found, "group_partition_owned", group="billing") == {}
+    assert len(values(found, "group_partition_owned", group="old")) == 3
+    assert value(found, "group_problems", group="billing") == 2
+    assert value(found, "group_topic_lag_messages", group="billing", topic="clicks") == 60
+
+
+# -- scrapes -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_metric_has_its_help_and_type_and_labels_are_escaped(cluster: EmbeddedCluster) -> None:
+    """Other clients check no names: ZooKeeper takes quotes and backslashes, and owner nodes any text."""
+    odd, owner = 'o"d\\d group', 'a"\\b\nc'
+    client = KazooClient(cluster.zookeeper_connect)
+    client.start()
+    try:
+        client.create(f"/consumers/{odd}/offsets/clicks/0", b"1", makepath=True)
+        client.create(f"/consumers/{odd}/owners/clicks/0", owner.encode(), makepath=True)
+        with exporter(cluster, with_owners=True) as running, running.serve(0) as server:
+            found = wait_up(server.port)
+            text = scraped_text(server.port)
+        place = {"group": odd, "topic": "clicks", "partition": "0"}
+        assert value(found, "group_lag_messages", **place) == 99
+        assert value(found, "group_partition_owner", **place, owner=owner) == 1
+        names = [line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+        families = re.findall(r"^# TYPE (\S+) (gauge|counter)$", text, re.MULTILINE)
+        kinds = dict(families)
+        assert len(kinds) == len(families) == len(re.findall(r"^# HELP \S+ \S.*\.$", text, re.MULTILINE))
+        assert set(names) <= kinds.keys()
+        assert {name for name, kind in families if kind == "counter"} == {
+            "zkconsumer_exporter_reads_total", "zkconsumer_exporter_read_errors_total",
+        }  # fmt: skip
+        assert len(text.splitlines()) == len(set(text.splitlines())), "no series twice"
+    finally:
+        client.delete(f"/consumers/{odd}", recursive=True)
+        client.stop()
+        client.close()
+
+
+def test_the_series_of_a_deleted_group_end_with_the_next_round(cluster: EmbeddedCluster) -> None:
+    client = KazooClient(cluster.zookeeper_connect)
+    client.start()
+    try:
+        client.create("/consumers/brief/offsets/clicks/0", b"1", makepath=True)
+        with exporter(cluster) as running, running.serve(0) as server:
+            assert values(wait_up(server.port), "group_lag_messages", group="brief")
+            client.delete("/consumers/brief", recursive=True)
+
+            def group_labels() -> set[str]:
+                return {dict(labels)["group"] for _, labels in scraped(server.port) if "group" in dict(labels)}
+
+            wait_until(lambda: group_labels() == {"billing", "old"}, TIMEOUT_S, "the series to end")
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_a_scrape_does_not_wait_for_a_round_and_rounds_end_in_time() -> None:
+    with EmbeddedCluster(2) as own:
+        own.create_topic("clicks", assignment={0: [0], 1: [1]})
         load(own, "clicks", 10)
         client = KazooClient(own.zookeeper_connect)
         client.start()
@@ -145,18 +227,41 @@ def test_a_dead_broker_leaves_lag_unknown_and_never_zero() -> None:
         client.stop()
         client.close()
         with exporter(own) as running, running.serve(0) as server:
-            assert value(wait_up(server.port), "group_topic_lag_messages", group="g", topic="clicks") == 12
-            own.kill(1)
-
-            def is_unknown() -> bool:
+            wait_up(server.port)
+            own.pause(1)
+            slowest_s = 0.0
+            ages: list[float] = []
+            reads = value(scraped(server.port), "exporter_reads_total") or 0
+            deadline = time.monotonic() + 4 * TIMEOUT_S
+            while (found := scraped(server.port)) and value(found, "group_unknown_lag_partitions", group="g") != 1:
+                assert time.monotonic() < deadline, found
+                started_at = time.monotonic()
                 found = scraped(server.port)
-                assert value(found, "exporter_up") == 1
-                return value(found, "group_unknown_lag_partitions", group="g") == 1
-
-            wait_until(is_unknown, 2 * TIMEOUT_S, "the lag to be unknown")
+                slowest_s = max(slowest_s, time.monotonic() - started_at)
+                ages.append(value(found, "exporter_figures_age_seconds") or 0.0)
+                assert value(found, "group_lag_messages", group="g", topic="clicks", partition="0") == 6
+                time.sleep(0.1)
+            assert max(ages) > 3.0, "the rounds were not slow"
+            assert slowest_s < 2.0
             found = scraped(server.port)
+            assert (value(found, "exporter_reads_total") or 0) > reads
+            assert value(found, "exporter_up") == 1
             assert value(found, "group_lag_messages", group="g", topic="clicks", partition="1") is None
-            assert value(found, "group_lag_messages", group="g", topic="clicks", partition="0") == 6
+            own.resume(1)
+
+
+def test_connections_that_ask_nothing_or_read_nothing_are_closed(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("zkconsumer.prometheus._CLIENT_TIMEOUT_S", 0.5)
+    with exporter(cluster) as running, running.serve(0) as server:
+        wait_up(server.port)
+        with socket.create_connection(("127.0.0.1", server.port), TIMEOUT_S) as silent:
+            assert silent.recv(1) == b"", "the server closes it"
+        with socket.create_connection(("127.0.0.1", server.port), TIMEOUT_S) as rude:
+            rude.sendall(b"GET /metrics HTTP/1.0\r\n")
+        assert value(scraped(server.port), "exporter_up") == 1
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_it_starts_without_zookeeper_and_says_so() -> None:
@@ -202,6 +307,48 @@ def test_the_command_serves_until_it_is_ended(cluster: EmbeddedCluster) -> None:
         assert taken.stderr.count(b"\n") == 1
         assert running.end() == 0
         assert running.errors() == ""
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "kafka"])
+def test_the_command_ends_at_once_while_a_round_waits_for_a_broker(store: str) -> None:
+    with EmbeddedCluster(1) as own:
+        own.create_topic("clicks")
+        client = KazooClient(own.zookeeper_connect)
+        client.start()
+        for group in ("one", "two"):
+            client.create(f"/consumers/{group}/offsets/clicks/0", b"0", makepath=True)
+            if store == "kafka":
+                store_in_kafka(own, group, "clicks", {0: 0})
+        client.stop()
+        client.close()
+        call = ("exporter", "--zookeeper", own.zookeeper_connect, "--port", "0", "--interval-s", "1")
+        with Running(*call) as running:
+            [line] = running.wait_lines(1)
+            port = int(re.search(r":(\d+)/metrics$", line)[1])  # type: ignore[index]
+            wait_up(port)
+            own.pause(0)
+            wait_until(lambda: (value(scraped(port), "exporter_figures_age_seconds") or 0) > 2.0, TIMEOUT_S,
+                       "a slow round")  # fmt: skip
+            started_at = time.monotonic()
+            assert running.end() == 0
+            assert time.monotonic() - started_at < 4.0  # a second and a half on a machine with nothing else to do
+            assert running.errors() == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("no-such-host.invalid", "metrics cannot be served at no-such-host.invalid:0: "),
+        ("a" * 80, "is no host name"),
+        ("203.0.113.7", "metrics cannot be served at 203.0.113.7:0: "),
+    ],
+)
+def test_a_host_that_cannot_be_listened_on_is_named(cluster: EmbeddedCluster, host: str, said: str) -> None:
+    refused = run("exporter", "--zookeeper", cluster.zookeeper_connect, "--port", "0", "--host", host)
+    assert refused.returncode == 1
+    assert said in refused.stderr.decode()
+    assert "choose another --port, or another --host" in refused.stderr.decode()
+    assert refused.stderr.count(b"\n") == 1
 
 
 def test_without_the_package_the_command_says_what_to_install() -> None:

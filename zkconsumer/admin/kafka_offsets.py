@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from rebalance.requests import ZooKeeperPort
@@ -23,6 +23,7 @@ from zkconsumer.admin.group_report import GroupNodes
 from zkconsumer.admin.offsets_of_groups import fetch_offsets_of_groups
 from zkconsumer.admin.topic_nodes import listed_partitions, read_listed_partitions, read_topic_data
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.daemon_threads import run_together
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer, OffsetManager
 
@@ -103,8 +104,8 @@ class OffsetsInKafka:
 
         if len(wanted) < 2:
             return {group: fetch_one(group) for group in wanted}
-        with ThreadPoolExecutor(_THREADS, "zkconsumer-offset-managers") as pool:
-            return dict(zip(wanted, pool.map(fetch_one, wanted), strict=True))
+        found = run_together([partial(fetch_one, group) for group in wanted], _THREADS, "zkconsumer-offset-managers")
+        return dict(zip(wanted, found, strict=True))
 
     def store(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, str]:
         """Store offsets, or delete those that are None; return partition -> why not, a clause, of those that failed."""

@@ -13,7 +13,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rebalance import znodes
 from rebalance.requests import GetChildren, ZooKeeperPort
@@ -85,6 +85,8 @@ class LagMonitor:
         self._kafka_topics: dict[str, frozenset[str]] = {}
         self._scanned_at: dict[str, float] = {}
         self._asked_at: dict[str, float] = {}
+        self._registered: dict[str, frozenset[str]] = {}
+        self._left: set[str] = set()
 
     def read(self) -> LagReport:
         """Return the lag of now, with rates from the second call on.
@@ -108,7 +110,12 @@ class LagMonitor:
             topics = [topic for topic in dict.fromkeys(row.topic for row in found.partitions)
                       if self._choice.keeps_topic(topic)]  # fmt: skip
             of_group = {topic: rates[found.group, topic] for topic in topics if (found.group, topic) in rates}
-            lags.append(group_lag(found, _unowned(each, mine, found.partitions), of_group, topics))
+            lag = group_lag(found, _unowned(each, mine, found.partitions), of_group, topics)
+            owners = f"{znodes.group_path(each.group)}/owners/"
+            lags.append(dataclasses.replace(
+                lag, members_known=znodes.ids_path(each.group) not in each.refused,
+                owners_known=not any(f"{path}/".startswith(owners) for path in each.refused),
+            ))  # fmt: skip
         return LagReport(read_at, time.monotonic() - started_at, tuple(lags))
 
     def _groups(self) -> list[str]:
@@ -117,9 +124,11 @@ class LagMonitor:
         [listing] = read_all(self._port, [GetChildren(znodes.CONSUMERS)], min(READ_TIMEOUT_S, self._choice.deadline_s))
         names = sorted(listing[0]) if listing is not None else []
         kept = [name for name in names if self._choice.keeps_group(name)]
-        for memory in (self._kafka_topics, self._scanned_at, self._asked_at):
+        memories: tuple[dict[str, Any], ...] = (self._kafka_topics, self._scanned_at, self._asked_at, self._registered)
+        for memory in memories:
             for gone in memory.keys() - kept:
                 del memory[gone]
+        self._left.intersection_update(kept)
         return kept
 
     def _check_named(self, nodes: Sequence[GroupNodes]) -> None:
@@ -147,9 +156,14 @@ class LagMonitor:
             answer = answers[each.group]
             offsets = {(at.topic, str(at.partition)): n for at, n in answer.offsets.items() if n is not None}
             unknown = next(iter(answer.unknown.values()), None)
-            if each.group in scanned and unknown is None:
-                self._scanned_at[each.group] = time.monotonic()
-                self._kafka_topics[each.group] = frozenset(topic for topic, _ in offsets)
+            if unknown is None:
+                # Those of other topics than were asked for are still there, as far as is known.
+                kept = frozenset() if each.group in scanned else self._kafka_topics.get(each.group, frozenset())
+                asked = {name.topic for name in wanted[each.group]}
+                self._kafka_topics[each.group] = (kept - asked) | {topic for topic, _ in offsets}
+                if each.group in scanned:
+                    self._scanned_at[each.group] = time.monotonic()
+                    self._left.discard(each.group)
             # While the offsets are not known, the topics of those that were there before still count.
             in_kafka = self._kafka_topics.get(each.group, frozenset()) & data.keys() if unknown else frozenset()
             others = {*in_kafka, *(topic for topic, _ in offsets)} - each.topics.keys()
@@ -164,10 +178,17 @@ class LagMonitor:
         """Return the groups that are asked for all topics in this round.
 
         Nothing says which topics a group without members has read. Of one with members, offsets of other topics than it
-        reads now are shown as well; among very many groups, they are asked for over several rounds.
+        reads now are shown as well; among very many groups, they are asked for over several rounds. A group that a
+        member has left is asked at once: what that member stored would be shown minutes later.
         """
         now = time.monotonic()
-        due = [each for each in nodes if now - self._scanned_at.get(each.group, -_FULL_SCAN_S) >= _FULL_SCAN_S]
+        due = []
+        for each in nodes:
+            if not self._registered.get(each.group, frozenset()) <= each.registrations.keys():
+                self._left.add(each.group)
+            self._registered[each.group] = frozenset(each.registrations)
+            if each.group in self._left or now - self._scanned_at.get(each.group, -_FULL_SCAN_S) >= _FULL_SCAN_S:
+                due.append(each)
         scanned = {each.group for each in due if not each.registrations or each.group in self._choice.groups}
         # Those that were asked longest ago come first: a group whose offset manager is dead does not hold up others.
         others = sorted((each.group for each in due if each.group not in scanned),

@@ -71,6 +71,8 @@ class GroupLag:
         topics_lag: By topic.
         partitions: By topic and number.
         problems: What is wrong with the group, as sentences.
+        members_known: All registrations could be listed; else `member_count` is too low.
+        owners_known: All owners could be read; else `owned` may be too low.
     """
 
     group: str
@@ -82,6 +84,8 @@ class GroupLag:
     topics_lag: tuple[TopicLag, ...]
     partitions: tuple[PartitionRow, ...]
     problems: tuple[str, ...]
+    members_known: bool = True
+    owners_known: bool = True
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from rebalance.assignment import java_string_hash
@@ -23,6 +23,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.daemon_threads import run_together
 from zkconsumer.offsets.offset_manager import OffsetAnswer
 
 __all__ = ["fetch_offsets_of_groups"]
@@ -75,15 +76,13 @@ def fetch_offsets_of_groups(
     if not of_broker:
         return answers, []
     again: list[str] = []
-    with ThreadPoolExecutor(min(len(of_broker), _MOST_THREADS), "zkconsumer-offset-managers") as pool:
-        jobs = [
-            pool.submit(_ask, broker, client_id, {group: wanted[group] for group in groups}, timeout_s, deadline)
-            for broker, groups in of_broker.items()
-        ]
-        for job in jobs:
-            found, refused = job.result()
-            answers |= found
-            again += refused
+    calls = [
+        partial(_ask, broker, client_id, {group: wanted[group] for group in groups}, timeout_s, deadline)
+        for broker, groups in of_broker.items()
+    ]
+    for found, refused in run_together(calls, _MOST_THREADS, "zkconsumer-offset-managers"):
+        answers |= found
+        again += refused
     return answers, again
 
 

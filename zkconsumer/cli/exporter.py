@@ -65,7 +65,8 @@ def exporter(
     )
     try:
         with LeaveSignals(), _served(running, port, host) as server, running:
-            click.echo(f"the lag of all groups is served at http://{host}:{server.port}/metrics")
+            place = f"[{host}]" if ":" in host else host
+            click.echo(f"the lag of all groups is served at http://{place}:{server.port}/metrics")
             threading.Event().wait()
     except Interrupted:  # nothing was joined or written, so there is nothing to leave in order
         pass

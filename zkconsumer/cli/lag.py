@@ -31,9 +31,9 @@ _EPILOG = """\
 No group is joined, and members of any client count. OFFSET is the stored offset, in ZooKeeper or in Kafka; if the two
 differ, a problem says so, and the one counts with which the owner seems to work, or the larger one. LAG is the end of
 the log less that offset. UNKNOWN counts partitions whose lag is not known: without an offset, with one beyond the end,
-of a broker that does not answer, or with offsets in Kafka that cannot be read. With --watch, CONSUMED/S and
-PRODUCED/S are those of the last two minutes (Java members commit once a minute), and CATCH UP says when the lag would
-be 0 at these rates. Rows with the largest lag come first.
+of a broker that does not answer, or with offsets in Kafka that cannot be read. LAG is - where no lag is known. With
+--watch, CONSUMED/S and PRODUCED/S are those of the last two minutes (Java members commit once a minute), and CATCH UP
+says when the lag would be 0 at these rates. Rows with the largest lag come first.
 
 \b
 Examples:
@@ -150,7 +150,8 @@ _Table = tuple[list[str], list[list[str]]]
 def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
     rows = sorted(groups, key=lambda row: (-row.lag, row.group))
     cells = [
-        [row.group, str(row.member_count), str(row.owned), str(row.unowned), str(row.lag), str(row.lag_unknown)]
+        [row.group, str(row.member_count), str(row.owned), str(row.unowned),
+         _sum(row.lag, len(row.partitions), row.lag_unknown), str(row.lag_unknown)]
         for row in rows
     ]
     return ["GROUP", "MEMBERS", "OWNED", "UNOWNED", "LAG", "UNKNOWN"], cells
@@ -164,7 +165,8 @@ def _by_topic(groups: Iterable[GroupLag], watch: bool) -> _Table:
     headers = ["GROUP", "TOPIC", "PARTITIONS", "UNOWNED", "LAG", "UNKNOWN"]
     cells = []
     for group, row in rows:
-        line = [group, row.topic, str(row.partition_count), str(row.unowned), str(row.lag), str(row.lag_unknown)]
+        known = _sum(row.lag, row.partition_count, row.lag_unknown)
+        line = [group, row.topic, str(row.partition_count), str(row.unowned), known, str(row.lag_unknown)]
         if watch:
             line += [_rate(row.consumed_per_s), _rate(row.produced_per_s), _duration(row.catch_up_s)]
         cells.append(line)
@@ -184,6 +186,11 @@ def _by_partition(groups: Iterable[GroupLag], watch: bool) -> _Table:
 
 
 _TABLES: Final = {"group": _by_group, "topic": _by_topic, "partition": _by_partition}
+
+
+def _sum(lag: int, partitions: int, unknown: int) -> str:
+    """Return a sum of lags; a 0 would look as if all was well where none of them is known."""
+    return "-" if unknown and unknown == partitions else str(lag)
 
 
 def _rate(value: float | None) -> str:
