@@ -498,6 +498,23 @@ def order_from_nodes_before_the_last_join(right: Any) -> Any:
     return wrong
 
 
+def a_drain_shows_an_order(right: Any) -> Any:
+    """Owner nodes of members of this client count like those of Java members, also those of partitions that drain."""
+
+    def wrong(self: RoundrobinOrder, snapshot: GroupSnapshot, now: float) -> None:
+        self._dissent_s = self._confirm_s
+        right(self, snapshot, now)
+        if self._dissenters and self._explicit is None:
+            self._assumed = "1.0"
+
+    return wrong
+
+
+def a_drain_is_named_as_another_order(right: Any) -> Any:
+    """A member that drains for long is said to assign by another order."""
+    return lambda self, shown: shown.since + self._confirm_s
+
+
 def no_java_order_learned(right: Any) -> Any:
     """The order stays the one of 0.8, whatever Java members own."""
     return lambda self, snapshot, now: None
@@ -570,6 +587,10 @@ BUGS: Mapping[str, Bug] = {
     "no java order learned": Bug(RoundrobinOrder, "_learn", no_java_order_learned, "orders", "mixed"),
     "order from nodes before the last join": Bug(
         RoundrobinOrder, "_update_shown", order_from_nodes_before_the_last_join, "orders", "mixed"
+    ),
+    "a drain shows an order": Bug(RoundrobinOrder, "_find_dissenters", a_drain_shows_an_order, "orders"),
+    "a drain is named as another order": Bug(
+        RoundrobinOrder, "_end_of_drains", a_drain_is_named_as_another_order, "orders"
     ),
     "order from one look": Bug(RoundrobinOrder, "_is_confirmed", order_from_one_look, "orders", "mixed"),
     "offsets are believed": Bug(message_set, "why_damaged", offsets_are_believed, "damaged"),

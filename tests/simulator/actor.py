@@ -139,6 +139,9 @@ class Actor(Protocol):
     def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
         """The states of its state machines, or of that of one (topic, partition); a Java member has none."""
 
+    def warnings(self) -> frozenset[str]:
+        """What it says is wrong with the group; a Java member only logs."""
+
     def when_moved(self, call: Callable[[], None]) -> None:
         """Have `call` run whenever its states may have changed."""
 

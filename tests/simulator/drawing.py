@@ -34,6 +34,8 @@ def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = No
     chosen = profile or PROFILES["everything"]
     order = random.Random(f"{seed}/order").choice(("0.8", "1.0"))
     storages = random.Random(f"{seed}/storages").choice(chosen.storages)
+    if kinds == "mixed" and random.Random(f"{seed}/java").random() >= chosen.java:
+        kinds = "ours"
     plan = _Drawing(random.Random(f"{seed}/plan"), kinds, chosen, order, storages).plan()
     return plan if storages == ("",) else _with_one_intent(plan, storages, random.Random(f"{seed}/intent"))
 
@@ -154,7 +156,7 @@ class _Drawing:
 
     def _own_settings(self) -> dict[str, object]:
         rng = self._rng
-        values: dict[str, object] = {"drain_s": rng.choice((0.5, 3.0))}
+        values: dict[str, object] = {"drain_s": rng.choice(self._profile.drains)}
         if rng.random() < 0.2:
             values |= {"auto_commit_s": 0.0, "commit_every": rng.randint(1, 6)}
         if rng.random() < self._profile.limited:
@@ -218,7 +220,7 @@ class _Drawing:
         return Step(at_s, kind, self._rng.choice(self._names), for_s=delay_s)
 
     def _slow(self, at_s: float, kind: str) -> Step:
-        work_ms = self._rng.randint(100, 2000)
+        work_ms = self._rng.randint(*self._profile.slow_ms)
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), amount=work_ms)
 
     def _stuck(self, at_s: float, kind: str) -> Step:

@@ -113,6 +113,10 @@ class JavaMember:
         """It has none of our machines."""
         return frozenset()
 
+    def warnings(self) -> frozenset[str]:
+        """It has no status."""
+        return frozenset()
+
     def when_moved(self, call: Callable[[], None]) -> None:
         """Nobody waits for a state of it."""
 

@@ -360,6 +360,10 @@ class OurMember:
         return frozenset([self.coordinator.machine.state.value,
                           *(entry.machine.state.value for entry in partitions.values())])
 
+    def warnings(self) -> frozenset[str]:
+        """The warnings of its status about the group."""
+        return self.coordinator.warnings
+
     def when_moved(self, call: Callable[[], None]) -> None:
         """Have `call` run after each step of the coordinator."""
         self.loop.stepped = call

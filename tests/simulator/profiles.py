@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.simulator.operator_faults import POISONS
 from tests.simulator.plan import Step
-from tests.simulator.scenes import LATE_PROOFS, SCENES
+from tests.simulator.scenes import LATE_PROOFS, LONG_DRAINS, SCENES
 from tests.simulator.waiting_steps import PASSING_STATES
 
 __all__ = ["ALL", "PROFILES", "Profile", "profile_of"]
@@ -48,6 +48,9 @@ class Profile:
         scenes: one of them is part of each plan.
         roundrobin: how likely the group assigns by roundrobin.
         topics: numbers of topics, all alike likely.
+        java: how likely a mixed group has Java members; without them it is one of ours.
+        slow_ms: the least and the most that an application takes for a message in a step `slow`.
+        drains: values of `rebalance.drain.timeout.ms` in seconds, all alike likely.
         storages: of the offsets: one of these is drawn for a plan, and one of its words for each member.
         bunched: whether steps come close together, and not all over the time of faults.
     """
@@ -67,6 +70,9 @@ class Profile:
     scenes: tuple[tuple[Step, ...], ...] = ()
     roundrobin: float = 0.2
     topics: tuple[int, ...] = (1, 1, 2)
+    java: float = 1.0
+    slow_ms: tuple[int, int] = (100, 2000)
+    drains: tuple[float, ...] = (0.5, 3.0)
     storages: tuple[tuple[str, ...], ...] = (("",),)
     bunched: bool = False
 
@@ -131,9 +137,11 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
     "orders": Profile(
-        {**_some("crash", "cut", "end session", "lost reply", "pause", "slow", "stall", "grow", "late watch"),
-         "join": 4.0, "leave": 3.0},
-        steps=(3, 12), members=(2, 4), roundrobin=1.0, topics=(2, 2, 3),
+        {**_some("crash", "cut", "end session", "lost reply", "pause", "slow", "stall", "late watch"),
+         "join": 4.0, "leave": 3.0, "grow": 3.0},
+        steps=(3, 12), members=(2, 4), partitions=(1, 3), roundrobin=1.0, topics=(2, 2, 3), java=0.8,
+        # Longer than owner nodes of Java members have to be unchanged: a drain must not look like their evidence.
+        slow_ms=(100, 5000), drains=(0.5, 3.0, 5.0), scenes=LONG_DRAINS,
     ),
     "stores": Profile(
         {**_some("crash", "pause", "slow", "cut", "end session", "lost reply", "stall", "leader", "outage",

@@ -96,6 +96,7 @@ class _Runner:
         self.findings: list[Finding] = []
         self.healed_s = 0.0
         self.converged_s: float | None = None
+        self._is_order_named = False
 
     def run(self) -> Run:
         world = self.world
@@ -115,7 +116,7 @@ class _Runner:
     def _play(self) -> None:
         world = self.world
         world.start()
-        self._run_until(world.schedule.now + world.plan.faults_s)
+        self._run_until_healed()
         world.heal()
         self.healed_s = world.schedule.now
         deadline_s = self.healed_s + self._longest_s()
@@ -128,6 +129,12 @@ class _Runner:
             if world.schedule.now > deadline_s:
                 self._found("not calm", f"owners go on changing, from {owners} to {self._owners()}")
                 return
+
+    def _run_until_healed(self) -> None:
+        schedule = self.world.schedule
+        healed_s = schedule.now + self.world.plan.faults_s
+        while schedule.now < healed_s:
+            self._run_until(min(schedule.now + _LOOK_S, healed_s))
 
     def _longest_s(self) -> float:
         """How long it may take from the moment when everything is healed."""
@@ -183,6 +190,18 @@ class _Runner:
         if schedule.steps > _MOST_STEPS:
             raise SimulationStuck(f"{schedule.steps} events by {schedule.now:.1f} s")
         schedule.run(moment_s)
+        self._check_orders_named()
+
+    def _check_orders_named(self) -> None:
+        """Without Java members nothing is said of the order of roundrobin: all members of ours have the same."""
+        if self._has_java or self._is_order_named:
+            return
+        for each in self.world.all_living():
+            named = [text for text in each.actor.warnings() if "roundrobin" in text and "order" in text]
+            if named:
+                self._is_order_named = True
+                self._found("order named", f"{each.name} at {self.world.schedule.now:.3f} s: {named[0]}")
+                return
 
     def _wait(self, condition: Callable[[], bool], deadline_s: float) -> bool:
         while not condition():

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.simulator.plan import Step
 
-__all__ = ["LATE_PROOFS", "SCENES"]
+__all__ = ["LATE_PROOFS", "LONG_DRAINS", "SCENES"]
 
 _STUCK: Final = Step(0.0, "stuck", "a", for_s=9.0)
 
@@ -43,3 +43,14 @@ LATE_PROOFS: Final[tuple[tuple[Step, ...], ...]] = tuple(
     for later_s in (0.03, 0.1, 0.3)
 )
 """Paused until about the end of its session of four seconds, and without a link again when it has asked once."""
+
+LONG_DRAINS: Final[tuple[tuple[Step, ...], ...]] = (
+    (),
+    *(
+        (Step(-2.0, "leave", joins), *(Step(0.0, "slow", name, for_s=6.0, amount=work_ms) for name in "abcd"), *changes)
+        for work_ms in (3000, 6000)
+        for joins in "abcab"
+        for changes in ((Step(2.0, "join", joins),), (Step(1.0, "join", joins), Step(3.0, "leave", "d")))
+    ),
+)  # fmt: skip
+"""A member comes back while all others work on a message for long, so that their drains take long; or nothing."""
