@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import IO, NoReturn, Self
 
 from zkconsumer.testing.waiting import wait_until
 
@@ -43,7 +43,7 @@ class ForkServer:
 
     def run(
         self, arguments: Sequence[str], *, stdin: bytes, timeout_s: float, until_logged: bool = False,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None, output: int | None = None,
     ) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
         """Run a command, and kill it when it does not end in time.
 
@@ -53,33 +53,37 @@ class ForkServer:
             timeout_s: How long it may take.
             until_logged: End it by SIGTERM when it has written a line on stderr.
             environment: More variables than those of this process.
+            output: A descriptor that becomes its standard output.
 
         Raises:
             TimeoutError: It did not end in time.
         """
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder, socket.socket(socket.AF_UNIX) as link:
-            names = [os.path.join(folder, name) for name in ("stdin", "stdout", "stderr")]
-            for name in names:
-                Path(name).write_bytes(stdin if name == names[0] else b"")
+        with (
+            tempfile.TemporaryFile() as read, tempfile.TemporaryFile() as written, tempfile.TemporaryFile() as errors,
+            socket.socket(socket.AF_UNIX) as link,
+        ):  # fmt: skip
+            read.write(stdin)
+            read.seek(0)
             link.settimeout(timeout_s)
             link.connect(self._address)
+            streams = [read.fileno(), written.fileno() if output is None else output, errors.fileno()]
+            socket.send_fds(link, [b"\n"], streams)
             request = {
                 "arguments": list(arguments), "environment": {**os.environ, **(environment or {})},
-                "folder": os.getcwd(), "streams": names,
+                "folder": os.getcwd(),
             }  # fmt: skip
             link.sendall(json.dumps(request).encode() + b"\n")
             answers = link.makefile()
             pid = int(answers.readline())
             try:
                 if until_logged:
-                    wait_until(lambda: b"\n" in Path(names[2]).read_bytes(), timeout_s, f"a line of {arguments}")
+                    wait_until(lambda: b"\n" in _content(errors), timeout_s, f"a line of {arguments}")
                     os.kill(pid, signal.SIGTERM)
                 code = int(answers.readline())
             except BaseException:
                 os.kill(pid, signal.SIGKILL)
                 raise
-            output, errors = (Path(name).read_bytes() for name in names[1:])
-            return subprocess.CompletedProcess(list(arguments), code, output, errors)
+            return subprocess.CompletedProcess(list(arguments), code, _content(written), _content(errors))
 
     def close(self) -> None:
         """End the process; commands that still run are not ended."""
@@ -91,6 +95,11 @@ class ForkServer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _content(file: IO[bytes]) -> bytes:
+    """All that stands in a file, without moving the position that the command shares."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
 @functools.cache
@@ -127,28 +136,31 @@ def serve(address: str) -> None:
 def supervise(link: socket.socket) -> NoReturn:
     """Fork the command, and report its process id and its exit status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _, streams, _, _ = socket.recv_fds(link, 1, 3)
     request = json.loads(link.makefile().readline(LARGEST_REQUEST_BYTES))
     pid = os.fork()
     if pid == 0:
         link.close()
-        become(request)
+        become(request, streams)
+    for stream in streams:
+        os.close(stream)
     link.sendall(b"%d\n" % pid)
     _, status = os.waitpid(pid, 0)
     link.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
     os._exit(0)
 
 
-def become(request: Mapping[str, object]) -> NoReturn:
+def become(request: Mapping[str, object], streams: Sequence[int]) -> NoReturn:
     """Be the command."""
     from zkconsumer.cli.program import main
 
-    streams, environment, arguments = request["streams"], request["environment"], request["arguments"]
-    assert isinstance(streams, list)
+    environment, arguments = request["environment"], request["arguments"]
     assert isinstance(environment, dict)
     assert isinstance(arguments, list)
     os.chdir(str(request["folder"]))
-    for number, name in enumerate(streams):
-        os.dup2(os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND), number)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["zkconsumer", *arguments]

@@ -15,29 +15,37 @@ from zkconsumer.cli.program import program
 BIN = Path(sys.executable).parent
 
 
-def complete_in_bash(*words: str) -> list[str]:
-    """What bash offers for the last word."""
+def complete_in_bash(*lines: str) -> list[list[str]]:
+    """What bash offers for the last word of each line, to which a trailing space belongs as an empty word."""
     script = """
     eval "$(zkconsumer completion bash)"
-    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
-    _zkconsumer_completion zkconsumer
-    printf '%s\\n' "${COMPREPLY[@]}"
+    for line in "$@"; do
+        IFS=' ' read -r -a COMP_WORDS <<< "$line"
+        [[ $line == *' ' ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
+        _zkconsumer_completion zkconsumer
+        echo "${COMPREPLY[@]}"
+    done
     """
     ran = subprocess.run(
-        ["bash", "-c", script, "bash", *words], env={"PATH": f"{BIN}:/usr/bin:/bin"}, capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=True,
+        ["bash", "-c", script, "bash", *lines], env={"PATH": f"{BIN}:/usr/bin:/bin"}, capture_output=True, text=True,
+        timeout=2 * TIMEOUT_S, check=True,
     )  # fmt: skip
-    return ran.stdout.split()
+    return [line.split() for line in ran.stdout.splitlines()]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 @pytest.mark.skipif(not (BIN / "zkconsumer").exists(), reason="the command is not installed beside this Python")
 def test_bash_completes_commands_subcommands_options_and_values() -> None:
-    assert complete_in_bash("zkconsumer", "offs") == ["offsets"]
-    assert set(complete_in_bash("zkconsumer", "")) == set(program.commands)
-    assert complete_in_bash("zkconsumer", "offsets", "im") == ["import"]
-    assert complete_in_bash("zkconsumer", "offsets", "import", "--dry") == ["--dry-run"]
-    assert complete_in_bash("zkconsumer", "produce", "--codec", "s") == ["snappy"]
+    group, every, subcommand, option, value = complete_in_bash(
+        "zkconsumer offs", "zkconsumer ", "zkconsumer offsets im", "zkconsumer offsets import --dry",
+        "zkconsumer produce --codec s",
+    )  # fmt: skip
+    assert group == ["offsets"]
+    assert set(every) == set(program.commands)
+    assert subcommand == ["import"]
+    assert option == ["--dry-run"]
+    assert value == ["snappy"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import click
 import pytest
 from kazoo.client import KazooClient
 
-from tests.cli.command_line import TIMEOUT_S, command, run
+from tests.cli.command_line import TIMEOUT_S, run
+from tests.cli.forked_commands import commands
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, load
 
@@ -191,10 +192,9 @@ def without_reader(arguments: Sequence[str]) -> subprocess.CompletedProcess[byte
     read_fd, write_fd = os.pipe()
     os.close(read_fd)
     try:
-        return subprocess.run(
-            command(arguments), input=b"/consumers/done/offsets/clicks/0:2\n", stdout=write_fd, stderr=subprocess.PIPE,
-            timeout=2 * TIMEOUT_S, check=False,
-        )  # fmt: skip
+        return commands().run(
+            arguments, stdin=b"/consumers/done/offsets/clicks/0:2\n", timeout_s=2 * TIMEOUT_S, output=write_fd
+        )
     finally:
         os.close(write_fd)
 
