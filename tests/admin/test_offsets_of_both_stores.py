@@ -264,6 +264,20 @@ def test_verify_says_when_offsets_in_kafka_cannot_be_read(
     assert (found.kind, found.fault) == ("unknown-offsets", is_fault)
 
 
+def test_verify_blames_no_offset_in_zookeeper_while_those_in_kafka_cannot_be_read(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 400})
+    with Admin(embedded_cluster.zookeeper_connect) as admin:
+        assert "offset-beyond-log" in {fault.kind for fault in admin.verify(fresh_group, least_members=0).faults}
+        embedded_cluster.faults.add(Fault.error(14, "offset_fetch", topic, 0), times=None)
+        found = admin.verify(fresh_group, least_members=0, patience_s=0)
+    assert found.faults == []
+    assert {finding.kind for finding in found.findings} == {"offset-beyond-log", "unknown-offsets"}
+
+
 def test_groups_say_in_which_store_they_have_offsets(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:

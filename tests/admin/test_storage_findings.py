@@ -119,3 +119,31 @@ def test_an_offset_outside_the_log_is_a_fault_unless_the_owner_works_in_the_othe
         [finding] = [each for each in found if text in each.sentence]
         assert finding.fault is (store in faults)
         assert f"--store {store}" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("data", "log", "kind"),
+    [(b"50", (0, 10), "offset-beyond-log"), (b"5", (8, 10), "offset-before-log"), (b"x", (0, 10), "unreadable-offset")],
+)
+def test_an_offset_in_zookeeper_that_may_be_a_leftover_is_no_fault_while_kafka_is_unknown(
+    data: bytes, log: tuple[int, int], kind: str
+) -> None:
+    nodes = dataclasses.replace(NODES, offsets={P0: data}, offset_zxids={P0: 99})
+    [finding] = offset_findings(nodes, {P0: log})
+    assert (finding.kind, finding.fault) == (kind, True)
+    assert "is not known" not in finding.sentence
+    unknown = dataclasses.replace(nodes, kafka_unknown="no answer")
+    [finding] = offset_findings(unknown, {P0: log})
+    assert (finding.kind, finding.fault) == (kind, False)
+    assert finding.sentence.endswith("; whether the group still uses its offset in ZooKeeper is not known")
+    answered = dataclasses.replace(unknown, kafka_answered=frozenset({P0}))
+    by_owner = dataclasses.replace(unknown, offset_zxids={P0: 101})
+    for known in (answered, by_owner):
+        [finding] = offset_findings(known, {P0: log})
+        assert (finding.kind, finding.fault) == (kind, True)
+
+
+def test_a_log_without_a_leader_is_a_fault_whichever_offset_counts() -> None:
+    nodes = dataclasses.replace(NODES, offsets={P0: b"5"}, offset_zxids={P0: 99}, kafka_unknown="no answer")
+    [finding] = offset_findings(nodes, {P0: "no broker leads it"})
+    assert (finding.kind, finding.fault) == ("unknown-log", True)

@@ -109,6 +109,17 @@ class GroupNodes:
         """Return True if a partition may have an offset in Kafka that could not be read."""
         return self.kafka_unknown is not None and name not in self.kafka_answered
 
+    def may_be_leftover(self, name: Name) -> bool:
+        """Return True if the offset in ZooKeeper may be of no use any more, because one in Kafka could not be read.
+
+        It is of use if it was written after the present owner claimed the partition: the owner stores in ZooKeeper, or
+        in both stores.
+        """
+        if not self.hides_offset_in_kafka(name):
+            return False
+        claimed = self.claim_zxids.get(name)
+        return claimed is None or self.offset_zxids.get(name, 0) <= claimed
+
     def offset_that_counts(self, name: Name) -> int | None:
         """Return the offset at which a member would continue, None if there is none or if it is not known.
 
@@ -118,8 +129,7 @@ class GroupNodes:
         """
         zookeeper, kafka = self.offset_in_zookeeper(name), self.kafka_offsets.get(name)
         if self.hides_offset_in_kafka(name):
-            claimed = self.claim_zxids.get(name)
-            return zookeeper if claimed is not None and self.offset_zxids.get(name, 0) > claimed else None
+            return None if self.may_be_leftover(name) else zookeeper
         if zookeeper is None or kafka is None:
             return kafka if zookeeper is None else zookeeper
         return {"zookeeper": zookeeper, "kafka": kafka, None: max(zookeeper, kafka)}[self.storage_of(name)]

@@ -1,4 +1,8 @@
-"""Finds stored offsets, in ZooKeeper and in Kafka, that cannot be parsed or lie outside the log. Pure."""
+"""Finds stored offsets, in ZooKeeper and in Kafka, that cannot be parsed or lie outside the log. Pure.
+
+Rule: while the offsets in Kafka cannot be read, one in ZooKeeper may be a leftover of a group that has moved to Kafka. It
+is no fault then, unless the present owner has written it.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +38,15 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
             set_it += f" --store {store}"
             noun = "offset in ZooKeeper" if store == "zookeeper" else "offset in Kafka"
         offset = nodes.kafka_offsets.get((topic, name))
+        may_be_leftover = store == "zookeeper" and nodes.may_be_leftover((topic, name))
         if store == "zookeeper":
             try:
                 offset = znodes.parse_offset(path, nodes.offsets[topic, name])
             except UnreadableNode as error:
                 what = f"{topic}-{name}: its {noun} {error.excerpt!r} is not valid"
-                yield Finding("unreadable-offset", path, what,
+                yield Finding("unreadable-offset", path, what + _LEFTOVER * may_be_leftover,
                               f"{set_it}, or whoever claims it next starts where auto.offset.reset says; Java members "
-                              "fail their rebalance at it")  # fmt: skip
+                              "fail their rebalance at it", fault=not may_be_leftover)  # fmt: skip
                 continue
         is_topic_known = znodes.topic_path(topic) not in nodes.refused
         is_there = topic in nodes.known_topics and partition_number(name) in partitions.get(topic, (None,))
@@ -58,9 +63,15 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
             passing = kind != "offset-beyond-log"
             # What the owner does not use is worth knowing, and keeps nobody from work.
             is_fault = nodes.storage_of((topic, name)) in (None, store)
+            if may_be_leftover and kind != "unknown-log":  # a log without a leader is a fault, whatever the offset is
+                is_fault = False
+                what += _LEFTOVER
             yield Finding(
                 kind, path, f"{topic}-{name}: {what}", _REMEDIES[kind].format(set_it=set_it), passing, is_fault
             )
+
+
+_LEFTOVER = "; whether the group still uses its offset in ZooKeeper is not known"
 
 
 def _place(offset: int, log: LogRange, noun: str) -> tuple[str, str] | None:
