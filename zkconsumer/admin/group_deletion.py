@@ -28,6 +28,11 @@ from rebalance.errors import refusal_of
 from rebalance.requests import Delete, Fault, GetChildren, GetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.deleted_topics import (
+    keeps_offsets_of_deleted_topics,
+    note_of_kept_offsets,
+    with_kept_offsets,
+)
 from zkconsumer.admin.errors import GroupHasMembers, GroupNotDeleted
 from zkconsumer.admin.findings import session_text
 from zkconsumer.admin.group_nodes import group_not_found, members
@@ -72,7 +77,7 @@ class DeletedGroups(JsonValue):
     Attributes:
         groups: In the order in which they were named.
         deleted: They were deleted; False with `dry_run`.
-        notes: What is worth knowing, a sentence each: owner nodes that were left behind.
+        notes: What is worth knowing, a sentence each: owner nodes that were left behind, offsets in Kafka that stay.
     """
 
     groups: tuple[DeletedGroup, ...]
@@ -110,10 +115,12 @@ def delete_groups(
         GroupNotDeleted: A node or an offset could not be deleted, or has changed meanwhile; says what is deleted.
     """
     stored = read_stored_offsets(port, in_kafka, groups, store)
+    is_kept = store != ZOOKEEPER and keeps_offsets_of_deleted_topics(port, in_kafka)
     trees = {group: _tree(port, group) if store != KAFKA else {} for group in stored}
     for group, found in stored.items():
         if found.is_empty and found.kafka_unknown is None:
-            raise group_not_found(port, zookeeper, group)
+            missing = group_not_found(port, zookeeper, group)
+            raise with_kept_offsets(missing) if is_kept else missing
         if found.kafka_unknown is not None:
             raise GroupNotDeleted(
                 f"no group was deleted: the offsets of group {group!r} in Kafka are not known ({found.kafka_unknown})",
@@ -122,6 +129,7 @@ def delete_groups(
             )
         _check_unused(group, trees[group] or _tree(port, group))
     notes = [note for group, tree in trees.items() for note in _left_behind(group, tree)]
+    notes += [note_of_kept_offsets(group) for group, found in stored.items() if is_kept and found.kafka]
     deleted: list[DeletedGroup] = []
     for group, found in stored.items():
         try:

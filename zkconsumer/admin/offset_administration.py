@@ -10,7 +10,12 @@ from typing import Final
 from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import check_group, check_topic
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import OffsetsNotSet
+from zkconsumer.admin.deleted_topics import (
+    keeps_offsets_of_deleted_topics,
+    note_of_kept_offsets,
+    with_kept_offsets,
+)
+from zkconsumer.admin.errors import NotFound, OffsetsNotSet
 from zkconsumer.admin.group_nodes import group_not_found, only_topic, read_group, read_log_ends
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
 from zkconsumer.admin.group_report import PartitionRow, concerned_topics, report, store_difference, unread
@@ -22,7 +27,7 @@ from zkconsumer.admin.offset_import import check_logs, imported_offsets
 from zkconsumer.admin.offset_lines import parse_store
 from zkconsumer.admin.offset_plans import Wanted, changes_of, shift_offsets, target_offsets, topic_partitions
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
-from zkconsumer.admin.store_choice import ZOOKEEPER, check_store
+from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER, check_store
 from zkconsumer.admin.stored_offsets import ExportedOffsets, export_offsets, lines_of
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.cluster import Cluster
@@ -192,7 +197,8 @@ class OffsetAdministration:
 
         In ZooKeeper the nodes are deleted, at the version that was read. In Kafka the offset counts as none at once,
         and the broker deletes it when it looks for expired offsets next (`offsets.retention.check.interval.ms`, 10
-        minutes).
+        minutes). Offsets in Kafka of topics that do not exist any more stay until they expire, as brokers before 0.10.2
+        do not list them; `notes` says so.
 
         Args:
             topic: Of this topic alone; None: of all topics.
@@ -210,11 +216,20 @@ class OffsetAdministration:
         """
         self._check_change(group, topic, partitions, store)
         stored = self._stored(group, store)
+        is_kept = store != ZOOKEEPER and keeps_offsets_of_deleted_topics(self._port, self._in_kafka)
         if stored.is_empty:
-            raise group_not_found(self._port, self._zookeeper, group, stored.kafka_unknown)
+            missing = group_not_found(self._port, self._zookeeper, group, stored.kafka_unknown)
+            raise with_kept_offsets(missing) if is_kept else missing
         stores = stored.stores(store)
-        names = chosen_offsets(stored, stores, topic, partitions)
+        try:
+            names = chosen_offsets(stored, stores, topic, partitions)
+        except NotFound as error:
+            if not is_kept or topic is None or self._cluster.reader.topic_exists(topic):
+                raise
+            raise with_kept_offsets(error, topic) from None
         notes = check_not_consumed(self._port, self._zookeeper, group, {name for name, _ in names})
+        if is_kept and topic is None and KAFKA in stores:
+            notes.append(note_of_kept_offsets(group))
         deleted = dict.fromkeys(stores)
         changes = changes_of(self._port, {group: stored}, [((group, *name), deleted) for name in names])
         return self._write([change for change in changes if change.is_needed], dry_run, notes=tuple(notes))

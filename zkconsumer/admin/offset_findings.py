@@ -1,7 +1,7 @@
 """Finds stored offsets, in ZooKeeper and in Kafka, that cannot be parsed or lie outside the log. Pure.
 
-Rule: while the offsets in Kafka cannot be read, one in ZooKeeper may be a leftover of a group that has moved to Kafka. It
-is no fault then, unless the present owner has written it.
+Rule: while the offsets in Kafka cannot be read, one in ZooKeeper may be a leftover of a group that has moved to Kafka.
+It is no fault then, unless the present owner has written it.
 """
 
 from __future__ import annotations

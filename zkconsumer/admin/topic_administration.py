@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rebalance.requests import ZooKeeperPort
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.topic_changes import Progress, TopicChange
 from zkconsumer.admin.topic_creation import NewTopic, create_topic
 from zkconsumer.admin.topic_deletion import delete_topic
@@ -18,6 +19,7 @@ class TopicAdministration:
 
     _port: ZooKeeperPort
     _zookeeper: str
+    _in_kafka: OffsetsInKafka
 
     def create_topic(
         self,
@@ -93,7 +95,10 @@ class TopicAdministration:
         wait_s: float = 30.0,
         on_progress: Progress | None = None,
     ) -> TopicChange:
-        """Delete a topic with all its messages, and wait until it is gone. Offsets that groups have stored stay.
+        """Delete a topic with all its messages, and wait until it is gone.
+
+        Offsets that groups have stored stay, in Kafka on brokers before 0.10.2. `warnings` names the groups that have
+        some in Kafka then.
 
         Args:
             topic: Its name.
@@ -106,4 +111,4 @@ class TopicAdministration:
             TopicRefused: It is a topic of the brokers, or they do not delete topics.
             TopicUnfinished: It is marked for deletion and not gone in time; says what hinders that.
         """
-        return delete_topic(self._port, self._zookeeper, topic, dry_run, wait_s, on_progress)
+        return delete_topic(self._port, self._in_kafka, self._zookeeper, topic, dry_run, wait_s, on_progress)

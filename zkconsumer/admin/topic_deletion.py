@@ -19,7 +19,9 @@ from rebalance import znodes
 from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
 from rebalance.requests import Create, Exists, Fault, GetChildren, GetData, ZooKeeperPort
 from rebalance.zookeeper import call
+from zkconsumer.admin.deleted_topics import warnings_of_offsets
 from zkconsumer.admin.errors import TopicRefused, TopicUnfinished
+from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.topic_brokers import DELETIONS, REASSIGNMENT, is_reassigned, read_brokers
 from zkconsumer.admin.topic_changes import (
@@ -38,9 +40,14 @@ _SHOWN = 5
 
 
 def delete_topic(
-    port: ZooKeeperPort, zookeeper: str, topic: str, dry_run: bool, wait_s: float, progress: Progress | None
-) -> TopicChange:
+    port: ZooKeeperPort, in_kafka: OffsetsInKafka, zookeeper: str, topic: str, dry_run: bool, wait_s: float,
+    progress: Progress | None,
+) -> TopicChange:  # fmt: skip
     """Mark a topic for deletion, and wait until it is gone.
+
+    Args:
+        in_kafka: Asked which groups have offsets of it.
+        zookeeper: The connection string, for the message of an error.
 
     Raises:
         NotFound: There is no such topic.
@@ -57,6 +64,7 @@ def delete_topic(
     [marked] = read_all(port, [Exists(mark)])
     warnings = [] if marked is None else [f"topic {topic!r} was marked for deletion already"]
     warnings += _obstacles(port, topic, data) + _readers(port, topic)
+    warnings += warnings_of_offsets(port, in_kafka, topic, sorted(_replicas(topic, data)))
     change = TopicChange(topic, assigned(_replicas(topic, data)), {}, tuple(warnings), not dry_run, False)
     if dry_run:
         return change

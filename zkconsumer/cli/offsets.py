@@ -46,7 +46,9 @@ _DELETE_EPILOG = """\
 \b
 Members that claim the partitions next start where auto.offset.reset says. Refused while a member subscribes to one of
 the topics. In ZooKeeper the nodes are deleted. In Kafka the offsets count as none at once, and the broker deletes them
-when it looks for expired offsets next (10 minutes, if not set otherwise).
+when it looks for expired offsets next (10 minutes, if not set otherwise). Brokers before Kafka 0.10.2 keep offsets of
+topics that do not exist any more, do not list them, and count them again if such a topic is created: those stay until
+they expire (a day).
 
 \b
 Example: forget a topic that the group does not read any more
