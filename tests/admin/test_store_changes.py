@@ -19,6 +19,7 @@ from zkconsumer.admin import (
     NotFound,
     OffsetsNotSet,
 )
+from zkconsumer.admin.deleted_topics import note_of_kept_offsets
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, Fault, load
@@ -466,7 +467,7 @@ def test_a_group_without_members_is_deleted_in_both_stores(
                     "expires": True}],
         "deleted": True,
         "notes": [f"group {fresh_group!r}: /consumers/{fresh_group}/owners/{topic}/0 belongs to no session and does "
-                  "not prevent the deletion"],
+                  "not prevent the deletion", note_of_kept_offsets(fresh_group)],
     }  # fmt: skip
     assert embedded_cluster.client.exists(f"/consumers/{fresh_group}") is None
     assert in_kafka(embedded_cluster, fresh_group, topic) == {}
