@@ -455,6 +455,55 @@ def test_another_loop_is_refused_with_a_sentence() -> None:
         one.run(steal())
 
 
+def test_another_loop_is_refused_while_the_task_that_reads_works_on_its_message() -> None:
+    async def main() -> None:
+        feed = AsyncFeed()
+        feed.queue().push(chunk(0, 3))
+        first = await anext(feed.stream)
+        caught: list[BaseException] = []
+
+        async def ask() -> None:
+            await anext(feed.stream)
+
+        def steal() -> None:
+            try:
+                asyncio.run(ask())
+            except BaseException as error:  # noqa: BLE001 - looked at below
+                caught.append(error)
+
+        thief = threading.Thread(target=steal)
+        thief.start()
+        thief.join(DEADLINE_S)  # the loop of this task stands still meanwhile, in this very task
+        [error] = caught
+        assert isinstance(error, ForeignEventLoop)
+        assert feed.stream.handed is first
+        assert (await anext(feed.stream)).offset == first.offset + 1
+
+    run(main)
+
+
+def test_a_task_goes_on_when_its_loop_runs_in_another_thread() -> None:
+    loop = asyncio.new_event_loop()
+    offsets: list[int] = []
+
+    async def reader() -> None:
+        feed = AsyncFeed()
+        feed.queue().push(chunk(0, 4))
+        for _ in range(2):
+            offsets.append((await anext(feed.stream)).offset)
+        await asyncio.sleep(0.05)
+        for _ in range(2):
+            offsets.append((await anext(feed.stream)).offset)
+
+    task = loop.create_task(reader())
+    loop.run_until_complete(asyncio.sleep(0))
+    other = threading.Thread(target=lambda: loop.run_until_complete(task))
+    other.start()
+    other.join(DEADLINE_S)
+    loop.close()
+    assert offsets == [0, 1, 2, 3]
+
+
 # -- errors about one message ------------------------------------------------------------------------------------------
 
 

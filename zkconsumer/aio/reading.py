@@ -20,6 +20,7 @@ import sys
 from asyncio import current_task
 from collections.abc import Iterator
 from functools import partial
+from threading import get_ident
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -53,12 +54,18 @@ class Reading:
         stream: What is read.
         loop: Where.
 
+    Attributes:
+        stream: What is read.
+        loop: Where.
+        thread: The thread in which the loop ran when a task began to read; 0 before that.
+
     Threads: the loop's.
     """
 
     def __init__(self, stream: LoopStream[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
         self.stream = stream
-        self._loop = loop
+        self.loop = loop
+        self.thread = 0
         self._turn_ends_at = 0.0
         # The task that read last; while a task waits none, so that one comparison finds all that is not usual.
         self._task: object = _NOBODY
@@ -85,20 +92,20 @@ class Reading:
         except BaseException as error:
             self._raised(task, error)
             raise
-        if current_task(self._loop) is not task:
+        if current_task(self.loop) is not task:
             self._took_for(task)
         stream._reader = task
         return item
 
     def _took_for(self, task: _Task) -> None:
         """Take note that the running task took the message for another one, `task`."""
-        if not _waits_for(task, current_task(self._loop)):
+        if not _waits_for(task, current_task(self.loop)):
             self.stream._unseen = self.stream.handed
 
     def _begin(self, task: _Task | None) -> _Task:
         """Check a task that did not read last; if that one has failed, its message is delivered again."""
         name = self.stream.thread_id
-        if asyncio.get_running_loop() is not self._loop:
+        if asyncio.get_running_loop() is not self.loop:
             raise ForeignEventLoop(f"stream {name}")
         task = task or asyncio.current_task()
         if task is None:
@@ -112,6 +119,7 @@ class Reading:
             if _has_failed(before) or self._is_left_behind(before):
                 self.stream._put_back()
         self._task = task
+        self.thread = get_ident()
         return task
 
     def _is_open(self) -> bool:
@@ -147,7 +155,7 @@ class Reading:
 
     async def _wait(self, task: _Task, items: Iterator[T]) -> T:
         timeout_ms = self.stream._wait_ms
-        deadline = None if timeout_ms < 0 else self._loop.time() + timeout_ms / 1000
+        deadline = None if timeout_ms < 0 else self.loop.time() + timeout_ms / 1000
         wakeup = self.stream._loop_wakeup
         self._task, self._waiting = _NOBODY, task
         try:
@@ -163,7 +171,7 @@ class Reading:
                     self._raised(task, error)
                     raise
                 else:
-                    if current_task(self._loop) is not task:
+                    if current_task(self.loop) is not task:
                         self._took_for(task)
                     self.stream._reader = task
                     return item
@@ -182,12 +190,12 @@ class Reading:
             ConsumerTimeout: The deadline is over.
         """
         if deadline is not None:
-            left_s = deadline - self._loop.time()
+            left_s = deadline - self.loop.time()
             if left_s <= 0.0:
                 await asyncio.sleep(0)  # a loop that asks again and again must let the others run
                 raise ConsumerTimeout(timeout_ms)
             wait_s = left_s if wait_s is None else min(wait_s, left_s)
-        timer = None if wait_s is None else self._loop.call_later(wait_s, complete, waiter)
+        timer = None if wait_s is None else self.loop.call_later(wait_s, complete, waiter)
         try:
             await waiter
         finally:

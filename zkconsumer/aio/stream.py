@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import current_task
 from collections.abc import Coroutine, Sequence
+from threading import get_ident
 from typing import Any, Generic, Self, cast
 
 from simpleconsumer.types import K, Message, V
@@ -65,11 +66,10 @@ class AsyncKafkaStream(Generic[K, V]):
     def __anext__(self) -> Coroutine[Any, Any, Message[K, V]]:
         """Return the next message, and wait for it as long as `consumer.timeout.ms` allows."""
         # The task that calls, and not the one in which the coroutine runs: `asyncio.wait_for` makes one in Python 3.11.
+        # `current_task()` without a loop asks the operating system for the process at each call, to notice a fork. In
+        # the thread of the loop, which runs one loop at a time, the task of this loop is the same one.
         reading = self._reading
-        try:
-            task = current_task()
-        except RuntimeError:  # no loop runs yet: `loop.run_until_complete(anext(stream))`
-            task = None
+        task = current_task(reading.loop) if get_ident() == reading.thread else calling_task()
         return reading.take(task, reading.stream)
 
     def batches(
