@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from rebalance import machine, partition
+from zkconsumer.config.keys import KEYS
 from zkconsumer.spark.option_table import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -292,8 +293,13 @@ def option_table() -> str:
         for option in OPTIONS
         if not option.is_setting
     ]
-    settings = ", ".join(f"`{option.name}`" for option in OPTIONS if option.is_setting)
-    return "\n".join(lines) + f"\n\nSettings of the consumer:\n{textwrap.fill(settings, 118)}"
+    secrets = {key.name for key in KEYS if key.secret}
+    named = [[f"`{option.name}`" for option in OPTIONS if option.is_setting and (option.name in secrets) == is_secret]
+             for is_secret in (False, True)]  # fmt: skip
+    settings = textwrap.fill(", ".join(named[0]), 118)
+    told = "In a file that `config` or `profile` names, and refused as options:"
+    hidden = textwrap.fill(f"{told} {', '.join(named[1])}", 118)
+    return "\n".join(lines) + f"\n\nSettings of the consumer:\n{settings}\n\n{hidden}"
 
 
 def sections() -> dict[Path, dict[str, str]]:

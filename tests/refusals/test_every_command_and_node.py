@@ -7,7 +7,6 @@ was hidden.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from closed_to_others import MODES, problem_of, without_times
 from every_command import LINE, SERVICES, arguments_of, every_command, run_one
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
+from kazoo.security import ACL, OPEN_ACL_UNSAFE
 from secured import PATIENCE_S
 
 from simpleconsumer.consumer import SimpleConsumer
@@ -26,12 +26,6 @@ from zkconsumer.cli.program import program
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
-OWNER = make_digest_acl("owner", "owner-secret", all=True)
-MODES = {
-    "closed": [OWNER],
-    "read only": [OWNER, make_acl("world", "anyone", read=True)],
-    "write only": [OWNER, make_acl("world", "anyone", write=True, create=True, delete=True)],
-}
 GROUP = {
     "": b"",
     "/ids": b"",
@@ -49,12 +43,11 @@ NODES = (
     "/brokers/topics/topic/partitions/0/state", "/consumers", *(f"/consumers/group{path}" for path in GROUP),
 )  # fmt: skip
 ELSEWHERE = {"load", "topics delete", *SERVICES}
-"""Commands that are tested with Spark, or as `lag`, and the one that would delete what the others read."""
+"""Commands that are tested with Spark, and those of test_changes_and_closed_nodes.py that need a walk of their own."""
 AS_PROCESSES = {"consume", "produce"}
 """Commands that need a standard output or input of the system."""
 WITHOUT_GROUPS = {"produce", "topics list", "topics create", "topics delete", "topics grow"}
 """Commands that read no node below /consumers."""
-REMEDY = r"set zookeeper\.auth or zookeeper\.sasl\.\*|give all members the same zookeeper\.acl and zookeeper\.auth"
 WITHOUT_MEMBERS = {"groups delete", "offsets delete"}
 """Commands that refuse a group with members."""
 FORCED = {"offsets set", "offsets import"}
@@ -132,10 +125,6 @@ def run(name: str, tree: Tree, *options: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def without_times(text: str) -> str:
-    return re.sub(r"\d+(\.\d+)? (ms|s|seconds)\b|\b\d{13}\b|\b\d{4}-\d\d-\d\dT[\d:.]+Z|0x[0-9a-f]+", "T", text)
-
-
 @pytest.mark.parametrize("name", [
     pytest.param(each, marks=[pytest.mark.slow] if each == "consume" else []) for each in every_command()
     if each not in ELSEWHERE
@@ -155,7 +144,7 @@ def test_a_closed_node_is_named_or_makes_no_difference(tree: Tree, name: str) ->
                 continue
             tree.close(path, acl)
             found = run(name, tree)
-            if problem := _problem(path, found, (status, printed)):
+            if problem := problem_of(path, found, (status, printed)):
                 wrong.append(f"{path} {mode}: {problem}\n  {found}")
     tree.renew()
     assert not wrong, f"open: {(status, printed, said)}\n" + "\n".join(wrong)
@@ -177,16 +166,3 @@ def test_with_credentials_closed_nodes_make_no_difference(tree: Tree, name: str,
     tree.renew()
     assert (found[0], without_times(found[1])) == (status, without_times(printed)), found
     assert "NoAuth" not in found[1] + found[2]
-
-
-def _problem(path: str, found: tuple[int, str, str], of_open: tuple[int, str]) -> str:
-    status, printed, said = found
-    if "fault of the program" in said or "Traceback" in said:
-        return "a fault of the program"
-    named = re.search(rf"ZooKeeper does not let us \w+ {path}(/\S+)? \(NoAuth\)|access list of {path}(/\S+)? does not",
-                      printed + said)
-    if named is None:
-        if (status, without_times(printed)) == (of_open[0], without_times(of_open[1])):
-            return ""
-        return "the output differs, and the node is not named"
-    return "" if re.search(REMEDY, printed + said) else "the remedy is missing"

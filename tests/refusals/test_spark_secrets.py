@@ -21,7 +21,9 @@ from simpleconsumer.consumer import SimpleConsumer
 from tests.spark.spark_jobs import QUICK_JAVA, run_job
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
-SECRET = "digest-secret-4711"
+SECRET = "digest-4711"
+PLAIN = "plain-4711"
+"""Neither has a word by which Spark recognizes secrets (`spark.redaction.regex`) and hides them, as `secret` would."""
 CONFIG = "consumer.properties"
 
 JOB = """
@@ -57,11 +59,34 @@ from zkconsumer.spark.settings_files import with_settings_files
 config = batch_options(with_settings_files(given["options"])).config
 looked_up = spark.sparkContext.parallelize([0], 1).map(look_up).collect()
 
+from pyspark.sql.datasource import DataSource
+from zkconsumer.spark.source import ZkConsumerSource
+
+class Unguarded(ZkConsumerSource):
+    def __init__(self, options):
+        DataSource.__init__(self, options)
+
+    @classmethod
+    def name(cls):
+        return "unguarded"
+
+refusal = ""
+try:
+    spark.read.format("zkconsumer").options(**{**given["options"], "zookeeper.auth": given["auth"]}).load()
+except Exception as error:
+    refusal = str(error)
+shown.append(refusal)
+if given["unguarded"]:
+    spark.dataSource.register(Unguarded)
+    spark.sql("create temporary view shown using unguarded options (config 'consumer.properties', subscribe '%s', "
+              "`zookeeper.auth` 'digest:reader:%s')" % (given["topic"], given["unguarded"]))
+
 base, application = spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId
 for page in ("/api/v1/applications/%s/sql?details=true&planDescription=true", "/api/v1/applications/%s/environment",
              "/api/v1/applications/%s/jobs", "/api/v1/applications/%s/stages?details=true"):
     shown.append(urllib.request.urlopen(base + page % application, timeout=30).read().decode())
-for page in ("/SQL/", "/SQL/execution/?id=0", "/environment/", "/StreamingQuery/", "/jobs/", "/stages/"):
+executions = ["/SQL/execution/?id=%d" % number for number in range(2)]
+for page in ("/SQL/", *executions, "/environment/", "/StreamingQuery/", "/jobs/", "/stages/"):
     shown.append(urllib.request.urlopen(base + page, timeout=30).read().decode())
 for file in glob.glob("/proc/[0-9]*/cmdline") + glob.glob("/proc/[0-9]*/environ"):
     try:
@@ -70,7 +95,7 @@ for file in glob.glob("/proc/[0-9]*/cmdline") + glob.glob("/proc/[0-9]*/environ"
         pass
 Path("shown.txt").write_text("\\n".join(shown))
 spark.stop()
-print(json.dumps({"count": count, "streamed": streamed, "looked_up": looked_up}))
+print(json.dumps({"count": count, "streamed": streamed, "looked_up": looked_up, "refusal": refusal}))
 """
 
 
@@ -85,10 +110,12 @@ def folder(tmp_path: Path, certificates: Certificates) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("unguarded", ["", pytest.param(PLAIN, marks=pytest.mark.slow)])
 def test_credentials_reach_spark_in_files_and_are_shown_nowhere(
-    strict_server: SecureServer, certificates: Certificates, folder: Path, fresh_topic: Callable[[], str],
-    monkeypatch: pytest.MonkeyPatch,
+    unguarded: str, strict_server: SecureServer, certificates: Certificates, folder: Path,
+    fresh_topic: Callable[[], str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """With `unguarded`, a source that takes credentials as options: the search finds them where Spark shows options."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
     topic = fresh_topic()
     with EmbeddedCluster(zookeeper=strict_server, chroot=f"/{topic}") as cluster:
@@ -104,19 +131,25 @@ def test_credentials_reach_spark_in_files_and_are_shown_nowhere(
             f"zookeeper.ssl.keyfile=client.key\nzookeeper.ssl.keyfile.password={PASSWORD}\ngroup.id=none\n"
             "auto.commit.interval.ms=1000\n"
         )
-        given = {"topic": topic, "options": {"config": CONFIG, "subscribe": topic}}
+        given = {"topic": topic, "options": {"config": CONFIG, "subscribe": topic}, "unguarded": unguarded,
+                 "auth": f"digest:reader:{SECRET}"}  # fmt: skip
         (folder / "job" / "given.json").write_text(json.dumps(given))
         files = ",".join(str(path) for path in sorted((folder / "files").iterdir()))
         found = run_job(JOB, "local-cluster[1,2,1024]", folder / "job", settings={
             "spark.files": files, "spark.ui.enabled": "true", "spark.ui.port": "0",
             "spark.eventLog.enabled": "true", "spark.eventLog.dir": str(folder / "job" / "events"),
+            "spark.eventLog.compress": "false",  # text, so that a search finds what is in it
             "spark.executor.memory": "512m", "spark.sql.ui.explainMode": "extended",
         })  # fmt: skip
         port = cluster.port(0)
+    assert "option zookeeper.auth: it holds a secret, and Spark shows the options of a query" in found.pop("refusal")
     assert found == {"count": 10, "streamed": 10, "looked_up": [port]}
-    assert _files_with(folder / "job", CONFIG), "the plans and pages are looked at, and they show the name of the file"
+    events = [file for file in _files_with(folder / "job", topic) if file.startswith("events/")]
+    assert events, "the event log is text that can be searched"
     assert _files_with(folder / "job", SECRET) == []
     assert _files_with(folder / "job", PASSWORD) == []
+    if unguarded:
+        assert _files_with(folder / "job", unguarded) == [*events, "shown.txt"]
 
 
 def _close_to_others(client: KazooClient, topic: str) -> None:
@@ -127,8 +160,8 @@ def _close_to_others(client: KazooClient, topic: str) -> None:
 
 
 def _files_with(folder: Path, text: str) -> list[str]:
-    """The files in which the text stands, without the copies of the settings file that Spark makes for each process."""
+    """The files in which the text stands, without the file of the job and the copies of the settings file."""
     return [
         str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != CONFIG and text.encode() in path.read_bytes()
+        if path.is_file() and path.name not in (CONFIG, "given.json") and text.encode() in path.read_bytes()
     ]

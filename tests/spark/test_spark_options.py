@@ -10,6 +10,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.option_table import OPTIONS, find_option
 from zkconsumer.spark.options import SourceOptions, batch_options, stream_options
+from zkconsumer.spark.source import ZkConsumerSource
 
 PLACE = {"zookeeper.connect": "zk1:2181/kafka"}
 
@@ -250,3 +251,12 @@ def test_one_answer_is_waited_for_no_longer_than_patience_lasts() -> None:
 def test_fetches_are_received_in_large_pieces() -> None:
     assert options(subscribe="a").config.socket_receive_buffer_bytes == 1024 * 1024
     assert options(subscribe="a", **{"socket.receive.buffer.bytes": "9000"}).config.socket_receive_buffer_bytes == 9000
+
+
+@pytest.mark.parametrize("name", ["zookeeper.auth", "ZooKeeper.SASL.Password", "zookeeper.ssl.keyfile.password"])
+def test_secrets_are_refused_where_spark_may_show_them(name: str) -> None:
+    with pytest.raises(OptionRefused, match=rf"^option {name.lower()}: it holds a secret, .* option config") as caught:
+        ZkConsumerSource({**PLACE, "subscribe": "clicks", name: "hidden-4711"})
+    assert "hidden-4711" not in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    ZkConsumerSource({**PLACE, "subscribe": "clicks", name: ""})

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rebalance import znodes
-from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
+from rebalance.errors import AccessRefused, RefusedNode, UnreadableNode, refusal_of
 from rebalance.requests import Create, Exists, Fault, GetChildren, GetData, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.admin.deleted_topics import warnings_of_offsets
@@ -32,7 +32,7 @@ from zkconsumer.admin.topic_changes import (
     poll,
     read_topic,
 )
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all, read_each
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, error_of, read_all, read_each
 
 __all__ = ["delete_topic"]
 
@@ -139,16 +139,21 @@ def _obstacles(port: ZooKeeperPort, topic: str, data: bytes) -> list[str]:
 
 
 def _readers(port: ZooKeeperPort, topic: str) -> list[str]:
-    """Return a sentence about the groups that own partitions of a topic now, if there are any."""
+    """Return sentences about the groups that own partitions of a topic now, and about those that cannot be asked."""
     groups = children(port, znodes.CONSUMERS) or []
     listings = read_each(port, [GetChildren(znodes.owners_path(group, topic)) for group in groups])
     reading = [group for group, found in zip(groups, listings, strict=True) if isinstance(found, tuple) and found[0]]
-    if not reading:
-        return []
-    shown = ", ".join(reading[:_SHOWN]) + (", ..." if len(reading) > _SHOWN else "")
-    verb = "reads" if len(reading) == 1 else "read"
-    return [f"{count_of(len(reading), 'group')} {verb} it now ({shown}); a client that asks for a deleted topic "
-            "creates it again where auto.create.topics.enable is true"]
+    hidden = [found for found in listings if isinstance(found, RefusedNode)]
+    sentences = []
+    if reading:
+        shown = ", ".join(reading[:_SHOWN]) + (", ..." if len(reading) > _SHOWN else "")
+        verb = "reads" if len(reading) == 1 else "read"
+        sentences.append(f"{count_of(len(reading), 'group')} {verb} it now ({shown}); a client that asks for a deleted "
+                         "topic creates it again where auto.create.topics.enable is true")  # fmt: skip
+    if hidden:
+        verb = "reads" if len(hidden) == 1 else "read"
+        sentences.append(f"whether {count_of(len(hidden), 'more group')} {verb} it is not known: {error_of(hidden[0])}")
+    return sentences
 
 
 def _replicas(topic: str, data: bytes) -> Mapping[int, tuple[int, ...]]:

@@ -62,13 +62,16 @@ class SparkSourceError(RemediedError):
 class OptionRefused(SparkSourceError, ValueError):
     """An option that is refused; the text names it."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
+    def __init__(self, name: str, reason: str, remedy: str = "") -> None:
+        super().__init__(name, reason, remedy=remedy)
         self.name = name
         self.reason = reason
 
     def _sentence(self) -> str:
         return f"option {self.name}: {self.reason}"
+
+    def __reduce__(self) -> tuple[type[OptionRefused], tuple[str, str, str]]:
+        return type(self), (self.name, self.reason, self.remedy)
 
 
 class ColumnsRefused(SparkSourceError, ValueError):

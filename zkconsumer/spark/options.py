@@ -22,7 +22,9 @@ from zkconsumer.spark.option_table import BATCH, SETTING_NAMES, STREAM, find_opt
 from zkconsumer.spark.option_values import boolean, bytes_or_off, count, milliseconds, one_of, option_value, parse_bytes
 from zkconsumer.spark.topic_choice import TopicChoice, choose_topics
 
-__all__ = ["OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "stream_options"]
+__all__ = [
+    "OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "check_secrets", "stream_options",
+]  # fmt: skip
 
 DEFAULT_MAX_BYTES: Final = 512 * 1024 * 1024
 """About how many bytes one task of a batch reads by default."""
@@ -86,6 +88,23 @@ def check_names(options: Mapping[str, str]) -> None:
     for name in options:
         if find_option(name) is None:
             raise OptionRefused(name, unknown_option(name))
+
+
+def check_secrets(options: Mapping[str, str]) -> None:
+    """Refuse credentials among the options of a query, which Spark shows.
+
+    Raises:
+        OptionRefused: The first of them; its text does not hold the value.
+    """
+    for name, value in options.items():
+        key = find_key(name.lower())
+        if key is not None and key.secret and value:
+            raise OptionRefused(
+                key.name,
+                "it holds a secret, and Spark shows the options of a query to others (SQL pages of the UI, event log)",
+                "put it into a properties file that option config or profile names (docs/SPARK.md), and replace a "
+                "secret that a statement of SQL contained: Spark may have shown it already",
+            )
 
 
 def batch_options(options: Mapping[str, str]) -> SourceOptions:

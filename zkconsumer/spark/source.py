@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from zkconsumer.spark.batch_reader import choose_reader
-from zkconsumer.spark.options import batch_options, check_names, stream_options
+from zkconsumer.spark.options import batch_options, check_names, check_secrets, stream_options
 from zkconsumer.spark.requirements import check_packages
 from zkconsumer.spark.schema import chosen_columns, schema_text
 from zkconsumer.spark.settings_files import with_settings_files
@@ -33,12 +33,13 @@ class ZkConsumerSource(DataSource):
     `spark.dataSource.register(ZkConsumerSource)` registers it.
 
     Raises:
-        OptionRefused: An option is unknown.
+        OptionRefused: An option is unknown, or holds a secret.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         check_names(options)
+        check_secrets(options)
 
     @classmethod
     def name(cls) -> str:
