@@ -29,6 +29,7 @@ REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
 
 SPARK_FILES = {
     "tests/spark/test_load_changes.py",
+    "tests/spark/test_load_closed_nodes.py",
     "tests/spark/test_load_compaction.py",
     "tests/spark/test_load_row_counts.py",
     "tests/spark/test_load_delta.py",
