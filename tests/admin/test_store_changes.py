@@ -18,11 +18,14 @@ from zkconsumer.admin import (
     GroupNotDeleted,
     NotFound,
     OffsetsNotSet,
+    group_deletion,
+    kafka_changes,
 )
 from zkconsumer.admin.deleted_topics import note_of_kept_offsets
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, Fault, load
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
@@ -543,6 +546,94 @@ def test_a_member_that_joins_after_the_offsets_in_kafka_are_gone_is_reported_wit
         admin.delete_groups(fresh_group)
     assert refused.value.sentence.endswith("deleted were 1 of 2 nodes in ZooKeeper, and 1 offset in Kafka")
     assert embedded_cluster.client.exists(f"/consumers/{fresh_group}/ids/{fresh_group}_late") is not None
+
+
+def test_of_a_group_that_a_member_joins_no_offset_in_zookeeper_is_deleted(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/ids")
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, dict.fromkeys(range(100), 1))
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 7})
+    real = OffsetsInKafka.store
+
+    def store_late(self: OffsetsInKafka, group: str, offsets: object) -> object:
+        joins(embedded_cluster, group)
+        return real(self, group, offsets)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OffsetsInKafka, "store", store_late)
+    with pytest.raises(GroupNotDeleted) as refused:
+        admin.delete_groups(fresh_group)
+    assert refused.value.sentence.endswith("deleted were 1 of 104 nodes in ZooKeeper, and 1 offset in Kafka")
+    assert len(in_zookeeper(embedded_cluster, fresh_group, topic)) == 100
+
+
+def test_a_node_that_somebody_else_has_deleted_meanwhile_does_not_keep_the_group(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, dict.fromkeys(range(450), 1))
+    real = group_deletion._check_unused
+
+    def check_late(group: str, tree: object) -> None:
+        real(group, tree)  # type: ignore[arg-type]
+        embedded_cluster.client.delete(f"/consumers/{group}/offsets/{topic}/40")
+
+    monkeypatch.setattr(group_deletion, "_check_unused", check_late)
+    [deleted] = admin.delete_groups(fresh_group).groups
+    assert (deleted.nodes, deleted.offsets_in_zookeeper) == (453, 450)
+    assert embedded_cluster.client.exists(f"/consumers/{fresh_group}") is None
+
+
+@pytest.mark.parametrize("version", ["zk-3.3.6", "zk-3.4.14"])
+def test_an_error_says_how_many_nodes_of_a_group_are_deleted(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZooKeeper 3.3 has no transactions: those before the one that somebody has written are gone."""
+    with ZooKeeperServer(version=version) as server, Admin(server.connect) as admin:
+        client = KazooClient(server.connect)
+        client.start()
+        for number in range(10):
+            client.create(f"/consumers/g/offsets/t/{number}", b"1", makepath=True)
+        real = group_deletion._check_unused
+
+        def check_late(group: str, tree: object) -> None:
+            real(group, tree)  # type: ignore[arg-type]
+            client.set("/consumers/g/offsets/t/5", b"2")
+
+        monkeypatch.setattr(group_deletion, "_check_unused", check_late)
+        with pytest.raises(GroupNotDeleted, match="/consumers/g/offsets/t/5 was written by somebody else") as refused:
+            admin.delete_groups("g")
+        left = len(client.get_children("/consumers/g/offsets/t"))
+        assert left == (6 if version == "zk-3.3.6" else 10)
+        assert f"deleted were {10 - left} of 13 nodes in ZooKeeper" in refused.value.sentence
+        client.stop()
+        client.close()
+
+
+def test_an_import_reads_the_offsets_of_all_groups_in_kafka_again_before_the_first_one_is_written(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [f"{fresh_group}-{number}" for number in range(3)]
+    for group in groups:
+        store_in_kafka(embedded_cluster, group, topic, {0: 1})
+    text = "".join(f"/consumers/{group}/offsets/{topic}/0:5\n" for group in groups)
+    real = kafka_changes._write_kafka
+
+    def write_late(in_store: OffsetsInKafka, changes: object) -> None:
+        store_in_kafka(embedded_cluster, groups[2], topic, {0: 2})  # between plan and write
+        real(in_store, changes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kafka_changes, "_write_kafka", write_late)
+    with pytest.raises(OffsetsNotSet) as refused:
+        admin.import_offsets(text)
+    assert refused.value.sentence == (
+        f"the offset of {topic}-0 of group {groups[2]!r} in Kafka is not written: it was changed by somebody else "
+        "meanwhile: it was 1, it is 2; 0 of 3 offsets in Kafka were written, and none in ZooKeeper"
+    )
+    assert [in_kafka(embedded_cluster, group, topic) for group in groups] == [{0: 1}, {0: 1}, {0: 2}]
+    monkeypatch.setattr(kafka_changes, "_write_kafka", real)
+    unanswered = Fault.error(14, "offset_fetch", topic, 0).only(client_id="zkconsumer-admin")  # not to this test
+    embedded_cluster.faults.add(unanswered, times=None)
+    with pytest.raises(OffsetsNotSet):
+        admin.import_offsets(text)
+    assert [in_kafka(embedded_cluster, group, topic) for group in groups] == [{0: 1}, {0: 1}, {0: 2}]
 
 
 def test_an_offset_in_kafka_that_has_changed_is_not_deleted_with_its_group(

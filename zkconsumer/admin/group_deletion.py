@@ -9,8 +9,9 @@ Rules, and which failure each prevents:
 - Offsets in Kafka are read again before they are deleted, and the group stays if one has changed.
 - The other nodes are deleted after the offsets in Kafka: if its offset manager does not answer, the group stays where
   it can be seen.
-- Nodes are deleted one by one at the version that was read, and never recursively: no node is deleted that was not
-  looked at.
+- Nodes are deleted at the version that was read, and never recursively: no node is deleted that was not looked at. Two
+  hundred go in one transaction: if somebody has written one of them, or joined, all of these stay (ZooKeeper 3.3 has no
+  transactions, and deletes those before it).
 - An error says what is deleted already: other groups, offsets in Kafka, nodes.
 
 Source: kafka.admin.ConsumerGroupCommand --delete, AdminUtils.deleteConsumerGroupInZK (0.8.2.2), which deletes
@@ -25,7 +26,7 @@ from typing import Any
 
 from rebalance import znodes
 from rebalance.errors import refusal_of
-from rebalance.requests import Delete, Fault, GetChildren, GetData, ZooKeeperPort
+from rebalance.requests import Delete, Exists, Fault, GetChildren, GetData, Multi, ZooKeeperPort
 from rebalance.zookeeper import call
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.deleted_topics import (
@@ -48,6 +49,8 @@ __all__ = ["DeletedGroup", "DeletedGroups", "delete_groups"]
 
 _SHOWN = 3
 _MAX_NODES = 1_000_000
+_BATCH = 200
+"""Nodes in one transaction: their paths must fit into a message of ZooKeeper, whose limit is a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -316,18 +319,49 @@ class _NodeDeletion:
         Raises:
             GroupNotDeleted: A node cannot be deleted; says what is deleted.
         """
-        for path in paths:
-            # A parent's version does not change with its children, and it cannot be deleted while it has any.
-            reply = call(self._port, Delete(path, self._tree[path].version), READ_TIMEOUT_S)
-            if reply.fault in (None, Fault.NO_NODE):
-                self._deleted += 1
-                continue
-            why = refusal_of("delete", path, reply.fault, reply.reason)
-            if reply.fault in (Fault.NOT_EMPTY, Fault.BAD_VERSION):
-                why = f"{path} was written by somebody else meanwhile"
-            kafka = f"{count_of(self.in_kafka, 'offset')} in Kafka" if self.in_kafka else "nothing in Kafka"
-            raise GroupNotDeleted(
-                f"group {self._group!r} is not deleted: {why}; deleted were {self.so_far()}, and {kafka}",
-                "" if reply.fault is Fault.NO_AUTH else
-                "look whether a consumer has joined, and delete the group again",
-            )  # fmt: skip
+        for first in range(0, len(paths), _BATCH):
+            batch = paths[first : first + _BATCH]
+            if len(batch) == 1 or not self._delete_together(batch):
+                for path in batch:
+                    self._delete_one(path)
+
+    def _delete_together(self, paths: Sequence[str]) -> bool:
+        """Delete nodes in one transaction; return False if they have to be deleted one by one.
+
+        A node that is gone makes the transaction fail, as does a lost connection, after which nobody knows its result.
+        """
+        reply = call(self._port, Multi(tuple(self._deletion(path) for path in paths)), READ_TIMEOUT_S)
+        if reply.fault is not None:
+            return False
+        faults = {
+            path: result for path, result in zip(paths, reply.value, strict=True)
+            if isinstance(result, Fault) and result is not Fault.ROLLED_BACK
+        }  # fmt: skip
+        if any(fault is Fault.NO_NODE for fault in faults.values()):
+            return False
+        if faults:  # ZooKeeper 3.3 has deleted those before it
+            left = read_all(self._port, [Exists(path) for path in paths])
+            self._deleted += sum(value is None for value in left)
+            raise self._error(*next(iter(faults.items())), "")
+        self._deleted += len(paths)
+        return True
+
+    def _delete_one(self, path: str) -> None:
+        reply = call(self._port, self._deletion(path), READ_TIMEOUT_S)
+        if reply.fault not in (None, Fault.NO_NODE):
+            raise self._error(path, reply.fault, reply.reason)
+        self._deleted += 1
+
+    def _deletion(self, path: str) -> Delete:
+        # A parent's version does not change with its children, and it cannot be deleted while it has any.
+        return Delete(path, self._tree[path].version)
+
+    def _error(self, path: str, fault: Fault, reason: str) -> GroupNotDeleted:
+        why = refusal_of("delete", path, fault, reason)
+        if fault in (Fault.NOT_EMPTY, Fault.BAD_VERSION):
+            why = f"{path} was written by somebody else meanwhile"
+        kafka = f"{count_of(self.in_kafka, 'offset')} in Kafka" if self.in_kafka else "nothing in Kafka"
+        return GroupNotDeleted(
+            f"group {self._group!r} is not deleted: {why}; deleted were {self.so_far()}, and {kafka}",
+            "" if fault is Fault.NO_AUTH else "look whether a consumer has joined, and delete the group again",
+        )
