@@ -209,6 +209,41 @@ def test_a_topic_with_a_dead_replica_stays_in_deletion_until_its_broker_is_back(
 
 @pytest.mark.real
 @pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        pytest.param("0.8.2.2", "if delete.topic.enable is true on the controller, it cannot be withdrawn"),
+        pytest.param("3.9.2", "it cannot be withdrawn", marks=pytest.mark.slow),
+    ],
+)
+def test_a_deletion_that_the_controller_has_started_cannot_be_withdrawn(version: str, said: str) -> None:
+    with KafkaCluster(version, 2) as cluster, administration(cluster) as admin:
+        admin.create_topic("gone", 2, 2)
+        cluster.wait_leaders("gone", [0, 1])
+        cluster.kill(1, expire=True)
+        wait_until(lambda: cluster.client.get_children("/brokers/ids") == ["0"], TIMEOUT_S, "broker 1 to be gone")
+        with pytest.raises(TopicUnfinished) as refused:
+            admin.delete_topic("gone", wait_s=4)
+        assert said in refused.value.remedy
+        cluster.client.delete("/admin/delete_topics/gone")
+        cluster.start(1)
+        wait_until(lambda: "gone" not in cluster.client.get_children("/brokers/topics"), TIMEOUT_S, "it to be deleted")
+
+
+@pytest.mark.real
+def test_a_mark_that_the_controller_does_not_act_on_is_withdrawn_by_deleting_it() -> None:
+    settings = {"delete.topic.enable": False}
+    with KafkaCluster("0.8.2.2", 1, settings=settings) as cluster, administration(cluster) as admin:
+        admin.create_topic("kept")
+        with pytest.raises(TopicUnfinished) as refused:
+            admin.delete_topic("kept", wait_s=2)
+        assert "if it is false there, delete that node to withdraw it" in refused.value.remedy
+        cluster.client.delete("/admin/delete_topics/kept")
+        assert admin.grow_topic("kept", 2).done
+        assert [row.leader for row in admin.topics("kept").partitions] == [0, 0]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
     ("version", "error", "said"),
     [
         pytest.param("0.8.2.2", TopicUnfinished, "delete.topic.enable is probably false on the controller, broker 0"),

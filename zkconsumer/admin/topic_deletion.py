@@ -6,6 +6,7 @@ What a mark does depends on the brokers:
   brokers that are enabled to delete start, which may be years later.
 - From 0.10.2 on such a controller removes the mark and keeps the topic. From 1.0 on deleting is enabled by default.
 - A topic with a replica on a broker that is down stays in deletion until that broker is back.
+- A controller that deletes topics keeps in memory what it has to delete. Deleting the mark does not withdraw it.
 
 Source: kafka.admin.AdminUtils.deleteTopic, kafka.controller.TopicDeletionManager, KafkaController (0.8.1 to 3.9).
 """
@@ -37,6 +38,8 @@ from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, error_o
 __all__ = ["delete_topic"]
 
 _SHOWN = 5
+_REMOVES_MARKS = 4
+"""Registration version from which a controller removes a mark that it does not act on (Kafka 0.10.2)."""
 
 
 def delete_topic(
@@ -102,7 +105,7 @@ def _wait(
     if not poll(is_decided, wait_s):
         raise TopicUnfinished(
             f"topic {topic!r} is marked for deletion and not gone after {wait_s:g} s: {_why(port, topic, data)}",
-            f"the mark {mark} stays, and takes effect as soon as nothing hinders it; delete that node to withdraw it",
+            _remedy(port, mark),
         )
     if left["topic"]:
         raise TopicRefused(
@@ -110,6 +113,20 @@ def _wait(
             "false on that broker", "set delete.topic.enable=true on the brokers, and restart them"
         )
     return replace(change, done=True)
+
+
+def _remedy(port: ZooKeeperPort, mark: str) -> str:
+    """Return what can be done about a deletion that waits: a controller that has read the mark needs it no more."""
+    brokers = read_brokers(port)
+    if brokers.controller is None:
+        return (f"the mark {mark} stays, and takes effect as soon as a broker is the controller; delete that node "
+                "before to withdraw it")  # fmt: skip
+    if brokers.registration_version >= _REMOVES_MARKS:
+        return (f"remove what hinders it: the controller has started the deletion, and finishes it then, also if the "
+                f"mark {mark} is deleted; it cannot be withdrawn")  # fmt: skip
+    return (f"the mark {mark} stays, and takes effect as soon as nothing hinders it; if delete.topic.enable is true "
+            "on the controller, it cannot be withdrawn, as the controller has started the deletion and finishes it "
+            "without the mark, too; if it is false there, delete that node to withdraw it")  # fmt: skip
 
 
 def _why(port: ZooKeeperPort, topic: str, data: bytes) -> str:
