@@ -49,10 +49,9 @@ _TOPIC: Final = ("group", "topic")
 _PARTITION: Final = ("group", "topic", "partition")
 
 _OF_GROUP: Final[tuple[tuple[str, str, Callable[[GroupLag], float | None]], ...]] = (
-    ("registered_members", "Registered consumers.", lambda each: each.member_count if each.members_known else None),
-    ("owned_partitions", "Partitions that somebody owns.", lambda each: each.owned if each.owners_known else None),
-    ("unowned_partitions", "Partitions that a member subscribes to and nobody owns.",
-     lambda each: each.unowned if each.owners_known and each.members_known else None),
+    ("registered_members", "Registered consumers.", lambda each: each.member_count),
+    ("owned_partitions", "Partitions that somebody owns.", lambda each: each.owned),
+    ("unowned_partitions", "Partitions that a member subscribes to and nobody owns.", lambda each: each.unowned),
     ("unknown_lag_partitions", "Partitions whose lag is not known.", lambda each: each.lag_unknown),
     ("problems", "What is wrong with the group, which `zkconsumer lag GROUP` names.", lambda each: len(each.problems)),
 )  # fmt: skip
@@ -61,10 +60,10 @@ _OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float | None]], ...]
      lambda each: each.lag if each.lag_unknown < each.partition_count else None),
     ("topic_unknown_lag_partitions", "Partitions of a topic whose lag is not known.", lambda each: each.lag_unknown),
 )  # fmt: skip
-_OF_PARTITION: Final[tuple[tuple[str, str, Callable[[GroupLag, PartitionRow], float | None]], ...]] = (
-    ("lag_messages", "Log end less stored offset; none while it is not known.", lambda group, row: row.lag),
+_OF_PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionRow], float | None]], ...]] = (
+    ("lag_messages", "Log end less stored offset; none while it is not known.", lambda row: row.lag),
     ("partition_owned", "1 while somebody owns it; none while the owner cannot be read.",
-     lambda group, row: None if row.owner is None and not group.owners_known else row.owner is not None),
+     lambda row: None if row.owner_is_hidden else row.owner is not None),
 )  # fmt: skip
 _STORES: Final[tuple[tuple[str, Callable[[PartitionRow], int | None]], ...]] = (
     ("zookeeper", lambda row: row.offset_in_zookeeper),
@@ -266,7 +265,7 @@ def _metrics(state: _State, settings: ExporterSettings, now: float) -> Iterator[
         found = (((group.group, each.topic), of_topic(each)) for group, each in topics)
         yield _gauge(f"group_{name}", meaning, _TOPIC, found)
     for name, meaning, of_row in _OF_PARTITION:
-        yield _gauge(f"group_{name}", meaning, _PARTITION, ((_labels(at, row), of_row(at, row)) for at, row in kept))
+        yield _gauge(f"group_{name}", meaning, _PARTITION, ((_labels(at, row), of_row(row)) for at, row in kept))
     yield _gauge(
         "group_committed_offset", "Stored offset, in each store that has one.", (*_PARTITION, "store"),
         (((*_labels(at, row), store), of_store(row)) for at, row in kept for store, of_store in _STORES),

@@ -228,7 +228,7 @@ def test_a_group_that_may_not_be_read_does_not_hide_the_others(
         assert got.exit_code == 0, got.output
         assert unread(path) in got.stderr
         rows = {row["group"]: row for row in json.loads(got.stdout)["groups"]}
-        assert (rows[fresh_group]["member_count"], rows[fresh_group]["owned"]) == (0, 2)
+        assert (rows[fresh_group]["member_count"], rows[fresh_group]["owned"]) == (None, 2)
         assert (rows[f"{fresh_group}-2"]["member_count"], rows[f"{fresh_group}-2"]["owned"]) == (1, 2)
 
 

@@ -38,8 +38,8 @@ class Verification(JsonValue):
 
     Attributes:
         group: Its name.
-        members: Number of registered consumers.
-        partitions: Number of partitions of the subscribed topics.
+        members: Number of registered consumers; None if ZooKeeper does not let us read it.
+        partitions: Number of partitions of the subscribed topics; None if the members may not be read.
         strategy: How they are assigned, as far as the owners show it; None when they do not.
         findings: What was found.
         wakeable: Members that lack partitions and would get them by another rebalance.
@@ -47,8 +47,8 @@ class Verification(JsonValue):
     """
 
     group: str
-    members: int
-    partitions: int
+    members: int | None
+    partitions: int | None
     strategy: str | None
     findings: tuple[Finding, ...]
     wakeable: tuple[str, ...] = ()

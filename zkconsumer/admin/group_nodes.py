@@ -133,7 +133,11 @@ def read_groups(port: ZooKeeperPort) -> tuple[GroupList, dict[str, list[str]]]:
         counts = {topic: owned[f"{znodes.group_path(group)}/owners/{topic}"] for topic in has_owners}
         # A group that is done with a topic leaves its empty node under owners behind.
         topics = sorted({*has_offsets, *(topic for topic, count in counts.items() if count)})
-        rows.append(GroupRow(group, len(registered), sum(counts.values()), tuple(topics), bool(has_offsets)))
+        owners = f"{znodes.group_path(group)}/owners"
+        members = None if znodes.ids_path(group) in reader.refused else len(registered)
+        hidden = any(path in reader.refused for path in (owners, *(f"{owners}/{topic}" for topic in has_owners)))
+        owned_now = None if hidden else sum(counts.values())
+        rows.append(GroupRow(group, members, owned_now, tuple(topics), bool(has_offsets)))
         concerned[group] = sorted({*has_offsets, *has_owners})
     refused = [f"{node}; what is below that node is not counted" for node in reader.refused.values()]
     return GroupList(tuple(rows), tuple(refused)), concerned

@@ -23,12 +23,18 @@ from rebalance.subscription import Subscription, consumer_id_of, thread_ids
 from zkconsumer.admin.values import JsonValue
 
 __all__ = [
-    "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow", "StoreDifference", "concerned_topics",
-    "members_of", "report", "store_difference", "unread",
+    "OFFSET_HIDDEN", "OWNER_HIDDEN", "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow",
+    "StoreDifference", "concerned_topics", "members_of", "report", "store_difference", "unread",
 ]  # fmt: skip
 
 Name = tuple[str, str]
 """Topic, and the name of a partition's node."""
+
+OWNER_HIDDEN = "its owner is not known: ZooKeeper does not let us read it"
+"""The problem of a partition whose owner node, if there is one, may not be read."""
+
+OFFSET_HIDDEN = "its offset in ZooKeeper is not known: ZooKeeper does not let us read it"
+"""The problem of a partition whose offset node, if there is one, may not be read."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +78,31 @@ class GroupNodes:
     claim_zxids: Mapping[Name, int] = field(default_factory=dict)
     exists: bool = True
 
+    @property
+    def hides_members(self) -> bool:
+        """True if it cannot be read who is registered."""
+        return znodes.ids_path(self.group) in self.refused
+
+    @property
+    def hides_any_owner(self) -> bool:
+        """True if one owner at least cannot be read, so that it is not known how many partitions are owned."""
+        owners = f"{znodes.group_path(self.group)}/owners"
+        return any(path == owners or path.startswith(f"{owners}/") for path in self.refused)
+
+    def hides_owners(self, topic: str) -> bool:
+        """Return True if it cannot be read which partitions of a topic are owned."""
+        topics = znodes.owners_path(self.group, topic)
+        return topics in self.refused or topics.rpartition("/")[0] in self.refused
+
     def hides_owner(self, topic: str, name: str) -> bool:
         """Return True if the owner of a partition, if it has one, cannot be read."""
-        topics = znodes.owners_path(self.group, topic)
-        paths = (znodes.owner_path(self.group, topic, name), topics, topics.rpartition("/")[0])
-        return any(path in self.refused for path in paths)
+        return self.hides_owners(topic) or znodes.owner_path(self.group, topic, name) in self.refused
+
+    def hides_offset(self, topic: str, name: str) -> bool:
+        """Return True if the offset of a partition in ZooKeeper, if it has one, cannot be read."""
+        offset = znodes.offset_path(self.group, topic, name)
+        topics = offset.rpartition("/")[0]
+        return any(path in self.refused for path in (offset, topics, topics.rpartition("/")[0]))
 
     def offset_in_zookeeper(self, name: Name) -> int | None:
         """Return the offset of a partition in ZooKeeper, None without one that can be read."""
@@ -97,7 +123,7 @@ class GroupNodes:
           owner before it, stores in Kafka.
         """
         claimed = self.claim_zxids.get(name)
-        if claimed is None or self.hides_offset_in_kafka(name):
+        if claimed is None or self.hides_offset_in_kafka(name) or self.hides_offset(*name):
             return None
         kafka = self.kafka_offsets.get(name)
         zookeeper = self.offset_in_zookeeper(name)
@@ -126,8 +152,11 @@ class GroupNodes:
         Where the stores differ, `storage_of` decides. If the store is not known, the larger offset counts, as for
         members with the default `offsets.intent`. While the offset in Kafka is not known, that in ZooKeeper counts if
         it was written after the present owner claimed the partition: the owner stores in ZooKeeper, or in both stores.
+        While that in ZooKeeper may not be read, no offset counts.
         """
         zookeeper, kafka = self.offset_in_zookeeper(name), self.kafka_offsets.get(name)
+        if self.hides_offset(*name):
+            return None
         if self.hides_offset_in_kafka(name):
             return None if self.may_be_leftover(name) else zookeeper
         if zookeeper is None or kafka is None:
@@ -161,7 +190,7 @@ class PartitionRow:
             stores differ and that store is not known; None also while it is not known whether Kafka has another one.
         log_end: The offset that the next message will get.
         lag: `log_end - offset`; None if one of them is not known, and if the offset is beyond the end.
-        owner: What its owner node holds: a thread id.
+        owner: What its owner node holds: a thread id; None also if that node may not be read (`owner_is_hidden`).
         problems: What is wrong, a clause each.
         offset_in_zookeeper: The offset that is stored in ZooKeeper.
         offset_in_kafka: The offset that is stored in Kafka.
@@ -178,6 +207,11 @@ class PartitionRow:
     offset_in_zookeeper: int | None = None
     offset_in_kafka: int | None = None
     storage: str | None = None
+
+    @property
+    def owner_is_hidden(self) -> bool:
+        """True if the partition may have an owner that ZooKeeper does not let us read."""
+        return OWNER_HIDDEN in self.problems
 
 
 @dataclass(frozen=True)
@@ -223,7 +257,7 @@ class GroupReport(JsonValue):
 
     Attributes:
         group: Its name.
-        members: Registered consumers, by id.
+        members: Registered consumers, by id; None if ZooKeeper does not let us read who is registered.
         partitions: By topic and number.
         lag: Sum of the known lags.
         lag_unknown: Number of partitions whose lag is not known.
@@ -231,7 +265,7 @@ class GroupReport(JsonValue):
     """
 
     group: str
-    members: tuple[MemberRow, ...]
+    members: tuple[MemberRow, ...] | None
     partitions: tuple[PartitionRow, ...]
     lag: int
     lag_unknown: int
@@ -358,9 +392,13 @@ def report(nodes: GroupNodes, members: Members | None = None) -> GroupReport:
     difference = store_difference(rows)
     if difference is not None and not difference.is_certain:
         problems.append(difference.sentence)
-    problems += [f"{row.topic}-{row.partition}: {problem}" for row in rows for problem in row.problems]
+    problems += [
+        f"{row.topic}-{row.partition}: {problem}" for row in rows for problem in row.problems
+        if problem not in (OWNER_HIDDEN, OFFSET_HIDDEN)  # `unread` has the node, once for all partitions
+    ]  # fmt: skip
     lags = [row.lag for row in rows if row.lag is not None]
-    return GroupReport(nodes.group, members.rows, tuple(rows), sum(lags), len(rows) - len(lags), tuple(problems))
+    shown = None if nodes.hides_members else members.rows
+    return GroupReport(nodes.group, shown, tuple(rows), sum(lags), len(rows) - len(lags), tuple(problems))
 
 
 def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> frozenset[int] | None:
@@ -397,7 +435,9 @@ def _row(
     if not exists and known:
         problems.append("the topic has no such partition")
     owner = _owner(nodes, topic, name, threads, members, problems)
-    if owner is None and exists and threads and not nodes.hides_owner(topic, name):
+    if owner is None and nodes.hides_owner(topic, name):
+        problems.append(OWNER_HIDDEN)
+    elif owner is None and exists and threads:
         problems.append("orphaned: a member subscribes to it, and nobody owns it")
     in_zookeeper = _offset(nodes, topic, name, problems)
     in_kafka = nodes.kafka_offsets.get((topic, name))
@@ -422,7 +462,7 @@ def _owner(
     data, session = nodes.owners[topic, name]
     owner = znodes.parse_owner(data)
     thread = members.thread_of(owner, threads)
-    if thread not in threads and consumer_id_of(thread) not in members.unclear:
+    if thread not in threads and consumer_id_of(thread) not in members.unclear and not nodes.hides_members:
         problems.append(f"its owner {owner!r} is no thread of a registered member on this topic")
     if not session:
         problems.append("its owner node is persistent: it stays until an operator deletes it")
@@ -430,6 +470,9 @@ def _owner(
 
 
 def _offset(nodes: GroupNodes, topic: str, name: str, problems: list[str]) -> int | None:
+    if nodes.hides_offset(topic, name):
+        problems.append(OFFSET_HIDDEN)
+        return None
     if (topic, name) not in nodes.offsets:
         return None
     path = znodes.offset_path(nodes.group, topic, name)

@@ -110,12 +110,7 @@ class LagMonitor:
             topics = [topic for topic in dict.fromkeys(row.topic for row in found.partitions)
                       if self._choice.keeps_topic(topic)]  # fmt: skip
             of_group = {topic: rates[found.group, topic] for topic in topics if (found.group, topic) in rates}
-            lag = group_lag(found, _unowned(each, mine, found.partitions), of_group, topics)
-            owners = f"{znodes.group_path(each.group)}/owners/"
-            lags.append(dataclasses.replace(
-                lag, members_known=znodes.ids_path(each.group) not in each.refused,
-                owners_known=not any(f"{path}/".startswith(owners) for path in each.refused),
-            ))  # fmt: skip
+            lags.append(group_lag(found, _unowned(each, mine, found.partitions), of_group, topics, each))
         return LagReport(read_at, time.monotonic() - started_at, tuple(lags))
 
     def _groups(self) -> list[str]:

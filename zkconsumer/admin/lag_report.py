@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkconsumer.admin.group_report import GroupReport, PartitionRow, store_difference
+from zkconsumer.admin.group_report import GroupNodes, GroupReport, PartitionRow, store_difference
 from zkconsumer.admin.values import JsonValue
 
 __all__ = ["GroupLag", "LagReport", "Rates", "TopicLag", "group_lag"]
@@ -39,7 +39,7 @@ class TopicLag:
     Attributes:
         topic: Its name.
         partition_count: Partitions that the group owns, has offsets of, or subscribes to.
-        unowned: Those that a member subscribes to and nobody owns.
+        unowned: Those that a member subscribes to and nobody owns; None if members or owners may not be read.
         lag: Sum of the known lags.
         lag_unknown: Number of partitions whose lag is not known.
         consumed_per_s: Messages a second by which the stored offsets grow; None while not known.
@@ -49,7 +49,7 @@ class TopicLag:
 
     topic: str
     partition_count: int
-    unowned: int
+    unowned: int | None
     lag: int
     lag_unknown: int
     consumed_per_s: float | None = None
@@ -63,29 +63,26 @@ class GroupLag:
 
     Attributes:
         group: Its name.
-        member_count: Number of registered consumers.
-        owned: Number of partitions that somebody owns.
-        unowned: Number of partitions that a member subscribes to and nobody owns.
+        member_count: Number of registered consumers; None if they may not be read.
+        owned: Number of partitions that somebody owns; None if an owner may not be read.
+        unowned: Number of partitions that a member subscribes to and nobody owns; None if members or owners may not be
+            read.
         lag: Sum of the known lags.
         lag_unknown: Number of partitions whose lag is not known.
         topics_lag: By topic.
         partitions: By topic and number.
         problems: What is wrong with the group, as sentences.
-        members_known: All registrations could be listed; else `member_count` is too low.
-        owners_known: All owners could be read; else `owned` may be too low.
     """
 
     group: str
-    member_count: int
-    owned: int
-    unowned: int
+    member_count: int | None
+    owned: int | None
+    unowned: int | None
     lag: int
     lag_unknown: int
     topics_lag: tuple[TopicLag, ...]
     partitions: tuple[PartitionRow, ...]
     problems: tuple[str, ...]
-    members_known: bool = True
-    owners_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,8 @@ class LagReport(JsonValue):
 
 
 def group_lag(
-    found: GroupReport, unowned: Iterable[tuple[str, int | str]], rates: Mapping[str, Rates], topics: Sequence[str]
+    found: GroupReport, unowned: Iterable[tuple[str, int | str]], rates: Mapping[str, Rates], topics: Sequence[str],
+    nodes: GroupNodes | None = None,
 ) -> GroupLag:
     """Return the lag of a group.
 
@@ -115,6 +113,7 @@ def group_lag(
         unowned: (topic, partition) of those that a member subscribes to and nobody owns.
         rates: Topic -> rates.
         topics: The topics that count.
+        nodes: What the report was made from; it tells which owners may not be read.
     """
     chosen = frozenset(topics)
     rows = tuple(row for row in found.partitions if row.topic in chosen)
@@ -124,18 +123,26 @@ def group_lag(
     by_topic: dict[str, list[PartitionRow]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
+    hidden = {topic for topic in by_topic if nodes is not None and nodes.hides_owners(topic)}
+    # Without the members it is not known which topics somebody subscribes to.
     topics_lag = tuple(
-        _topic_lag(topic, of_topic, orphans[topic], rates.get(topic, Rates()))
+        _topic_lag(
+            topic, of_topic, None if found.members is None or topic in hidden else orphans[topic],
+            rates.get(topic, Rates()),
+        )
         for topic, of_topic in by_topic.items()
-    )
+    )  # fmt: skip
+    unowned_known = found.members is not None and all(each.unowned is not None for each in topics_lag)
     return GroupLag(
-        found.group, len(found.members), sum(row.owner is not None for row in rows), orphans.total(),
+        found.group, None if found.members is None else len(found.members),
+        None if nodes is not None and nodes.hides_any_owner else sum(row.owner is not None for row in rows),
+        orphans.total() if unowned_known else None,
         sum(each.lag for each in topics_lag), sum(each.lag_unknown for each in topics_lag), topics_lag, rows,
         (*differing, *found.problems),
     )  # fmt: skip
 
 
-def _topic_lag(topic: str, rows: Sequence[PartitionRow], unowned: int, rates: Rates) -> TopicLag:
+def _topic_lag(topic: str, rows: Sequence[PartitionRow], unowned: int | None, rates: Rates) -> TopicLag:
     lags = [row.lag for row in rows if row.lag is not None]
     lag = sum(lags)
     return TopicLag(

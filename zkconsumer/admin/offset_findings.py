@@ -66,9 +66,8 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
             if may_be_leftover and kind != "unknown-log":  # a log without a leader is a fault, whatever the offset is
                 is_fault = False
                 what += _LEFTOVER
-            yield Finding(
-                kind, path, f"{topic}-{name}: {what}", _REMEDIES[kind].format(set_it=set_it), passing, is_fault
-            )
+            remedy = _OF_REFUSED if isinstance(log, str) and "does not let us" in log else _REMEDIES[kind]
+            yield Finding(kind, path, f"{topic}-{name}: {what}", remedy.format(set_it=set_it), passing, is_fault)
 
 
 _LEFTOVER = "; whether the group still uses its offset in ZooKeeper is not known"
@@ -87,6 +86,7 @@ def _place(offset: int, log: LogRange, noun: str) -> tuple[str, str] | None:
     return None
 
 
+_OF_REFUSED = "give this command credentials for that node, or have its access list changed (setAcl)"
 _REMEDIES = {
     "unknown-log": "look at the partition's leader with zkconsumer topics",
     "offset-beyond-log": "{set_it}, or whoever claims it next starts where auto.offset.reset says",

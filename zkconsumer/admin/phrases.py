@@ -10,12 +10,14 @@ __all__ = ["count_of", "nearest"]
 _SHOWN_NAMES = 10
 
 
-def count_of(number: int, noun: str) -> str:
+def count_of(number: int | None, noun: str) -> str:
     """Return a number with its noun.
 
-    >>> count_of(1, "topic"), count_of(2, "topic")
-    ('1 topic', '2 topics')
+    >>> count_of(1, "topic"), count_of(2, "topic"), count_of(None, "member")
+    ('1 topic', '2 topics', 'an unknown number of members')
     """
+    if number is None:
+        return f"an unknown number of {noun}s"
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rebalance import znodes
-from rebalance.errors import UnreadableNode
+from rebalance.errors import RefusedNode, UnreadableNode
 from rebalance.requests import GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
@@ -53,6 +54,11 @@ def read_listed_partitions(port: ZooKeeperPort, topics: Sequence[str]) -> list[T
     return listed_partitions(read_topic_data(port, topics))
 
 
+def _read_some(port: ZooKeeperPort, requests: Sequence[GetData]) -> list[Any]:
+    """Return the values, and a `RefusedNode` for each node that may not be read: it hides no other topic."""
+    return read_each(port, requests, READ_TIMEOUT_S)
+
+
 def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Sequence[str]) -> TopicNodes:
     """Return the nodes of topics, of all topics when none is named.
 
@@ -61,6 +67,7 @@ def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Se
 
     Raises:
         NotFound: There is no such topic.
+        AccessRefused: The list of topics, or the node of a topic that is named, may not be read.
         ZooKeeperSilent: ZooKeeper does not answer.
     """
     known = cluster.topics()
@@ -68,15 +75,16 @@ def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Se
         if name not in known:
             raise NotFound(f"there is no topic {name!r} in ZooKeeper at {zookeeper}", nearest(name, known, "topic"))
     chosen = list(dict.fromkeys(names)) or known
-    values = read_all(port, [GetData(znodes.topic_path(topic)) for topic in chosen])
+    values = (read_all if names else _read_some)(port, [GetData(znodes.topic_path(topic)) for topic in chosen])
     # A topic that was deleted between the two reads does not exist any more.
-    data = {topic: value[0] for topic, value in zip(chosen, values, strict=True) if value is not None}
+    data = {topic: value[0] for topic, value in zip(chosen, values, strict=True) if isinstance(value, tuple)}
     brokers = {int(name) for name in children(port, znodes.BROKERS) or [] if name.isdigit()}
     nodes = TopicNodes(brokers, data)
     wanted = listed_partitions(nodes.topics)
-    states = read_all(port, [GetData(znodes.partition_state_path(at.topic, int(at.partition))) for at in wanted])
+    states = _read_some(port, [GetData(znodes.partition_state_path(at.topic, int(at.partition))) for at in wanted])
     return dataclasses.replace(
         nodes,
-        states={at: None if value is None else value[0] for at, value in zip(wanted, states, strict=True)},
+        states={at: value[0] if isinstance(value, tuple) else None for at, value in zip(wanted, states, strict=True)},
+        refused={value.path: value for value in (*values, *states) if isinstance(value, RefusedNode)},
         log_offsets=cluster.log_ends(wanted, [EARLIEST, LATEST]),
     )

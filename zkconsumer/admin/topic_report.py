@@ -12,12 +12,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rebalance import znodes
-from rebalance.errors import UnreadableNode
+from rebalance.errors import RefusedNode, UnreadableNode
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.log_ends import LogOffsets
 
 __all__ = ["TopicNodes", "TopicPartitionRow", "TopicReport", "topic_report"]
+
+_LEADER_HIDDEN = "its leader is not known"
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,14 @@ class TopicNodes:
         topics: Topic -> data of its node.
         states: Partition -> data of its state node, None without one.
         log_offsets: Partition -> earliest and latest offset, or why they are not known.
+        refused: Path -> why it may not be read, of nodes of topics and states.
     """
 
     brokers: Collection[int]
     topics: Mapping[str, bytes]
     states: Mapping[TopicPartition, bytes | None] = field(default_factory=dict)
     log_offsets: Mapping[TopicPartition, LogOffsets] = field(default_factory=dict)
+    refused: Mapping[str, RefusedNode] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class TopicPartitionRow:
     """One partition; None stands for what does not exist or is not known.
 
     Attributes:
-        leader: The id of a registered broker.
+        leader: The id of a registered broker; None also if it may not be read (`leader_is_hidden`).
         replicas: Ids of the brokers that shall have it, the preferred leader first.
         isr: Ids of the brokers that are in sync.
         earliest: Offset of the oldest message that is kept.
@@ -58,6 +62,11 @@ class TopicPartitionRow:
     earliest: int | None
     latest: int | None
     problems: tuple[str, ...] = ()
+
+    @property
+    def leader_is_hidden(self) -> bool:
+        """True if ZooKeeper does not let us read which broker leads the partition."""
+        return any(problem.startswith(_LEADER_HIDDEN) for problem in self.problems)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,9 @@ class TopicReport(JsonValue):
 def topic_report(nodes: TopicNodes) -> TopicReport:
     """Return the report about the nodes."""
     rows: list[TopicPartitionRow] = []
-    problems: list[str] = []
+    problems = [
+        str(node) for path, node in sorted(nodes.refused.items()) if path.rpartition("/")[0] == znodes.TOPICS
+    ]
     for topic, data in sorted(nodes.topics.items()):
         try:
             replicas = znodes.parse_replicas(topic, data)
@@ -107,12 +118,16 @@ def _state(
     nodes: TopicNodes, name: TopicPartition, problems: list[str]
 ) -> tuple[int | None, tuple[int, ...] | None]:
     """Return leader and in-sync replicas, each None if not known."""
+    path = znodes.partition_state_path(name.topic, int(name.partition))
+    if path in nodes.refused:
+        problems.append(f"{_LEADER_HIDDEN}: {nodes.refused[path]}")
+        return None, None
     data = nodes.states.get(name)
     if data is None:
         problems.append("leaderless: it has no state yet")
         return None, None
     try:
-        state = znodes.parse_partition_state(znodes.partition_state_path(name.topic, int(name.partition)), data)
+        state = znodes.parse_partition_state(path, data)
     except UnreadableNode as error:
         problems.append(f"its state cannot be read: {error}")
         return None, None

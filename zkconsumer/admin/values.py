@@ -45,16 +45,16 @@ class GroupRow(JsonValue):
 
     Attributes:
         group: Its name.
-        members: Number of registered consumers.
-        owned: Number of partitions that somebody owns now.
+        members: Number of registered consumers; None if ZooKeeper does not let us read it.
+        owned: Number of partitions that somebody owns now; None if ZooKeeper does not let us read it.
         topics: Topics that the group owns partitions of or has stored offsets for, by name.
         offsets_in_zookeeper: It has offsets in ZooKeeper.
         offsets_in_kafka: It has offsets in Kafka; None if that is not known.
     """
 
     group: str
-    members: int
-    owned: int
+    members: int | None
+    owned: int | None
     topics: tuple[str, ...]
     offsets_in_zookeeper: bool = False
     offsets_in_kafka: bool | None = False
@@ -76,8 +76,8 @@ class GroupList(JsonValue):
     unknown: str | None = None
 
     def active(self) -> GroupList:
-        """Return the groups that have members."""
-        return replace(self, groups=tuple(row for row in self.groups if row.members))
+        """Return the groups that have members, and those of which it is not known."""
+        return replace(self, groups=tuple(row for row in self.groups if row.members != 0))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer groups --json`."""

@@ -86,7 +86,7 @@ class _Verifier:
 
     def _is_registered(self, topic: str, thread: str) -> bool:
         """Return True if a thread may own partitions of a topic; any thread of an unclear member may."""
-        if znodes.ids_path(self.nodes.group) in self.nodes.refused:
+        if self.nodes.hides_members:
             return True
         return consumer_id_of(thread) in self.members.unclear or thread in self._threads(topic)
 
@@ -128,8 +128,9 @@ class _Verifier:
             *self._owner_nodes(), *self._unowned(), *self._strategies(),
             *self._order_of_java(),
         ]  # fmt: skip
+        known = not self.nodes.hides_members
         return Verification(
-            self.nodes.group, len(self.members.rows), len(self.subscribed),
+            self.nodes.group, len(self.members.rows) if known else None, len(self.subscribed) if known else None,
             self.preview.strategy if self.preview is not None and self.owners else None,
             tuple(findings), tuple(sorted(self._wakeable())),
         )  # fmt: skip
@@ -149,7 +150,7 @@ class _Verifier:
 
     def _registrations(self, least_members: int) -> Iterator[Finding]:
         count = len(self.members.rows)
-        if count < least_members and znodes.ids_path(self.nodes.group) not in self.nodes.refused:
+        if count < least_members and not self.nodes.hides_members:
             sentence = f"of {least_members} members {count} are registered" if count else "nobody is in the group"
             yield Finding("too-few-members", znodes.ids_path(self.nodes.group), sentence, "start the consumers")
         for row in self.members.rows:

@@ -67,7 +67,7 @@ it is exact to a segment of the log, and reading starts earlier, never later. A 
 
 \b
 Status: 0 done (also after Ctrl-C, SIGTERM, or when the reader of a pipe goes away); 1 if a message or a partition
-could not be read, or nothing could; 2 wrong usage.
+could not be read, or nothing could (the last line says why); 2 wrong usage.
 
 \b
 Example: the last five messages of each partition, with partition and offset

@@ -14,7 +14,7 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 
-__all__ = ["describe", "print_offsets"]
+__all__ = ["describe", "owner_cell", "print_offsets"]
 
 _HEADERS = ("TOPIC", "PARTITION", "OFFSET", "LOG END", "LAG")
 _STORES = ("IN ZOOKEEPER", "IN KAFKA")
@@ -52,7 +52,7 @@ def describe(group: str, zookeeper: str, as_json: bool, check: bool) -> None:
 
 def _print(found: GroupReport) -> None:
     topics = len({row.topic for row in found.partitions})
-    click.echo(f"Group {found.group}: {count_of(len(found.members), 'member')}, "
+    click.echo(f"Group {found.group}: {count_of(None if found.members is None else len(found.members), 'member')}, "
                f"{count_of(len(found.partitions), 'partition')} of {count_of(topics, 'topic')}\n")
     if found.members:
         print_table(["MEMBER", "SUBSCRIPTION"], [[row.consumer_id, _subscription(row)] for row in found.members])
@@ -76,6 +76,11 @@ def _subscription(row: MemberRow) -> str:
     return f"{row.pattern} {entries}" if row.pattern != "static" else entries or "nothing"
 
 
+def owner_cell(row: PartitionRow) -> str:
+    """Return what a table shows as the owner of a partition; a question mark for one that may not be read."""
+    return row.owner or ("?" if row.owner_is_hidden else "none")
+
+
 def print_offsets(rows: Sequence[PartitionRow]) -> None:
     """Print a table of partitions; with the offset in each store if one of them is, or may be, in Kafka."""
     has_stores = any(row.offset_in_kafka is not None or row.offset != row.offset_in_zookeeper for row in rows)
@@ -86,7 +91,7 @@ def print_offsets(rows: Sequence[PartitionRow]) -> None:
         if has_stores:
             numbers += [row.offset_in_zookeeper, row.offset_in_kafka]
         shown = ["-" if number is None else str(number) for number in numbers]
-        cells.append([row.topic, str(row.partition), *shown, (row.owner or "none") + (" !" if row.problems else "")])
+        cells.append([row.topic, str(row.partition), *shown, owner_cell(row) + (" !" if row.problems else "")])
     headers = [*_HEADERS, *stores, "OWNER"]
     marked = [number for number, row in enumerate(rows) if row.problems]
     print_table(headers, cells, right=list(range(1, len(headers) - 1)), marked=marked)

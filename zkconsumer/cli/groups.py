@@ -15,16 +15,16 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.offset_options import store_option
-from zkconsumer.cli.terminal.tables import print_table
+from zkconsumer.cli.terminal.tables import cell, print_table
 
 __all__ = ["groups"]
 
 _LIST_EPILOG = """\
 \b
-OWNED counts the partitions that somebody owns now. TOPICS are those that the group owns partitions of or has stored
-offsets for. When a group has offsets in Kafka, OFFSETS IN says where each group has them; a question mark: Kafka's
-offset manager did not answer within three seconds. Groups that exist in Kafka alone, as those of its newer consumer,
-are not listed.
+OWNED counts the partitions that somebody owns now; a question mark stands for a number that ZooKeeper does not let us
+read. TOPICS are those that the group owns partitions of or has stored offsets for. When a group has offsets in Kafka,
+OFFSETS IN says where each group has them; "Kafka?": its offset manager did not answer within three seconds. Groups that
+exist in Kafka alone, as those of its newer consumer, are not listed.
 
 \b
 Example:
@@ -56,7 +56,7 @@ def groups() -> None:
 
 @groups.command("list", epilog=_LIST_EPILOG)
 @zookeeper_option()
-@click.option("--active", is_flag=True, help="Only groups that have members.")
+@click.option("--active", is_flag=True, help="Only groups that have members, or may have.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_groups(zookeeper: str, active: bool, as_json: bool) -> None:
     """Show all groups, how many members they have, what they read, and where their offsets are."""
@@ -81,7 +81,7 @@ def _print(found: GroupList) -> None:
     cells = []
     for row in found.groups:
         stores = [_stores(row)] if has_stores else []
-        cells.append([row.group, str(row.members), str(row.owned), *stores, ", ".join(row.topics) or "-"])
+        cells.append([row.group, cell(row.members), cell(row.owned), *stores, ", ".join(row.topics) or "-"])
     headers = ["GROUP", "MEMBERS", "OWNED", *(["OFFSETS IN"] if has_stores else []), "TOPICS"]
     print_table(headers, cells, right=[1, 2])
 

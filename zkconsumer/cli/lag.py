@@ -18,11 +18,12 @@ from rebalance.errors import RebalanceError
 from zkconsumer.admin import Admin, GroupLag, LagChoice, LagMonitor, LagReport
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.describe import owner_cell
 from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.filter_options import NameFilter
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
-from zkconsumer.cli.terminal.tables import print_problem, print_table
+from zkconsumer.cli.terminal.tables import cell, print_problem, print_table
 
 __all__ = ["lag"]
 
@@ -31,9 +32,10 @@ _EPILOG = """\
 No group is joined, and members of any client count. OFFSET is the stored offset, in ZooKeeper or in Kafka; if the two
 differ, a problem says so, and the one counts with which the owner seems to work, or the larger one. LAG is the end of
 the log less that offset. UNKNOWN counts partitions whose lag is not known: without an offset, with one beyond the end,
-of a broker that does not answer, or with offsets in Kafka that cannot be read. LAG is - where no lag is known. With
---watch, CONSUMED/S and PRODUCED/S are those of the last two minutes (Java members commit once a minute), and CATCH UP
-says when the lag would be 0 at these rates. Rows with the largest lag come first.
+of a broker that does not answer, or with offsets in Kafka that cannot be read. LAG is - where no lag is known, and a
+question mark stands for what ZooKeeper does not let us read. With --watch, CONSUMED/S and PRODUCED/S are those of the
+last two minutes (Java members commit once a minute), and CATCH UP says when the lag would be 0 at these rates. Rows
+with the largest lag come first.
 
 \b
 Examples:
@@ -150,7 +152,7 @@ _Table = tuple[list[str], list[list[str]]]
 def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
     rows = sorted(groups, key=lambda row: (-row.lag, row.group))
     cells = [
-        [row.group, str(row.member_count), str(row.owned), str(row.unowned),
+        [row.group, cell(row.member_count), cell(row.owned), cell(row.unowned),
          _sum(row.lag, len(row.partitions), row.lag_unknown), str(row.lag_unknown)]
         for row in rows
     ]
@@ -166,7 +168,7 @@ def _by_topic(groups: Iterable[GroupLag], watch: bool) -> _Table:
     cells = []
     for group, row in rows:
         known = _sum(row.lag, row.partition_count, row.lag_unknown)
-        line = [group, row.topic, str(row.partition_count), str(row.unowned), known, str(row.lag_unknown)]
+        line = [group, row.topic, str(row.partition_count), cell(row.unowned), known, str(row.lag_unknown)]
         if watch:
             line += [_rate(row.consumed_per_s), _rate(row.produced_per_s), _duration(row.catch_up_s)]
         cells.append(line)
@@ -181,7 +183,7 @@ def _by_partition(groups: Iterable[GroupLag], watch: bool) -> _Table:
     cells = []
     for group, row in rows:
         numbers = ["-" if each is None else str(each) for each in (row.offset, row.log_end, row.lag)]
-        cells.append([group, row.topic, row.owner or "none", str(row.partition), *numbers])
+        cells.append([group, row.topic, owner_cell(row), str(row.partition), *numbers])
     return ["GROUP", "TOPIC", "OWNER", "PARTITION", "OFFSET", "LOG END", "LAG"], cells
 
 

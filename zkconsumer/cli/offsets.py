@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from rebalance.subscription import check_topic
+from zkconsumer.admin.offset_administration import GroupOffsets
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.describe import print_offsets
@@ -24,6 +25,7 @@ _GET_EPILOG = """\
 An offset is the next one to be read. When a group has offsets in Kafka, two columns show the offset in each store;
 OFFSET is that of the store in which the owner seems to work. If that is not known, it is the larger one, and a note
 says so. While the offsets in Kafka cannot be read, it is known only where the owner has written one in ZooKeeper.
+Status 1: something could not be read, and a - may stand for an offset that is stored.
 
 \b
 Example:
@@ -74,16 +76,19 @@ def get_offsets(group: str, zookeeper: str, topic: str | None, as_json: bool) ->
         click.echo(f"zkconsumer: {sentence}", err=True)
     if as_json:
         click.echo(found.to_json())
-        return
-    rows = found.partitions
-    if not rows:
-        if not found.unread:
-            click.echo(f"group {group} has no offsets", err=True)
-        return
-    print_offsets(rows)
+    elif found.partitions:
+        _print(found)
+    elif not found.unread:
+        click.echo(f"group {group} has no offsets", err=True)
+    if found.unread:
+        raise click.exceptions.Exit(1)
+
+
+def _print(found: GroupOffsets) -> None:
+    print_offsets(found.partitions)
     for note in found.notes:
         click.echo(f"note: {note}")
-    for row in rows:
+    for row in found.partitions:
         for problem in row.problems:
             print_problem(f"{row.topic}-{row.partition}: {problem}")
 

@@ -22,7 +22,8 @@ __all__ = ["topics"]
 _EPILOG = """\
 \b
 Leaders, replicas and in-sync replicas (ISR) are those in ZooKeeper, offsets those of the leaders: EARLIEST is the
-oldest message that is kept, LATEST the offset that the next message will get.
+oldest message that is kept, LATEST the offset that the next message will get. A question mark stands for what ZooKeeper
+does not let us read.
 
 \b
 Examples:
@@ -90,13 +91,13 @@ def _print(found: TopicReport) -> None:
 
 
 def _cells(row: TopicPartitionRow) -> list[str]:
-    isr = "-"
+    isr = "?" if row.leader_is_hidden else "-"
     if row.isr is not None:
         isr = (",".join(map(str, row.isr)) or "none") + (" !" if set(row.replicas) - set(row.isr) else "")
     return [
         row.topic,
         str(row.partition),
-        "none !" if row.leader is None else str(row.leader),
+        str(row.leader) if row.leader is not None else "? !" if row.leader_is_hidden else "none !",
         ",".join(map(str, row.replicas)),
         isr,
         *("-" if offset is None else str(offset) for offset in (row.earliest, row.latest)),

@@ -133,11 +133,13 @@ class Cluster:
         Raises:
             ZooKeeperSilent: ZooKeeper does not answer in time.
         """
-        if not self.reader.left_out:
+        if not self.reader.left_out and not self.reader.refused:
             return dict.fromkeys(partitions, "no broker leads it")
         leaders = self.reader.leaders(partitions)
-        return {
-            name: f"its leader, broker {leaders[name]}, cannot be asked: {self.reader.left_out[leaders[name]]}"
-            if leaders.get(name) in self.reader.left_out else "no broker leads it"
-            for name in partitions
-        }
+        return {name: self._why_unled(name, leaders.get(name)) for name in partitions}
+
+    def _why_unled(self, name: TopicPartition, leader: int | None) -> str:
+        if leader is not None and leader in self.reader.left_out:
+            return f"its leader, broker {leader}, cannot be asked: {self.reader.left_out[leader]}"
+        refused = self.reader.refused.get(znodes.partition_state_path(name.topic, int(name.partition)))
+        return "no broker leads it" if refused is None else f"its leader is not known: {refused}"

@@ -79,12 +79,14 @@ class ClusterReader:
         brokers: list[Broker] = []
         unreadable: list[UnreadableNode | RefusedNode] = []
         left_out: dict[int, str] = {}
+        refused: dict[int, str] = {}
         values = self._read_each(znodes.BROKERS, [znodes.broker_path(each) for each in ids])
         for broker_id, value in zip(ids, values, strict=True):
             if value is None:
                 continue
             if isinstance(value, RefusedNode):
                 unreadable.append(value)
+                refused[broker_id] = str(value)  # `_read_each` has logged it
                 continue
             try:
                 node = znodes.parse_broker(broker_id, value[0])
@@ -100,7 +102,7 @@ class ClusterReader:
         for broker_id in sorted(left_out.keys() - self._reported_brokers):
             log.warning("broker %d is left out: %s", broker_id, left_out[broker_id])
         self._reported_brokers = frozenset(left_out)
-        self.left_out = left_out
+        self.left_out = left_out | refused
         return brokers, unreadable
 
     def refuse_foreign_generation(self, group: str) -> None:

@@ -23,14 +23,20 @@ from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout, DecoderFailed, PartitionStopped
+from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.stream import KafkaStream
 
-__all__ = ["Consumption", "Outcome", "wait_for_end"]
+__all__ = ["Consumption", "Outcome", "not_read", "wait_for_end"]
 
 _LAST_FLUSH_S = 1.0
 _LEAVE_S = 3.0
 """Longest wait for the last commit, which the connector makes when it releases its partitions."""
 _JOIN_S = 0.5
+_ANSWER_S = 1.0
+"""A leader that is reachable answers within this time, also when it has no message."""
+_SHOWN = 3
+_REFUSED = "ZooKeeper does not let us"
+"""How a warning starts that may concern partitions of this member."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,32 @@ def wait_for_end(
             signals.drain()
         if ready.get(output_fd, 0) & (select.POLLERR | select.POLLHUP):
             return
+
+
+def not_read(status: ConnectorStatus, timed_out: bool, silence_s: float) -> CliError | None:
+    """Return the error about partitions that could not be read up to the end of a run, None without any.
+
+    Args:
+        timed_out: No message came any more: then each partition must have been read to its end. Otherwise as many
+            messages were printed as were wanted, and only partitions count that could not be read from the start.
+        silence_s: How long no message came.
+    """
+    hidden = [warning for warning in status.warnings if warning.startswith(_REFUSED)]
+    reasons: dict[str, str] = {}
+    for row in status.owned:
+        reason = row.error if timed_out or row.position is None else None
+        if reason is None and timed_out and row.log_end is None and not row.paused and silence_s >= _ANSWER_S:
+            reason = hidden[0] if hidden else "no leader has answered"
+        if reason is not None:
+            reasons[f"{row.topic}-{row.partition}"] = reason
+    if reasons:
+        shown = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:_SHOWN])
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        verb = "was" if len(reasons) == 1 else "were"
+        return CliError(f"{count_of(len(reasons), 'partition')} {verb} not read to the end ({shown}{more})")
+    if hidden and timed_out:
+        return CliError(f"it is not known whether all partitions were read: {hidden[0]}")
+    return None
 
 
 class Consumption:
@@ -164,6 +196,8 @@ class Consumption:
         """Flush, and leave the group, which commits the printed messages."""
         self._offsets.stop()
         problem = self._error
+        if problem is None and not self._signals.came:
+            problem = not_read(self._connector.status(), self._timed_out, self._config.consumer_timeout_ms / 1000)
         self._output.flush(_LAST_FLUSH_S, close=True)
         unstored = self._connector.shutdown(_LEAVE_S)
         if unstored and problem is None:

@@ -8,7 +8,12 @@ from collections.abc import Collection, Sequence
 
 import click
 
-__all__ = ["plain_table", "print_problem", "print_table"]
+__all__ = ["cell", "plain_table", "print_problem", "print_table"]
+
+
+def cell(number: int | None) -> str:
+    """Return a number as the text of a table; a question mark for one that is not known."""
+    return "?" if number is None else str(number)
 
 
 def print_table(
