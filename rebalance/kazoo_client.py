@@ -29,7 +29,7 @@ from kazoo.security import make_acl
 from rebalance.kazoo_requests import CredentialsDemanded
 from rebalance.lease import lease_clock
 
-__all__ = ["ClientOwner", "FailedAttempt", "WatchedClient", "access_list"]
+__all__ = ["ClientOwner", "FailedAttempt", "WatchedClient", "access_list", "hide_secrets"]
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,20 @@ class _Hidden:
         return f"{type(self._request).__name__}(***)"
 
 
+def hide_secrets(client: KazooClient) -> None:
+    """Keep credentials and the session's password out of the log of a kazoo client, at every level."""
+    connection = client._connection
+    submit = getattr(connection, "_submit", None)
+    if submit is None:
+        return
+
+    def hiding_submit(request: Any, timeout: float, xid: int | None = None) -> Any:
+        hides = isinstance(request, (Auth, Connect, SASL))
+        return submit(_Hidden(request) if hides else request, timeout, xid)
+
+    connection._submit = hiding_submit
+
+
 def _without_wrapping(error: BaseException) -> BaseException:
     """The error of the socket, TLS or SASL, over which kazoo raises its own exceptions."""
     inner: BaseException | None = error
@@ -196,7 +210,7 @@ class WatchedClient:
         self._hook_granted_timeout()
         self._hook_end()
         self._hook_attempts()
-        self._hook_log()
+        hide_secrets(self.kazoo)
 
     def expect_credentials(self) -> None:
         """The session is open, and the server checks the credentials next."""
@@ -336,19 +350,6 @@ class WatchedClient:
         if line not in self._logged:
             self._logged.add(line)
             log.warning("%s", line)
-
-    def _hook_log(self) -> None:
-        """Keep credentials and the session's password out of kazoo's log."""
-        connection = self.kazoo._connection
-        submit = getattr(connection, "_submit", None)
-        if submit is None:
-            return
-
-        def hiding_submit(request: Any, timeout: float, xid: int | None = None) -> Any:
-            hides = isinstance(request, (Auth, Connect, SASL))
-            return submit(_Hidden(request) if hides else request, timeout, xid)
-
-        connection._submit = hiding_submit
 
     def failed_attempts(self) -> list[FailedAttempt]:
         """The attempts to connect that have failed since the last session, the latest 64 at most.

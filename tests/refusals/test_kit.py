@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,20 @@ def _processes_with(text: str) -> list[str]:
         if text in shown:
             found.append(shown)
     return found
+
+
+def test_no_log_of_any_level_holds_the_password(
+    behind_login: tuple[str, ZooKeeperLogin], fresh_group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosts, login = behind_login
+    with (
+        caplog.at_level(logging.DEBUG),
+        EmbeddedCluster(zookeeper=hosts, chroot=f"/{fresh_group}", login=login) as cluster,
+        GroupWatch(cluster, fresh_group, [("topic", 0)]),
+    ):
+        cluster.create_topic("topic")
+        cluster.kill(0)
+        cluster.start(0)
+    assert "Sending request" in caplog.text, "the log of the ZooKeeper client is looked at"
+    assert ("SASL(***)" if login is LOGIN else "Auth(***)") in caplog.text
+    assert login.password not in caplog.text

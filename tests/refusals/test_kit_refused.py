@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,6 +122,13 @@ def test_a_file_of_the_login_that_is_missing(certificates: Certificates) -> None
         (ZooKeeperLogin(authority=certificates.authority, certificate="/no/a"), r"zookeeper.ssl.certfile is '/no/a'"),
     ):
         refused(watch, "127.0.0.1:1", login, f"^{said}")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_sasl_without_its_library(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "puresasl", None)
+    refused(part, "127.0.0.1:1", WRONG, r"^the kit cannot authenticate by SASL: the package pure-sasl is not "
+            r"installed; pip install 'zkconsumer\[sasl\]'$")
 
 
 # -- access lists ------------------------------------------------------------------------------------------------------

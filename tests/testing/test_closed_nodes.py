@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -40,3 +41,10 @@ def test_what_is_closed_can_be_read_by_nobody_until_it_is_opened(
         closed.delete(mine)
     assert client.get(there)[0] == b"4", "open again at the end of the block"
     assert client.get_children(f"/{fresh_group}") == ["there"]
+
+
+def test_no_log_of_any_level_holds_the_secret(zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), ClosedNodes(zookeeper.connect):
+        pass
+    assert "Auth(***)" in caplog.text
+    assert "closed:" not in caplog.text

@@ -11,6 +11,7 @@ from kazoo.exceptions import KazooException, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from rebalance.errors import AccessRefused, NamespaceMissing
+from rebalance.kazoo_client import hide_secrets
 from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.testing.errors import KitError, NoSession
@@ -43,6 +44,7 @@ class KitClient(KazooClient):  # type: ignore[misc]
 
     def __init__(self, hosts: str, *, session_s: float, login: ZooKeeperLogin | None) -> None:
         super().__init__(hosts, timeout=session_s, **({} if login is None else login.client_options()))
+        hide_secrets(self)
         self.refusals: list[str] = []
 
     def get(self, path: str, *rest: Any, **named: Any) -> Any:
@@ -137,9 +139,11 @@ def connected_client(
         timeout_s: Longest wait for the session, in seconds.
 
     Raises:
-        NoSession: ZooKeeper did not answer, or refused the login, or a file of the login cannot be used.
+        NoSession: ZooKeeper did not answer, or refused the login, or a file of the login cannot be used, or the package
+            that SASL needs is not installed.
     """
     if login is not None:
+        login.check_library()
         _check(connect, login, timeout_s)
     client = KitClient(connect, session_s=session_s, login=login)
     try:

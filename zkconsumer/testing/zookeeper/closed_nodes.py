@@ -8,6 +8,8 @@ from types import TracebackType
 from kazoo.client import KazooClient
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from rebalance.kazoo_client import hide_secrets
+
 __all__ = ["ClosedNodes"]
 
 
@@ -28,6 +30,7 @@ class ClosedNodes:
 
     def __init__(self, connect: str, timeout_s: float = 15.0) -> None:
         self._client = KazooClient(connect, auth_data=[("digest", f"closed:{secrets.token_hex(8)}")])
+        hide_secrets(self._client)
         self._client.start(timeout_s)
         self._closed: set[str] = set()
 

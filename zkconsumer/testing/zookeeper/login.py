@@ -5,10 +5,11 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from zkconsumer.testing.errors import NotSupported
+from zkconsumer.testing.errors import NoSession, NotSupported
 
 __all__ = ["ZooKeeperLogin"]
 
@@ -23,7 +24,8 @@ class ZooKeeperLogin:
     | digest | all | none: Kafka never sends one | none |
     | TLS | all | those of Kafka 2.5 and later | none |
 
-    Nobody checks that the name in the server's certificate is that of the server.
+    SASL needs the package pure-sasl (`pip install 'zkconsumer[sasl]'`). Nobody checks that the name in the server's
+    certificate is that of the server.
 
     Attributes:
         username: Its name; empty for TLS alone.
@@ -129,6 +131,18 @@ class ZooKeeperLogin:
                 "zookeeper.ssl.keystore.type": "PEM",
             }
         return found
+
+    def check_library(self) -> None:
+        """Raise if the package that SASL needs is not installed; kazoo's thread would end with a traceback.
+
+        Raises:
+            NoSession: It is not installed.
+        """
+        if self.username and self.scheme == "sasl" and find_spec("puresasl") is None:
+            raise NoSession(
+                "the kit cannot authenticate by SASL: the package pure-sasl is not installed; "
+                "pip install 'zkconsumer[sasl]'"
+            )
 
     def check_java(self, program: str, *, speaks_tls: bool = False) -> None:
         """Raise if a Java program of the kit cannot authenticate in this way.
