@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.admin.offset_lines import OffsetLine, format_line, parse_lines
+from zkconsumer.admin.offset_lines import OffsetLine, fault_of, format_line, format_lines, parse_lines, parse_store
 
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 LINES = st.builds(OffsetLine, NAMES, NAMES, st.integers(0, 999_999_999).map(str), st.integers(0, 2**63 - 1),
@@ -52,7 +52,43 @@ def test_the_highest_offset_is_one() -> None:
 def test_a_bad_line_is_named_by_its_number(bad: str) -> None:
     lines, problems = parse_lines(f"/consumers/g/offsets/t/0:1\n\n{bad}\n/consumers/g/offsets/t/1:2\n")
     assert lines == [OffsetLine("g", "t", "0", 1), OffsetLine("g", "t", "1", 2)]
-    assert problems == [f"line 3: {bad!r}"]
+    [problem] = problems
+    assert problem.startswith(f"line 3: {bad!r}: ")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("99999999999:1", "the partition '99999999999' is no number from 0 to 999999999 without leading zeros"),
+        ("00:1", "the partition '00' is no number from 0 to 999999999 without leading zeros"),
+        ("x:1", "the partition 'x' is no number from 0 to 999999999 without leading zeros"),
+        ("0:-1", "the offset '-1' is no number from 0 to 9223372036854775807"),
+        ("0", "it does not have the form of an offset"),
+    ],
+)
+def test_the_fault_of_a_bad_line_is_named(bad: str, reason: str) -> None:
+    assert fault_of(f"/consumers/g/offsets/t/{bad}") == reason
+
+
+def test_the_byte_order_mark_of_an_editor_is_skipped() -> None:
+    assert parse_lines("\ufeff/consumers/g/offsets/t/0:1\n") == ([OffsetLine("g", "t", "0", 1)], [])
+    assert parse_store("\ufeff# store kafka\n") == "kafka"
+
+
+def test_comments_carry_what_each_store_has() -> None:
+    same, differs, zookeeper, kafka = (OffsetLine("g", "t", str(number), number) for number in range(4))
+    lines = [same, differs, differs._replace(offset=9, store="kafka"), zookeeper, kafka._replace(store="kafka")]
+    text = format_lines(lines, None, {same[:3]})
+    found, problems = parse_lines(text)
+    assert problems == []
+    assert set(found) == {*lines, same._replace(store="kafka")}
+
+
+def test_a_comment_about_an_offset_that_no_line_has_is_a_problem() -> None:
+    comment = "# kafka only /consumers/g/offsets/t/0"
+    assert parse_lines(f"/consumers/g/offsets/t/1:1\n\n{comment}\n")[1] == [
+        "line 3: there is no line with an offset of '/consumers/g/offsets/t/0'"
+    ]
 
 
 def test_a_partition_that_comes_twice_is_named_with_both_lines() -> None:

@@ -380,7 +380,7 @@ def test_what_is_exported_from_both_stores_is_imported_into_both(
     store_in_kafka(embedded_cluster, fresh_group, topic, {0: 2, 1: 3})
     root = f"/consumers/{fresh_group}/offsets/{topic}"
     done = command("offsets", "export", fresh_group)
-    assert done.stdout == f"{root}/0:1\n{root}/1:3\n\n# kafka {root}/0:2\n"
+    assert done.stdout == f"{root}/0:1\n{root}/1:3\n\n# kafka {root}/0:2\n# kafka only {root}/1\n"
     assert done.stderr.splitlines() == [
         "Exported 3 offsets of 1 group: 1 from ZooKeeper, 2 from Kafka",
         f"note: group {fresh_group!r}: the offset of {topic}-0 in ZooKeeper differs from Kafka's",
@@ -394,12 +394,67 @@ def test_what_is_exported_from_both_stores_is_imported_into_both(
     found = [(row["partition"], row["offset"], row["store"]) for row in rows]
     assert found == [(0, 1, "zookeeper"), (0, 2, "kafka"), (1, 3, "kafka")]
     assert command("offsets", "import", "--input-file", "-", stdin=done.stdout).exit_code == 0
-    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 3}, {0: 2, 1: 3})
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 1}, {0: 2, 1: 3})
     refused = command("offsets", "import", "--input-file", "-", stdin=f"{root}/0:5\n")
     assert refused.exit_code == 1
     assert f"the stores of group {fresh_group!r} differ ({topic}-0: 1 in ZooKeeper, 2 in Kafka)" in refused.stderr
     assert command("offsets", "import", "--input-file", "-", stdin=one.replace(":1", ":4")).exit_code == 0
-    assert stores(embedded_cluster, fresh_group, topic) == ({0: 4, 1: 3}, {0: 2, 1: 3})
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 4}, {0: 2, 1: 3})
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "kafka"),
+    [({0: 3}, {0: 1}), ({}, {0: 4}), ({0: 4}, {0: 4}), ({1: 2}, {0: 4})],
+    ids=["stores differ", "Kafka alone", "stores agree", "each store has another"],
+)
+def test_a_deleted_group_is_restored_from_its_export_into_the_stores_in_which_it_was(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str, zookeeper: dict[int, int],
+    kafka: dict[int, int],
+) -> None:  # fmt: skip
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, zookeeper)
+    store_in_kafka(embedded_cluster, fresh_group, topic, kafka)
+    exported = command("offsets", "export", fresh_group).stdout
+    assert command("groups", "delete", fresh_group).exit_code == 0
+    assert stores(embedded_cluster, fresh_group, topic) == ({}, {})
+    done = command("offsets", "import", "--input-file", "-", stdin=exported)
+    assert done.exit_code == 0
+    assert f"group {fresh_group} is new" in done.stderr
+    assert stores(embedded_cluster, fresh_group, topic) == (zookeeper, kafka)
+
+
+def test_an_import_leaves_an_offset_in_zookeeper_of_a_line_that_is_kafkas_alone_and_says_so(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    exported = command("offsets", "export", fresh_group).stdout
+    store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 9})
+    done = command("offsets", "import", "--input-file", "-", stdin=exported.replace(":4", ":5"))
+    assert "ZooKeeper has offsets of 1 partition that were set in Kafka alone" in done.stderr
+    assert "is new" not in done.stderr
+    assert stores(embedded_cluster, fresh_group, topic) == ({0: 9}, {0: 5})
+
+
+def test_a_group_with_offsets_in_kafka_is_not_new_in_zookeeper(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    assert admin.set_offsets(fresh_group, topic, 1, store="zookeeper").new_groups == ()
+
+
+def test_a_partition_with_leading_zeros_is_not_imported_and_an_export_says_so(
+    embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
+) -> None:
+    root = f"/consumers/{fresh_group}/offsets/{topic}"
+    refused = command("offsets", "import", "--input-file", "-", "--force", stdin=f"{root}/00:1\n")
+    assert refused.exit_code == 1
+    assert "the partition '00' is no number from 0 to 999999999 without leading zeros" in refused.stderr
+    embedded_cluster.client.create(f"{root}/00", b"1", makepath=True)
+    exported = command("offsets", "export", fresh_group)
+    assert exported.exit_code == 0
+    assert f"note: an import refuses '{root}/00:1' (the partition '00' is no number" in exported.stderr
+    rows = json.loads(command("offsets", "get", fresh_group, "--json").stdout)["partitions"]
+    strange = [row for row in rows if row.get("partition_node") == "00"]
+    assert [(row["partition"], row["problems"]) for row in strange] == [(None, ["the topic has no such partition"])]
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "kafka", "both"])

@@ -20,7 +20,7 @@ from functools import lru_cache
 from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import JsonValue, partition_number
 
 __all__ = [
     "OFFSET_HIDDEN", "OWNER_HIDDEN", "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow",
@@ -430,7 +430,8 @@ def _row(
     nodes: GroupNodes, topic: str, name: str, known: frozenset[int] | None, threads: set[str], members: Members
 ) -> PartitionRow:
     problems: list[str] = []
-    partition = int(name) if name.isdigit() else name
+    number = partition_number(name)
+    partition = name if number is None else number
     exists = known is None or partition in known
     if not exists and known:
         problems.append("the topic has no such partition")

@@ -20,7 +20,8 @@ from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_kafka_offsets
 from zkconsumer.admin.offset_findings import LogRange, offset_findings
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
 from zkconsumer.admin.storage_findings import storage_findings
-from zkconsumer.admin.verification import partition_number, partitions_of, verify_group
+from zkconsumer.admin.values import partition_number
+from zkconsumer.admin.verification import partitions_of, verify_group
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from zkconsumer.admin.kafka_changes import write_both
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_group_and_kafka
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges, check_no_members
 from zkconsumer.admin.offset_deletion import check_not_consumed, chosen_offsets
-from zkconsumer.admin.offset_import import check_logs, imported_offsets
+from zkconsumer.admin.offset_import import check_logs, imported_offsets, left_in_zookeeper
 from zkconsumer.admin.offset_lines import parse_store
 from zkconsumer.admin.offset_plans import Wanted, changes_of, shift_offsets, target_offsets, topic_partitions
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
@@ -143,7 +143,8 @@ class OffsetAdministration:
         stored = self._stored(group, store)
         names, notes = self._partitions(stored, topic, partitions, store)
         found = target_offsets(self._cluster, stored.stores(store), names, wanted, force)
-        return self._set(stored, found, notes, dry_run, on_new_group)
+        is_new = bool(self._new_groups({group: stored}, store))
+        return self._set(stored, found, notes, dry_run, is_new, on_new_group)
 
     def shift_offsets(
         self,
@@ -182,7 +183,7 @@ class OffsetAdministration:
         if stored.is_empty:
             raise group_not_found(self._port, self._zookeeper, group, stored.kafka_unknown)
         found = shift_offsets(self._cluster, stored, stored.stores(store), names, by, store is not None)
-        return self._set(stored, found, notes, dry_run, _nothing)
+        return self._set(stored, found, notes, dry_run, False, _nothing)
 
     def delete_offsets(
         self,
@@ -252,8 +253,8 @@ class OffsetAdministration:
             source: Where the text comes from, for the messages of errors.
             force: Also while groups have members, of partitions that do not exist, and beyond the bounds of a log.
             dry_run: Check everything, and write nothing.
-            store: `zookeeper`, `kafka` or `both`; without it the store that the text names, else, for each group, those
-                in which it has offsets.
+            store: `zookeeper`, `kafka` or `both`; without it the stores that the text names, whatever the group has
+                now; for lines of which it names none those in which the group has offsets.
             warn: Called with a sentence when groups have members and that does not prevent the call.
 
         Raises:
@@ -272,7 +273,9 @@ class OffsetAdministration:
         wanted = imported_offsets(lines, stored, chosen)
         if not force:
             check_logs(self._port, self._cluster, wanted)
-        return self._write(changes_of(self._port, stored, wanted), dry_run)
+        new_groups = self._new_groups(stored, chosen)
+        notes = () if chosen else tuple(left_in_zookeeper(wanted, stored))
+        return self._write(changes_of(self._port, stored, wanted), dry_run, new_groups, notes)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -316,15 +319,22 @@ class OffsetAdministration:
         return read_stored_offsets(self._port, self._in_kafka, [group], store)[group]
 
     def _set(
-        self, stored: StoredOffsets, found: Wanted, notes: tuple[str, ...], dry_run: bool,
+        self, stored: StoredOffsets, found: Wanted, notes: tuple[str, ...], dry_run: bool, is_new: bool,
         on_new_group: Callable[[str], object],
     ) -> OffsetChanges:  # fmt: skip
         group = stored.group
         wanted = [((group, name.topic, str(name.partition)), new) for name, new in found.offsets.items()]
         changes = changes_of(self._port, {group: stored}, wanted)
-        if stored.is_empty:
+        if is_new:
             on_new_group(group)
-        return self._write(changes, dry_run, (group,) if stored.is_empty else (), (*notes, *found.notes))
+        return self._write(changes, dry_run, (group,) if is_new else (), (*notes, *found.notes))
+
+    def _new_groups(self, stored: Mapping[str, StoredOffsets], store: str | None) -> tuple[str, ...]:
+        """Return the groups that neither store knows; ZooKeeper alone was read if that was chosen."""
+        empty = {group: found for group, found in stored.items() if found.is_empty}
+        if store == ZOOKEEPER and empty:
+            empty = read_stored_offsets(self._port, self._in_kafka, list(empty))
+        return tuple(group for group, found in empty.items() if found.is_empty and found.kafka_unknown is None)
 
     def _write(
         self, changes: Sequence[OffsetChange], dry_run: bool, new_groups: tuple[str, ...] = (),

@@ -13,7 +13,8 @@ from rebalance.errors import UnreadableNode
 from zkconsumer.admin.findings import Finding
 from zkconsumer.admin.group_report import GroupNodes, Name
 from zkconsumer.admin.storage_findings import OFFSETS_IN_KAFKA
-from zkconsumer.admin.verification import partition_number, partitions_of
+from zkconsumer.admin.values import partition_number
+from zkconsumer.admin.verification import partitions_of
 
 __all__ = ["LogRange", "offset_findings"]
 

@@ -15,12 +15,12 @@ from zkconsumer.admin.offset_lines import OffsetLine
 from zkconsumer.admin.offset_plans import check_stores_agree
 from zkconsumer.admin.offset_target import OffsetTarget
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.admin.store_choice import KAFKA
+from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
 from zkconsumer.admin.topic_nodes import read_listed_partitions
-from zkconsumer.admin.verification import partition_number
+from zkconsumer.admin.values import partition_number
 from zkconsumer.cluster.cluster import Cluster
 
-__all__ = ["Imported", "check_logs", "imported_offsets"]
+__all__ = ["Imported", "check_logs", "imported_offsets", "left_in_zookeeper"]
 
 Imported = tuple[PartitionName, Mapping[str, int]]
 """Group, topic and name of the partition's node, and the new offset in each store."""
@@ -40,22 +40,45 @@ def imported_offsets(
     Raises:
         OffsetsNotSet: The stores of a group differ, and the text does not say which one a line is of; or the offsets of
             a group in Kafka are not known.
+
+    What the text says of Kafka is set there, whatever the group has now: a group that was deleted has nothing.
     """
     in_kafka = {line[:3]: line.offset for line in lines if line.store == KAFKA}
-    plain = [line for line in lines if line.store != KAFKA]
+    plain = {line[:3]: line.offset for line in lines if line.store != KAFKA}
     stores = {group: found.stores(store) for group, found in stored.items()}
     if store is None:
         unclear: dict[str, list[tuple[str, str]]] = {}
-        for line in plain:
-            if line[:3] not in in_kafka:
-                unclear.setdefault(line.group, []).append((line.topic, line.partition))
+        for group, topic, partition in plain.keys() - in_kafka.keys():
+            unclear.setdefault(group, []).append((topic, partition))
         for group, names in unclear.items():
-            check_stores_agree(stored[group], stores[group], names)
-    return [
-        (line[:3], {each: in_kafka.get(line[:3], line.offset) if each == KAFKA else line.offset
-                    for each in stores[line.group]})
-        for line in plain
-    ]  # fmt: skip
+            check_stores_agree(stored[group], stores[group], sorted(names))
+    wanted: list[Imported] = []
+    for name in dict.fromkeys(line[:3] for line in lines):
+        chosen = stores[name[0]]
+        if store is None and name in in_kafka:
+            chosen = (KAFKA, ZOOKEEPER) if name in plain else (KAFKA,)
+        first, second = (in_kafka, plain), (plain, in_kafka)
+        wanted.append((name, {each: _offset(name, *(first if each == KAFKA else second)) for each in chosen}))
+    return wanted
+
+
+def _offset(name: PartitionName, offsets: Mapping[PartitionName, int], others: Mapping[PartitionName, int]) -> int:
+    return offsets[name] if name in offsets else others[name]
+
+
+def left_in_zookeeper(wanted: Sequence[Imported], stored: Mapping[str, StoredOffsets]) -> list[str]:
+    """Return a sentence about each group with offsets in ZooKeeper of which the text has one in Kafka alone."""
+    notes = []
+    for group, found in stored.items():
+        names = [name for name, new in wanted if name[0] == group and set(new) == {KAFKA}
+                 and name[1:] in found.zookeeper]  # fmt: skip
+        if names:
+            _, topic, partition = names[0]
+            notes.append(
+                f"group {group!r}: ZooKeeper has offsets of {count_of(len(names), 'partition')} that were set in Kafka "
+                f"alone, such as {topic}-{partition}; they stay as they are"
+            )
+    return notes
 
 
 def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]) -> None:

@@ -1,8 +1,9 @@
 """Formats and parses stored offsets as lines of text: `/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`.
 
-Where the stores differ, the line has the offset in ZooKeeper, and a comment behind the first empty line that in Kafka:
-`# kafka /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`. A comment `# store NAME` says that all lines are of one
-store. Java's reader does not get there.
+Comments behind the first empty line say what is in Kafka. Java's reader does not get there.
+- `# kafka /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`: Kafka has this offset, and the line that in ZooKeeper.
+- `# kafka only /consumers/GROUP/offsets/TOPIC/PARTITION`: the offset of the line is Kafka's, and ZooKeeper has none.
+- `# store NAME`: all lines are of one store.
 
 Pure. Kafka's own tools write these lines. Java's reader stops at the first empty line and takes whatever stands around
 the colon; this one skips empty lines and names every other line that it cannot use by its number, so that no line is
@@ -14,18 +15,24 @@ Source: kafka.tools.ExportZkOffsets, ImportZkOffsets (0.8.2.2).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from rebalance import znodes
 
-__all__ = ["OffsetLine", "format_line", "format_lines", "parse_lines", "parse_store"]
+__all__ = ["OffsetLine", "fault_of", "format_line", "format_lines", "parse_lines", "parse_store"]
 
-_NAME = r"(?!\.\.?/)([^/\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+)"
+_NAME = re.compile(r"(?!\.\.?$)[^/\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 """A part of a path as ZooKeeper accepts it; Kafka 0.7 had no rule of its own for the names of groups."""
-_LINE = re.compile(rf"/consumers/{_NAME}/offsets/{_NAME}/([0-9]{{1,9}}(?:-[0-9]{{1,9}})?):([0-9]{{1,19}})")
+_LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([^/:]*):(.*)")
+_PARTITION = re.compile(r"(0|[1-9][0-9]{0,8})(-(0|[1-9][0-9]{0,8}))?")
+"""A number without leading zeros: another name would be a second node beside that of the partition."""
+_FORM = "it does not have the form of an offset"
 _EXCERPT_CHARS = 80
+_OFFSET_DIGITS = 19
+_BOM = "\ufeff"
 _KAFKA = "# kafka "
+_KAFKA_ONLY = "# kafka only "
 _STORE = "# store "
 
 
@@ -56,25 +63,35 @@ def format_line(line: OffsetLine) -> str:
     return f"{znodes.offset_path(line.group, line.topic, line.partition)}:{line.offset}"
 
 
-def format_lines(lines: Sequence[OffsetLine], store: str | None) -> str:
+def format_lines(
+    lines: Sequence[OffsetLine], store: str | None, in_both: Collection[tuple[str, str, str]] = ()
+) -> str:
     """Return the lines as a file that Java's tool can read, with comments at its end where the store matters.
 
-    >>> print(format_lines([OffsetLine("g", "t", "0", 5), OffsetLine("g", "t", "0", 300, "kafka")], None), end="")
+    >>> print(format_lines([OffsetLine("g", "t", "0", 5), OffsetLine("g", "t", "0", 300, "kafka"),
+    ...                     OffsetLine("g", "t", "1", 7, "kafka")], None), end="")
     /consumers/g/offsets/t/0:5
+    /consumers/g/offsets/t/1:7
     <BLANKLINE>
     # kafka /consumers/g/offsets/t/0:300
+    # kafka only /consumers/g/offsets/t/1
 
     Args:
         store: The store of all lines; None: a partition with two lines has a second offset, that in Kafka.
+        in_both: Group, topic and partition of lines whose offset both stores have.
     """
     seen: set[tuple[str, str, str]] = set()
     shown: list[str] = []
     comments = [] if store is None else [f"{_STORE}{store}"]
     for line in lines:
         if line[:3] in seen:
-            comments.append(f"# {line.store} {format_line(line)}")
+            comments.append(f"{_KAFKA}{format_line(line)}")
         else:
             shown.append(format_line(line))
+            if store is None and line.store == "kafka":
+                comments.append(f"{_KAFKA_ONLY}{znodes.offset_path(*line[:3])}")
+            elif line[:3] in in_both:
+                comments.append(f"{_KAFKA}{format_line(line)}")
         seen.add(line[:3])
     return "".join(f"{each}\n" for each in [*shown, *(["", *comments] if shown and comments else [])])
 
@@ -85,29 +102,55 @@ def parse_store(text: str) -> str | None:
     >>> parse_store("/consumers/g/offsets/t/0:5\\n\\n# store kafka\\n")
     'kafka'
     """
-    for raw in text.split("\n"):
+    for raw in text.removeprefix(_BOM).split("\n"):
         if raw.strip() in (f"{_STORE}zookeeper", f"{_STORE}kafka"):
             return raw.strip().removeprefix(_STORE)
+    return None
+
+
+def fault_of(content: str) -> str | None:
+    """Return why a line cannot be used, a clause; None if it can.
+
+    >>> fault_of("/consumers/g/offsets/t/00:42")
+    "the partition '00' is no number from 0 to 999999999 without leading zeros"
+    """
+    found = _LINE.fullmatch(content)
+    if found is None:
+        return _FORM
+    group, topic, partition, offset = found.groups()
+    for what, name in (("group", group), ("topic", topic)):
+        if _NAME.fullmatch(name) is None:
+            return f"the {what} {name!r} has characters that no name may have"
+    if _PARTITION.fullmatch(partition) is None:
+        return f"the partition {partition!r} is no number from 0 to 999999999 without leading zeros"
+    if not (offset.isascii() and offset.isdigit()) or len(offset) > _OFFSET_DIGITS or int(offset) > znodes.MAX_OFFSET:
+        return f"the offset {offset[:_EXCERPT_CHARS]!r} is no number from 0 to {znodes.MAX_OFFSET}"
     return None
 
 
 def parse_lines(text: str) -> tuple[list[OffsetLine], list[str]]:
     """Return the offsets, and a clause about each line that cannot be used.
 
-    >>> parse_lines("/consumers/g/offsets/t/0:42\\nnonsense\\n")
-    ([OffsetLine(group='g', topic='t', partition='0', offset=42, store='zookeeper')], ["line 2: 'nonsense'"])
+    >>> parse_lines("/consumers/g/offsets/t/0:42\\n\\n# kafka only /consumers/g/offsets/t/0\\n")
+    ([OffsetLine(group='g', topic='t', partition='0', offset=42, store='kafka')], [])
     """
     lines: list[OffsetLine] = []
     problems: list[str] = []
     numbers: dict[tuple[str, str, str, bool], int] = {}
-    for number, raw in enumerate(text.split("\n"), 1):
+    only: dict[str, int] = {}
+    for number, raw in enumerate(text.removeprefix(_BOM).split("\n"), 1):
         content = raw.strip()
         if not content or content in (f"{_STORE}zookeeper", f"{_STORE}kafka"):
             continue
+        if content.startswith(_KAFKA_ONLY):
+            only[content.removeprefix(_KAFKA_ONLY)] = number
+            continue
         in_kafka = content.startswith(_KAFKA)
-        found = _LINE.fullmatch(content.removeprefix(_KAFKA))
-        if found is None or int(found[4]) > znodes.MAX_OFFSET:
-            problems.append(f"line {number}: {content[:_EXCERPT_CHARS]!r}")
+        content = content.removeprefix(_KAFKA)
+        fault = fault_of(content)
+        found = _LINE.fullmatch(content)
+        if fault is not None or found is None:
+            problems.append(f"line {number}: {raw.strip()[:_EXCERPT_CHARS]!r}: {fault}")
             continue
         line = OffsetLine(found[1], found[2], found[3], int(found[4]), "kafka" if in_kafka else "zookeeper")
         first = numbers.setdefault((*line[:3], in_kafka), number)
@@ -115,4 +158,17 @@ def parse_lines(text: str) -> tuple[list[OffsetLine], list[str]]:
             problems.append(f"line {number}: the same partition as line {first}")
             continue
         lines.append(line)
-    return lines, problems
+    return _with_stores(lines, only, problems), problems
+
+
+def _with_stores(lines: list[OffsetLine], only: dict[str, int], problems: list[str]) -> list[OffsetLine]:
+    """Return the lines with their stores, by the comments about offsets that Kafka alone has."""
+    left = dict(only)
+    found: list[OffsetLine] = []
+    for line in lines:
+        path = znodes.offset_path(*line[:3])
+        left.pop(path, None)
+        found.append(line._replace(store="kafka") if path in only else line)
+    problems += [f"line {number}: there is no line with an offset of {path[:_EXCERPT_CHARS]!r}"
+                 for path, number in left.items()]  # fmt: skip
+    return found

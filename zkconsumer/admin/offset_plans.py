@@ -18,7 +18,7 @@ from zkconsumer.admin.offset_changes import OffsetChange, PartitionName, plan_ch
 from zkconsumer.admin.offset_target import OffsetTarget, shifted
 from zkconsumer.admin.phrases import count_of, nearest
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
-from zkconsumer.admin.verification import partition_number
+from zkconsumer.admin.values import partition_number
 from zkconsumer.cluster.cluster import Cluster
 
 __all__ = ["Wanted", "changes_of", "check_stores_agree", "shift_offsets", "target_offsets", "topic_partitions"]

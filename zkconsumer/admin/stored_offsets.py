@@ -17,7 +17,7 @@ from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.group_nodes import group_not_found
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
-from zkconsumer.admin.offset_lines import OffsetLine, format_lines, parse_lines
+from zkconsumer.admin.offset_lines import OffsetLine, fault_of, format_line, format_lines, parse_lines
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.store_choice import BOTH, KAFKA, ZOOKEEPER
 from zkconsumer.admin.values import JsonValue, typed
@@ -38,16 +38,18 @@ class ExportedOffsets(JsonValue):
         problems: Offsets that cannot be read and were left out, a sentence each.
         notes: What is worth knowing, a sentence each: offsets that differ between the stores.
         store: The one store that was exported; None: both.
+        in_both: Group, topic and partition of the lines whose offset is that of both stores.
     """
 
     lines: tuple[OffsetLine, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
     store: str | None = None
+    in_both: frozenset[tuple[str, str, str]] = frozenset()
 
     def to_text(self) -> str:
         """Return them in the form of Kafka's ExportZkOffsets, one a line, and behind them comments about the stores."""
-        return format_lines(self.lines, self.store)
+        return format_lines(self.lines, self.store, self.in_both)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer offsets export --json`."""
@@ -92,7 +94,22 @@ def export_offsets(
                 f"{topic}-{name}" if more else
                 f"group {group!r}: the offset of {topic}-{name} in ZooKeeper differs from Kafka's"
             )  # fmt: skip
-    return ExportedOffsets(tuple(lines), tuple(problems), tuple(notes), stores[0] if len(stores) == 1 else None)
+    notes += _refused_by_import(lines)
+    return ExportedOffsets(
+        tuple(lines), tuple(problems), tuple(notes), stores[0] if len(stores) == 1 else None,
+        frozenset(line[:3] for line in lines if len(stores) > 1 and line.store == ZOOKEEPER
+                  and stored[line.group].kafka.get(line[1:3]) == line.offset),
+    )  # fmt: skip
+
+
+def _refused_by_import(lines: Sequence[OffsetLine]) -> list[str]:
+    """Return a sentence about the lines that an import refuses: ZooKeeper holds nodes with any name."""
+    faults = [(text, fault) for line in lines if (fault := fault_of(text := format_line(line))) is not None]
+    if not faults:
+        return []
+    text, fault = faults[0]
+    more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+    return [f"an import refuses {text!r} ({fault}){more}; delete such lines before an import"]
 
 
 def _lines(found: StoredOffsets, stores: Collection[str], problems: list[str]) -> list[OffsetLine]:
@@ -127,8 +144,8 @@ def lines_of(text: str, source: str) -> list[OffsetLine]:
         more = f"; and {len(problems) - _SHOWN_LINES} more" if len(problems) > _SHOWN_LINES else ""
         raise OffsetsNotSet(
             f"no offset was set: {source} has {count_of(len(problems), 'line')} that cannot be used: {shown}{more}",
-            "each must be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once",
+            "correct or delete these lines; each must be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once",
         )
-    if not any(line.store == ZOOKEEPER for line in lines):
+    if not lines:
         raise OffsetsNotSet(f"{source} holds no offsets")
     return lines

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["GroupList", "GroupRow", "JsonValue", "Released", "typed"]
+__all__ = ["GroupList", "GroupRow", "JsonValue", "Released", "partition_number", "typed"]
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def partition_number(name: str) -> int | None:
+    """Return the partition after which an owner or offset node is named, None for any other name, such as `00`."""
+    return int(name) if _NUMBER.fullmatch(name) else None
 
 
 def typed(value: Any) -> Any:
     """Return plain dicts and lists in which a key has one type everywhere.
 
-    `partition` is a number. For a node whose name is none, as in Kafka 0.7, it is null, and `partition_node` has the
+    `partition` is a number. For a node with any other name, as in Kafka 0.7, it is null, and `partition_node` has the
     name.
     """
     if isinstance(value, dict):
         found = {key: typed(each) for key, each in value.items()}
         name = found.get("partition")
         if isinstance(name, str):
-            is_number = name.isascii() and name.isdigit()
-            found["partition"] = int(name) if is_number else None
-            if not is_number:
+            found["partition"] = partition_number(name)
+            if found["partition"] is None:
                 found["partition_node"] = name
         return found
     return [typed(each) for each in value] if isinstance(value, list | tuple) else value

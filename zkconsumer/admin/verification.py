@@ -10,7 +10,6 @@ Source: kafka.tools.VerifyConsumerRebalance (0.8.2.2); ZookeeperConsumerConnecto
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rebalance import znodes
@@ -28,8 +27,9 @@ from zkconsumer.admin.assignment_preview import (
 )
 from zkconsumer.admin.findings import Finding, Verification, session_text
 from zkconsumer.admin.group_report import GroupNodes, Members, members_of
+from zkconsumer.admin.values import partition_number
 
-__all__ = ["partition_number", "partitions_of", "verify_group"]
+__all__ = ["partitions_of", "verify_group"]
 
 
 def verify_group(nodes: GroupNodes, strategies: Sequence[str] = STRATEGIES, least_members: int = 1) -> Verification:
@@ -339,11 +339,6 @@ _ACCESS_LIST = (
     "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes, or have the list changed (setAcl): all "
     "members have to read it, and so has this command"
 )
-
-
-def partition_number(name: str) -> int | None:
-    """Return the partition after which an owner or offset node is named, None for any other name."""
-    return int(name) if re.fullmatch(r"0|[1-9][0-9]{0,8}", name) else None
 
 
 def partitions_of(nodes: GroupNodes) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:

@@ -22,13 +22,15 @@ from zkconsumer.cli.offset_options import CHANGED_STORES, print_changes, print_w
 __all__ = ["export_offsets", "import_offsets"]
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
+_SHOWN = 5
 
 _EXPORT_EPILOG = """\
 \b
 A line for each partition: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as Kafka's ExportZkOffsets writes it. The
-offset is ZooKeeper's if there is one, else Kafka's. Where they differ, Kafka's stands in a comment at the end, which
-`offsets import` reads and Kafka's tool does not. --store takes those of one store alone, and a comment says so. A file
-is written whole or not at all. An offset that cannot be read is reported and left out; the status is 1 then.
+offset is ZooKeeper's if there is one, else Kafka's. Comments at the end say what Kafka has, and which offsets are in
+Kafka alone; `offsets import` reads them, and Kafka's tool does not. --store takes those of one store alone, and a
+comment says so. A file is written whole or not at all. An offset that cannot be read is reported and left out; the
+status is 1 then.
 
 \b
 Example:
@@ -37,8 +39,9 @@ Example:
 _IMPORT_EPILOG = """\
 \b
 Reads what `zkconsumer offsets export` and Kafka's ExportZkOffsets write. Nothing is written when a line cannot be
-used. An offset that somebody else has changed since it was read is not overwritten. The offsets of each group are set
-where --store or the file says, else where it has offsets now. Refused if its stores differ and neither says which, and
+used. An offset that somebody else has changed since it was read is not overwritten. Offsets are set where --store says,
+else in the stores that the file names, whatever the group has now; where the file names none, in those where the group
+has offsets, in ZooKeeper if it has none. Refused if its stores differ and neither says which, and
 for partitions that do not exist or whose log does not have the offset; --force sets the latter all the same.
 
 \b
@@ -118,6 +121,11 @@ def import_offsets(
         found = admin.import_offsets(
             text, source=source, force=force, dry_run=dry_run, store=store, warn=print_warning
         )
+    if found.new_groups:
+        names = found.new_groups
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        noun, verb = ("group", "is") if len(names) == 1 else ("groups", "are")
+        click.echo(f"{noun} {', '.join(names[:_SHOWN])}{more} {verb} new", err=True)
     print_changes(found, as_json)
 
 
