@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.admin.both_stores import manager_of, store_in_kafka, store_in_zookeeper
-from zkconsumer.admin import Admin
+from zkconsumer.admin import Admin, TopicUnfinished
 from zkconsumer.admin.offsets_of_groups import offsets_partition
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, load, wait_until
 
@@ -110,3 +110,45 @@ def test_a_dead_manager_hides_its_own_groups_alone(version: str) -> None:
             count = sum(manager == 1 for manager in managers.values())
             assert found.unknown is not None
             assert found.unknown.startswith(f"it is not known whether {count} groups of 40 have offsets in Kafka: ")
+
+
+@pytest.mark.parametrize("version", [pytest.param("0.8.2.2"), pytest.param("3.9.2", marks=pytest.mark.slow)])
+def test_a_topic_that_stays_in_deletion_hides_the_offsets_of_its_own_partitions_alone(version: str) -> None:
+    settings = {"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1, "delete.topic.enable": True}
+    with KafkaCluster(version, brokers=2, settings=settings) as cluster:
+        cluster.create_topic("clicks", 1, replication=2)
+        load(cluster, "clicks", 10)
+        groups = ("billing", "audit", "both")
+        for group in groups:
+            store_in_kafka(cluster, group, "clicks", {0: 4})
+            cluster.client.ensure_path(f"/consumers/{group}/ids")
+        manager = wait_until(lambda: manager_of(cluster, "billing"), 30.0, "a manager").id
+        cluster.create_topic("gone", 1, replication=2)
+        load(cluster, "gone", 3)
+        store_in_zookeeper(cluster, "both", "gone", {0: 1})
+        with Admin(cluster.zookeeper_connect) as admin:
+            monitor = admin.lag_monitor()
+            monitor.read()
+            cluster.kill(1 - manager, expire=True)
+            with pytest.raises(TopicUnfinished):
+                admin.delete_topic("gone", wait_s=4)
+            for shown in (admin.describe("billing"), *admin.lag("billing").groups, admin.lag_monitor().read().groups[1],
+                          monitor.read().groups[1]):  # fmt: skip
+                assert (shown.group, shown.lag, shown.lag_unknown, shown.problems) == ("billing", 6, 0, ())
+            assert admin.offsets("billing").unread == ()
+            assert admin.groups().unknown is None
+            verified = admin.verify("billing", least_members=0, patience_s=0).findings
+            assert "unknown-offsets" not in {finding.kind for finding in verified}
+            exported = admin.export_offsets("billing", "audit")
+            assert [(line.group, line.offset) for line in exported.lines] == [("billing", 4), ("audit", 4)]
+            if version == "0.8.2.2":
+                [problem] = exported.problems
+                assert "partitions of topic 'gone', as it is being deleted or never had a leader" in problem
+                [row] = [row for row in admin.offsets("both").partitions if row.topic == "gone"]
+                assert any("its offset in Kafka cannot be read: brokers do not know" in each for each in row.problems)
+                assert not any("Kafka" in each for row in admin.offsets("billing").partitions for each in row.problems)
+            [change] = admin.set_offsets("billing", "clicks", "earliest", store="kafka").changes
+            assert (change.old, change.new) == (4, 0)
+            found = admin.delete_groups("audit")
+            assert found.groups[0].offsets_in_kafka == 1
+            assert bool([note for note in found.notes if "topic 'gone'" in note]) is (version == "0.8.2.2")

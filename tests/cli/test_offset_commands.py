@@ -344,8 +344,9 @@ def test_import_names_bad_lines_and_writes_nothing(
     done = offsets("import", "--input-file", str(file))
     assert done.exit_code == 1
     assert done.stderr == (
-        f"zkconsumer: no offset was set: {file} has 2 lines that cannot be used: line 2: 'rubbish'; "
-        f"line 3: '/consumers/{fresh_group}/offsets/t/1:x'; each must be "
+        f"zkconsumer: no offset was set: {file} has 2 lines that cannot be used: line 2: 'rubbish': it does not have "
+        f"the form of an offset; line 3: '/consumers/{fresh_group}/offsets/t/1:x': the offset 'x' is no number from "
+        "0 to 9223372036854775807; correct or delete these lines; each must be "
         "/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once\n"
     )
     assert kafka_0822.client.exists(f"/consumers/{fresh_group}") is None

@@ -38,6 +38,7 @@ from zkconsumer.admin.errors import GroupHasMembers, GroupNotDeleted
 from zkconsumer.admin.findings import session_text
 from zkconsumer.admin.group_nodes import group_not_found, members
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
+from zkconsumer.admin.group_report import unled_clause
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.offset_changes import shown_offset
 from zkconsumer.admin.phrases import count_of
@@ -131,7 +132,11 @@ def delete_groups(
                 "--store zookeeper",
             )
         _check_unused(group, trees[group] or _tree(port, group))
-    notes = [note for group, tree in trees.items() for note in _left_behind(group, tree)]
+    unled = unled_clause(name for found in stored.values() for name in found.kafka_unled)
+    left_in_kafka = [] if unled is None else [
+        f"offsets in Kafka that the groups may have of topics without leaders stay with brokers before 1.1: {unled}"
+    ]
+    notes = left_in_kafka + [note for group, tree in trees.items() for note in _left_behind(group, tree)]
     notes += [note_of_kept_offsets(group) for group, found in stored.items() if is_kept and found.kafka]
     deleted: list[DeletedGroup] = []
     for group, found in stored.items():

@@ -43,7 +43,7 @@ def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
     without = {
         group: names for group, names in wanted.items()
         if names is everywhere and not any(offset is not None for offset in answers[group].offsets.values())
-        and not answers[group].unknown
+        and answers[group].unanswered is None
     }  # fmt: skip
     answers |= in_kafka.fetch_each(without)
     rows = []
@@ -51,7 +51,7 @@ def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
     for row in found.groups:
         answer = answers[row.group]
         topics = {name.topic for name, offset in answer.offsets.items() if offset is not None}
-        reason = next(iter(answer.unknown.values()), None)
+        reason = answer.unanswered
         has_offsets = True if topics else None if reason is not None else False
         if has_offsets is None and reason is not None:
             reasons.append(reason)

@@ -31,7 +31,9 @@ class StoredOffsets:
         exists: It has a node in ZooKeeper.
         zookeeper: (topic, partition's name) -> data of the offset's node.
         kafka: (topic, partition's name) -> offset.
-        kafka_unknown: Why not all offsets in Kafka are known, a clause; None when they are.
+        kafka_unled: Partitions whose offset in Kafka is not known, as brokers do not know them: their topic is being
+            deleted, or never had a leader.
+        kafka_unknown: Why not all other offsets in Kafka are known, a clause; None when they are.
     """
 
     group: str
@@ -39,6 +41,7 @@ class StoredOffsets:
     zookeeper: Mapping[Name, bytes]
     kafka: Mapping[Name, int] = field(default_factory=dict)
     kafka_unknown: str | None = None
+    kafka_unled: frozenset[Name] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -105,6 +108,8 @@ def read_stored_offsets(
     timeout_s = max(GROUPS_TIMEOUT_S, _GROUP_S * len(found))
     for group, answer in in_kafka.fetch_each(dict.fromkeys(found, everywhere), timeout_s).items():
         offsets = {(name.topic, str(name.partition)): at for name, at in answer.offsets.items() if at is not None}
-        unknown = next(iter(answer.unknown.values()), None)
-        found[group] = dataclasses.replace(found[group], kafka=offsets, kafka_unknown=unknown)
+        unled = frozenset((name.topic, str(name.partition)) for name in answer.unled)
+        found[group] = dataclasses.replace(
+            found[group], kafka=offsets, kafka_unknown=answer.unanswered, kafka_unled=unled
+        )
     return found

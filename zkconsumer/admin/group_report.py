@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
@@ -24,7 +25,7 @@ from zkconsumer.admin.values import JsonValue, partition_number
 
 __all__ = [
     "OFFSET_HIDDEN", "OWNER_HIDDEN", "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow",
-    "StoreDifference", "concerned_topics", "members_of", "report", "store_difference", "unread",
+    "StoreDifference", "concerned_topics", "members_of", "report", "store_difference", "unled_clause", "unread",
 ]  # fmt: skip
 
 Name = tuple[str, str]
@@ -53,6 +54,8 @@ class GroupNodes:
         kafka_offsets: (topic, partition's name) -> the offset that is stored in Kafka.
         kafka_unknown: Why offsets in Kafka are not known, a clause; None when they are.
         kafka_answered: The partitions whose offset in Kafka, or that there is none, is known in spite of that.
+        kafka_unled: The partitions whose offset in Kafka is not known, as brokers do not know them: their topic is
+            being deleted, or never had a leader.
         kafka_topics: Topics of which the group had offsets in Kafka when they were read last.
         java_members: Members whose registration was written once, as Java does and this client does not.
         offset_zxids: (topic, partition's name) -> id of the transaction that wrote the offset's node last.
@@ -72,6 +75,7 @@ class GroupNodes:
     kafka_offsets: Mapping[Name, int] = field(default_factory=dict)
     kafka_unknown: str | None = None
     kafka_answered: frozenset[Name] = frozenset()
+    kafka_unled: frozenset[Name] = frozenset()
     kafka_topics: frozenset[str] = frozenset()
     java_members: frozenset[str] = frozenset()
     offset_zxids: Mapping[Name, int] = field(default_factory=dict)
@@ -133,7 +137,7 @@ class GroupNodes:
 
     def hides_offset_in_kafka(self, name: Name) -> bool:
         """Return True if a partition may have an offset in Kafka that could not be read."""
-        return self.kafka_unknown is not None and name not in self.kafka_answered
+        return name in self.kafka_unled or (self.kafka_unknown is not None and name not in self.kafka_answered)
 
     def may_be_leftover(self, name: Name) -> bool:
         """Return True if the offset in ZooKeeper may be of no use any more, because one in Kafka could not be read.
@@ -359,6 +363,18 @@ def concerned_topics(nodes: GroupNodes, members: Members | None = None) -> list[
     return sorted(names)
 
 
+UNLED: Final = "brokers do not know the partition, as its topic is being deleted or never had a leader"
+
+
+def unled_clause(names: Iterable[Name]) -> str | None:
+    """Return why the offsets in Kafka of partitions are not known that the brokers do not know; None without any."""
+    topics = sorted({topic for topic, _ in names})
+    if not topics:
+        return None
+    more = f" and {len(topics) - 1} more" if len(topics) > 1 else ""
+    return f"brokers do not know partitions of topic {topics[0]!r}{more}, as it is being deleted or never had a leader"
+
+
 def unread(nodes: GroupNodes) -> list[str]:
     """Return what could not be read, as sentences."""
     sentences = [str(nodes.refused[path]) for path in sorted(nodes.refused)]
@@ -441,6 +457,8 @@ def _row(
     elif owner is None and exists and threads:
         problems.append("orphaned: a member subscribes to it, and nobody owns it")
     in_zookeeper = _offset(nodes, topic, name, problems)
+    if (topic, name) in nodes.kafka_unled:
+        problems.append(f"its offset in Kafka cannot be read: {UNLED}; look at it with zkconsumer topics {topic}")
     in_kafka = nodes.kafka_offsets.get((topic, name))
     offset = nodes.offset_that_counts((topic, name))
     end = nodes.log_ends.get((topic, name))

@@ -3,6 +3,8 @@
 Rules, and which failure each prevents:
 - Without the topic `__consumer_offsets` no broker is asked: a question would create it.
 - Every call has a deadline. An offset that is not known by then is unknown, which is not the same as none.
+- A partition that the brokers do not know (its topic is being deleted, or never had a leader) is unknown alone: a topic
+  that waits for a dead broker must not hide the offsets of all groups.
 - A group is asked for by topic and partition, as brokers before 0.10.2 list nothing. All partitions of the cluster are
   asked for: ZooKeeper does not say what a group without members reads, and members may have read other topics before.
 """
@@ -19,7 +21,7 @@ from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.admin.group_nodes import group_not_found, read_group
-from zkconsumer.admin.group_report import GroupNodes
+from zkconsumer.admin.group_report import GroupNodes, unled_clause
 from zkconsumer.admin.offsets_of_groups import fetch_offsets_of_groups
 from zkconsumer.admin.topic_nodes import listed_partitions, read_listed_partitions, read_topic_data
 from zkconsumer.cluster.cluster import Cluster
@@ -128,7 +130,7 @@ class OffsetsInKafka:
             manager.close()
 
     def _manager(self, group: str, timeout_s: float, brokers: Sequence[Broker]) -> OffsetManager:
-        settings = ChannelSettings(self._client_id, _BACKOFF_S, timeout_s, ends_at_deadline=True)
+        settings = ChannelSettings(self._client_id, _BACKOFF_S, timeout_s, ends_at_deadline=True, retries_unknown=False)
         return OffsetManager(group, lambda: brokers, settings)
 
 
@@ -144,7 +146,7 @@ def read_group_and_kafka(port: ZooKeeperPort, zookeeper: str, store: OffsetsInKa
     """
     nodes = read_kafka_offsets(port, store, read_group(port, zookeeper, group, must_exist=False))
     if not nodes.exists and not nodes.kafka_offsets:
-        raise group_not_found(port, zookeeper, group, nodes.kafka_unknown)
+        raise group_not_found(port, zookeeper, group, nodes.kafka_unknown or unled_clause(nodes.kafka_unled))
     return nodes
 
 
@@ -168,7 +170,8 @@ def read_kafka_offsets(port: ZooKeeperPort, store: OffsetsInKafka, nodes: GroupN
     return dataclasses.replace(
         nodes,
         kafka_offsets=found,
-        kafka_unknown=next(iter(answer.unknown.values()), None),
+        kafka_unknown=answer.unanswered,
+        kafka_unled=frozenset((name.topic, str(name.partition)) for name in answer.unled),
         kafka_answered=frozenset((name.topic, str(name.partition)) for name in answer.offsets),
         topics={topic: data for topic, data in topics.items() if topic in nodes.topics or topic in with_offsets},
     )

@@ -150,20 +150,23 @@ class LagMonitor:
         for each in nodes:
             answer = answers[each.group]
             offsets = {(at.topic, str(at.partition)): n for at, n in answer.offsets.items() if n is not None}
-            unknown = next(iter(answer.unknown.values()), None)
+            unknown = answer.unanswered
+            unled = {name.topic for name in answer.unled}
             if unknown is None:
                 # Those of other topics than were asked for are still there, as far as is known.
                 kept = frozenset() if each.group in scanned else self._kafka_topics.get(each.group, frozenset())
-                asked = {name.topic for name in wanted[each.group]}
+                asked = {name.topic for name in wanted[each.group]} - unled
                 self._kafka_topics[each.group] = (kept - asked) | {topic for topic, _ in offsets}
                 if each.group in scanned:
                     self._scanned_at[each.group] = time.monotonic()
                     self._left.discard(each.group)
             # While the offsets are not known, the topics of those that were there before still count.
-            in_kafka = self._kafka_topics.get(each.group, frozenset()) & data.keys() if unknown else frozenset()
+            hidden = data.keys() if unknown else unled
+            in_kafka = self._kafka_topics.get(each.group, frozenset()) & data.keys() & hidden
             others = {*in_kafka, *(topic for topic, _ in offsets)} - each.topics.keys()
             found.append(dataclasses.replace(
                 each, kafka_offsets=offsets, kafka_unknown=unknown, kafka_topics=in_kafka,
+                kafka_unled=frozenset((at.topic, str(at.partition)) for at in answer.unled),
                 kafka_answered=frozenset((at.topic, str(at.partition)) for at in answer.offsets),
                 topics={**each.topics, **{topic: data[topic] for topic in others}},
             ))  # fmt: skip

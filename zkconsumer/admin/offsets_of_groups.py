@@ -4,6 +4,8 @@ Rules, and which failure each prevents:
 - The offset manager of a group is the leader of one partition of `__consumer_offsets`, which follows from the group's
   name: no broker has to be asked for it, which would cost a connection for each group.
 - A broker that does not answer costs its time-out once, and not once for each of its groups.
+- A partition that the broker does not know says nothing about the others: the rest of the request is asked for again,
+  and the partition is not asked for on behalf of the next groups.
 - A group that a broker refuses (it does not keep its offsets, or is still loading them) is returned, to be asked for
   again on its own.
 
@@ -24,7 +26,7 @@ from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.daemon_threads import run_together
-from zkconsumer.offsets.offset_manager import OffsetAnswer
+from zkconsumer.offsets.offset_manager import UNKNOWN_PARTITION, OffsetAnswer, codes_of
 
 __all__ = ["fetch_offsets_of_groups"]
 
@@ -93,6 +95,7 @@ def _ask(
     answers: Answers = {}
     again: list[str] = []
     reason: str | None = None
+    unled: dict[TopicPartition, str] = {}
     with SimpleConsumer(broker.host, broker.port, timeout_s, client_id) as consumer:
         for group, names in wanted.items():
             if reason is None and time.monotonic() >= deadline:
@@ -101,7 +104,9 @@ def _ask(
                 answers[group] = _unknown(names, reason)
                 continue
             try:
-                answers[group] = OffsetAnswer(_fetch(consumer, group, names), {})
+                found = _fetch(consumer, group, names, unled)
+                mine = {name: unled[name] for name in names if name in unled and name not in found}
+                answers[group] = OffsetAnswer(found, mine, frozenset(mine))
             except BrokerError:
                 again.append(group)
             except SimpleConsumerError as error:
@@ -111,12 +116,26 @@ def _ask(
 
 
 def _fetch(
-    consumer: SimpleConsumer, group: str, names: Sequence[TopicPartition]
+    consumer: SimpleConsumer, group: str, names: Sequence[TopicPartition], unled: dict[TopicPartition, str]
 ) -> dict[TopicPartition, int | None]:
+    """Return the offsets of a group.
+
+    Args:
+        unled: Partition -> why the broker does not know it; these are not asked for, and more of them are added.
+    """
     found: dict[TopicPartition, int | None] = {}
     for first in range(0, len(names), _PARTITIONS_A_REQUEST):
-        rows = consumer.fetch_offsets(group, names[first : first + _PARTITIONS_A_REQUEST], version=1)
-        found |= {name: None if row.offset < 0 else row.offset for name, row in rows.items()}
+        while asked := [name for name in names[first : first + _PARTITIONS_A_REQUEST] if name not in unled]:
+            try:
+                rows = consumer.fetch_offsets(group, asked, version=1)
+            except BrokerError as error:
+                codes = codes_of(error)
+                if {*codes.values()} != {UNKNOWN_PARTITION} or not codes.keys() & set(asked):
+                    raise
+                unled |= {name: str(BrokerError(code, name.topic, name.partition)) for name, code in codes.items()}
+                continue
+            found |= {name: None if row.offset < 0 else row.offset for name, row in rows.items()}
+            break
     return found
 
 

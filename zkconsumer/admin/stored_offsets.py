@@ -16,6 +16,7 @@ from rebalance.requests import ZooKeeperPort
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.group_nodes import group_not_found
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
+from zkconsumer.admin.group_report import Name, unled_clause
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.offset_lines import OffsetLine, fault_of, format_line, format_lines, parse_lines
 from zkconsumer.admin.phrases import count_of
@@ -80,11 +81,13 @@ def export_offsets(
     lines: list[OffsetLine] = []
     problems: list[str] = []
     notes: list[str] = []
+    unled: set[Name] = set()
     for group, found in stored.items():
         if groups and found.is_empty:
             raise group_not_found(port, zookeeper, group, found.kafka_unknown)
         if found.kafka_unknown is not None:
             problems.append(f"offsets in Kafka of group {group!r}: {found.kafka_unknown}")
+        unled |= found.kafka_unled
         lines += _lines(found, stores, problems)
         differing = [name for name in found.names() if found.differs(name)] if len(stores) > 1 else []
         if differing:
@@ -94,6 +97,9 @@ def export_offsets(
                 f"{topic}-{name}" if more else
                 f"group {group!r}: the offset of {topic}-{name} in ZooKeeper differs from Kafka's"
             )  # fmt: skip
+    clause = unled_clause(unled)
+    if clause is not None:
+        problems.append(f"offsets in Kafka that groups may have of topics without leaders: {clause}")
     notes += _refused_by_import(lines)
     return ExportedOffsets(
         tuple(lines), tuple(problems), tuple(notes), stores[0] if len(stores) == 1 else None,

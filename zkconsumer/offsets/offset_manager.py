@@ -29,12 +29,14 @@ from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.wakeup import Latch
 
-__all__ = ["ChannelSettings", "OffsetAnswer", "OffsetManager"]
+__all__ = ["UNKNOWN_PARTITION", "ChannelSettings", "OffsetAnswer", "OffsetManager", "codes_of"]
 
 log = logging.getLogger(__name__)
 
 _LOOKUP_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker to name the offset manager; there are others to ask."""
+UNKNOWN_PARTITION: Final = 3
+"""Error code of a partition that the brokers do not know: its topic is being deleted, or never had a leader."""
 _MOVED: Final = (15, 16)
 """Error codes that say to look up the offset manager again."""
 _PARTITIONS_A_REQUEST: Final = 1000
@@ -54,6 +56,8 @@ class ChannelSettings:
         max_retries: How often a failed commit is tried again (`offsets.commit.max.retries`).
         ends_at_deadline: The last answer, too, is waited for until the deadline only. For a connection that serves one
             call: its time-out is what was left when it was opened.
+        retries_unknown: A partition that the brokers do not know is asked about until the deadline: a member reads it,
+            so its topic exists, and the brokers learn of it. Else it is asked about once.
     """
 
     client_id: str
@@ -61,6 +65,7 @@ class ChannelSettings:
     timeout_s: float = 10.0
     max_retries: int = 5
     ends_at_deadline: bool = False
+    retries_unknown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,18 @@ class OffsetAnswer:
     Attributes:
         offsets: Partition -> offset, or None where nothing is stored.
         unknown: Partition -> why its offset is not known, a clause.
+        unled: Those of them that the brokers do not know, as their topic is being deleted or never had a leader. That
+            says nothing about other partitions.
     """
 
     offsets: Mapping[TopicPartition, int | None]
     unknown: Mapping[TopicPartition, str]
+    unled: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def unanswered(self) -> str | None:
+        """Why the offset manager has not answered about all partitions, a clause; None if it has."""
+        return next((reason for name, reason in self.unknown.items() if name not in self.unled), None)
 
 
 class OffsetManager:
@@ -104,6 +117,7 @@ class OffsetManager:
         self._consumer: SimpleConsumer | None = None
         self._commit_version = 1
         self._fetch_version = 0
+        self._unknown_partitions: set[TopicPartition] = set()
         self._rng = random.Random()
         self.reason = "its offset manager was not looked up yet"
         """Why the last request failed, a clause."""
@@ -123,19 +137,23 @@ class OffsetManager:
         """
         missing = dict.fromkeys(partitions, "not asked in time")
         found: dict[TopicPartition, int | None] = {}
+        unled: dict[TopicPartition, str] = {}
         while missing:
             asked = list(missing)
             while asked:
                 offsets, refused = self._fetch_once(asked[:_PARTITIONS_A_REQUEST], deadline)
                 found.update(offsets)
+                if not self._settings.retries_unknown:
+                    unled |= {name: refused[name] for name in self._unknown_partitions & refused.keys()}
                 missing = {name: refused.get(name, reason) for name, reason in missing.items() if name not in offsets}
                 # One refused partition takes the answer about all others of its request: those are asked about again.
                 asked = [name for name in asked if name not in offsets and name not in refused]
                 if time.monotonic() >= deadline:
                     break
+            missing = {name: reason for name, reason in missing.items() if name not in unled}
             if missing and not self._may_try_again(deadline):
                 break
-        return OffsetAnswer(found, missing)
+        return OffsetAnswer(found, {**missing, **unled}, frozenset(unled))
 
     def _fetch_once(
         self, names: Sequence[TopicPartition], deadline: float
@@ -148,7 +166,9 @@ class OffsetManager:
         try:
             rows = consumer.fetch_offsets(self._group, names, version=_FETCH_VERSION)
         except BrokerError as error:
-            return {}, self._refused(_codes(error))
+            codes = codes_of(error)
+            self._unknown_partitions = {name for name, code in codes.items() if code == UNKNOWN_PARTITION}
+            return {}, self._refused(codes)
         except SimpleConsumerError as error:
             return {}, dict.fromkeys(names, self._lost(error))
         return {name: None if row.offset < 0 else row.offset for name, row in rows.items()}, {}
@@ -269,7 +289,7 @@ class OffsetManager:
             else:
                 consumer.commit_offsets(self._group, offsets, version=self._commit_version)
         except BrokerError as error:
-            return _codes(error)
+            return codes_of(error)
         except SimpleConsumerError as error:
             self._lost(error)
             return None
@@ -360,6 +380,6 @@ class OffsetManager:
         return not self._closed.wait(self._settings.backoff_s)
 
 
-def _codes(error: BrokerError) -> dict[TopicPartition, int]:
+def codes_of(error: BrokerError) -> dict[TopicPartition, int]:
     """Return the error code of each partition that a request was refused for."""
     return {TopicPartition(str(each.topic), int(each.partition or 0)): each.code for each in (error, *error.also)}
