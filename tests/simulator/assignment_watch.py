@@ -1,7 +1,8 @@
 """Records which member should own each partition, whenever the leader writes a node on which that depends.
 
 An event `due` names the member that should own a partition by the assignment rule from now on, or no member. While a
-registration, or the list of them, may not be read, that is no member.
+registration, or the list of them, may not be read, that is no member. With roundrobin there are such events of each of
+its two orders; `id` names the order if it is not that of 0.8.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from zkconsumer.testing.history.groups import rightful_owners
 __all__ = ["AssignmentWatch"]
 
 _TOPICS: Final = f"{znodes.TOPICS}/"
+_OTHER_ORDER: Final = "1.0"
+_Due = dict[Place, tuple[Place, str]]
+"""(topic, partition) -> its name in the history, and the member that should own it."""
 
 
 class AssignmentWatch:
@@ -33,7 +37,7 @@ class AssignmentWatch:
         strategy: how the group assigns partitions.
         member_of: session id -> the name of the member, "" for none.
         place: (topic, partition) -> its name in the history.
-        write: records an event: member, place.
+        write: records an event: member, place, the order ("": that of 0.8).
 
     Attributes:
         disputed: places that the two orders of roundrobin have given to different threads at some time. Who should own
@@ -46,12 +50,13 @@ class AssignmentWatch:
         strategy: Strategy,
         member_of: Callable[[int], str],
         place: Callable[[str, int], Place],
-        write: Callable[[str, Place], None],
+        write: Callable[[str, Place, str], None],
     ) -> None:
         self._list = znodes.ids_path(group)
         self._ids = f"{self._list}/"
-        self._strategy = strategy
-        self._other = replace(strategy, roundrobin_order="1.0") if strategy.name == "roundrobin" else strategy
+        self._strategies = {"": strategy}
+        if strategy.name == "roundrobin":
+            self._strategies[_OTHER_ORDER] = replace(strategy, roundrobin_order=_OTHER_ORDER)
         self.disputed: set[Place] = set()
         self._member_of = member_of
         self._place = place
@@ -59,7 +64,7 @@ class AssignmentWatch:
         self._registrations: dict[str, bytes] = {}
         self._members: dict[str, str] = {}
         self._topics: dict[str, tuple[int, ...]] = {}
-        self._due: dict[Place, tuple[Place, str]] = {}
+        self._due: dict[str, _Due] = {order: {} for order in self._strategies}
         self._closed: set[str] = set()
 
     def observe(self, record: Record) -> None:
@@ -116,18 +121,25 @@ class AssignmentWatch:
 
     def report_changes(self) -> None:
         """Report what differs from the last report, be it only the name of a topic's new incarnation."""
-        due: dict[Place, tuple[Place, str]] = {}
-        for place, thread_id in self._owners().items():
-            due[place] = (self._place(*place), self._members.get(thread_id.rpartition("-")[0], ""))
-        for place in sorted(self._due.keys() | due.keys()):
-            before, after = self._due.get(place), due.get(place)
-            if before is not None and (after is None or after[0] != before[0]):
-                self._write("", before[0])
-            if after is not None and after != before:
-                self._write(after[1], after[0])
-        self._due = due
+        owners = {order: self._owners(strategy) for order, strategy in self._strategies.items()}
+        for order, threads in owners.items():
+            self.disputed |= {self._place(*each) for each, thread in threads.items() if owners[""].get(each) != thread}
+            self._report_order(order, threads)
 
-    def _owners(self) -> dict[Place, str]:
+    def _report_order(self, order: str, owners: dict[Place, str]) -> None:
+        due: _Due = {}
+        for place, thread_id in owners.items():
+            due[place] = (self._place(*place), self._members.get(thread_id.rpartition("-")[0], ""))
+        reported = self._due[order]
+        for place in sorted(reported.keys() | due.keys()):
+            before, after = reported.get(place), due.get(place)
+            if before is not None and (after is None or after[0] != before[0]):
+                self._write("", before[0], order)
+            if after is not None and after != before:
+                self._write(after[1], after[0], order)
+        self._due[order] = due
+
+    def _owners(self, strategy: Strategy) -> dict[Place, str]:
         """(topic, partition) -> thread id; nothing where the rule, or an unreadable node, forbids claims."""
         if self._closed:
             return {}
@@ -135,10 +147,6 @@ class AssignmentWatch:
             for name, data in self._registrations.items():
                 with suppress(UnreadableNode):
                     Subscription.from_registration(znodes.parse_registration(data, name))
-            owners = rightful_owners(self._registrations, self._topics, self._strategy)
-            if self._other != self._strategy:
-                others = rightful_owners(self._registrations, self._topics, self._other)
-                self.disputed |= {self._place(*each) for each, thread in owners.items() if others[each] != thread}
-            return owners
+            return rightful_owners(self._registrations, self._topics, strategy)
         except (UnequalSubscriptions, UnsupportedFilter):
             return {}

@@ -275,15 +275,8 @@ class _Runner:
         self.findings += check_history(world.history, limits)
         # A member that may not read what others have read claims nothing, and the others do.
         hidden = replace(limits, troubles=[*limits.troubles, *world.hidden_times])
-        self.findings += check_group([*self._history_of_claims(), *self._requests()], hidden)
+        self.findings += check_group([*world.history, *self._requests()], hidden)
         self.findings += check_leaves(world.history)
-
-    def _history_of_claims(self) -> list[Event]:
-        """The history without what it says of partitions whose rightful owner depends on what members know."""
-        world = self.world
-        if not self._has_java:
-            return world.history
-        return [each for each in world.history if each.kind != "due" or each.place not in world.due.disputed]
 
     def _requests(self) -> list[Event]:
         """How much each member of ours asked for in each second, and how often it was connected in it."""
@@ -357,6 +350,7 @@ class _Runner:
                              if each.topic in world.brokers.reborn or "wipe" in world.done_kinds),
             by_hand=frozenset(name for name, each in world.participants.items() if not each.spec.auto_commit_s),
             unfenced=frozenset(name for name, each in world.participants.items() if each.spec.kind != "ours"),
+            disputed=frozenset(world.due.disputed) if self._has_java else frozenset(),
             requests_a_second=busy,
             requests_in_ten_s=_BUSY_SECONDS * busy,
             requests_a_connection=_REQUESTS_A_CONNECTION + _READS_OF_AN_OWNER * partitions,

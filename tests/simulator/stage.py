@@ -98,7 +98,7 @@ class Stage:
         self.ended_from_outside: set[int] = set()
         self.tree = TreeWatch(GROUP, self.member_of, self.brokers.place, self._tree_event, self._end_of)
         self.due = AssignmentWatch(GROUP, Strategy(plan.members[0].strategy), self.member_of, self.brokers.place,
-                            lambda member, place: self.write("due", member, place))
+                            lambda member, place, order: self.write("due", member, place, message_id=order))
         self.zookeeper.observe(self._observe)
         self._produces = True
         self._reached: dict[tuple[str, Place], int] = {}

@@ -89,6 +89,32 @@ def test_a_partition_that_others_kept_from_it(holders: list[str]) -> None:
     assert group_findings(kept_from(holders), Limits(unfenced=frozenset({"j", "k"}))) == []
 
 
+def draining_again(*due: str, order: str = "") -> GroupStory:
+    """`a` has the partition that is due to `j` through two spans of three seconds, with changes of `due` in between."""
+    story = GroupStory().add("due", "a", by=order).add("claimed", "a").add("due", "j", by=order)
+    story.add("blocked_try", "j", by="g_a-0").wait(3.0)
+    for member in due:
+        story.add("due", member, by=order)
+    return story.add("blocked_try", "j", by="g_a-0").wait(3.0).add("blocked_try", "j", by="g_a-0").add("gave_up", "j")
+
+
+@pytest.mark.parametrize("order", ["", "1.0"])
+def test_a_partition_that_was_its_holders_again_in_between_is_waited_for_anew(order: str) -> None:
+    assert group_findings(draining_again("a", "j", order=order), JAVA) == []
+
+
+@pytest.mark.parametrize("due", [(), ("b", "j"), ("", "j"), ("a",)])
+def test_only_a_time_that_was_its_holders_and_is_over_counts(due: tuple[str, ...]) -> None:
+    assert group_findings(draining_again(*due), JAVA) == ["java retries exhausted"]
+
+
+def test_a_holder_that_keeps_what_was_its_own_in_between_is_blamed_for_the_time_after_that() -> None:
+    story = draining_again("a", "j")
+    story.events.pop()
+    story.wait(2.0).add("blocked_try", "j", by="g_a-0")
+    assert group_findings(story.add("gave_up", "j"), JAVA) == ["java retries exhausted"]
+
+
 def test_a_try_that_failed_long_before_says_nothing_of_the_last_one() -> None:
     story = kept_from(["a", "a", "a"])
     story.events.pop()
@@ -218,3 +244,15 @@ def test_a_topic_that_is_created_anew_is_the_same_for_the_listener() -> None:
     story = GroupStory().own("a", 5).add("lost", "a", place=reborn).add("assigned", "a", 0, place=reborn)
     assert group_findings(story.add("revoked", "a", place=reborn), limits) == []
     assert group_findings(story.add("revoked", "a", place=reborn), limits) == ["unpaired"]
+
+
+# -- claims of partitions in dispute -----------------------------------------------------------------------------------
+
+
+def test_claims_are_compared_with_the_rule_only_where_all_orders_agree() -> None:
+    limits = Limits(settle_s=0.05)
+    hasty = GroupStory().add("due", "a").add("claimed", "a")
+    assert group_findings(hasty, limits) == ["hasty claim"]
+    assert group_findings(hasty, Limits(settle_s=0.05, disputed=frozenset({("t", 1)}))) == ["hasty claim"]
+    assert group_findings(hasty, Limits(settle_s=0.05, disputed=frozenset({("t", 0)}))) == []
+    assert group_findings(GroupStory().add("due", "a", by="1.0").add("claimed", "a"), limits) == []

@@ -34,7 +34,7 @@ Only a simulation (`tests.simulator`) sees these:
 | leaving | test | member: a test had it leave in order; `id`: within how many seconds, if that is to be checked |
 | left | member | member: its `shutdown()` has returned |
 | said_stored | member | member, topic, partition, offset: a position that its `shutdown()` did not name as not stored |
-| due | watcher | member, topic, partition: it should own it from now on by assignment rule; no member: none should |
+| due | watcher | member, topic, partition: by rule its own from now on; no member: nobody's; `id`: order, if not 0.8 |
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
@@ -106,47 +106,76 @@ def _is_news(taken: Event, event: Event, limits: Limits) -> bool:
 def find_exhausted(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Java members that gave up because some of ours kept a partition from them at each of their tries.
 
-    A member of ours that had a fault may be late; a healthy one releases within the tries of a Java one.
+    A member of ours that had a fault may be late; a healthy one releases within the tries of a Java one. It has as long
+    again where the partition was its own once more in between: then it may have another message in hand.
     """
     findings = []
     holders: dict[Place, str] = {}
-    tries: dict[str, list[tuple[Event, str]]] = defaultdict(list)
+    due: dict[tuple[Place, str], str] = {}
+    due_away_ns: dict[Place, int] = {}
+    tries: dict[str, list[_Try]] = defaultdict(list)
     for event in events:
-        if event.kind == "claimed":
+        if event.kind == "due":
+            before = due.get((event.place, event.id), "")
+            due[event.place, event.id] = event.member
+            if before and before == holders.get(event.place):
+                due_away_ns[event.place] = event.time_ns
+        elif event.kind == "claimed":
             holders[event.place] = event.member
         elif event.kind == "killed":
             holders = {place: held for place, held in holders.items() if held != event.member}
         elif event.kind == "owner_gone" and holders.get(event.place) == event.member:
             del holders[event.place]
         elif event.kind == "blocked_try":
-            tries[event.member].append((event, holders.get(event.place, "")))
+            tries[event.member].append(_Try(event, holders.get(event.place, ""), due_away_ns.get(event.place, 0)))
         elif event.kind == "gave_up":
-            own = [each for each in tries.pop(event.member, []) if event.time_ns - each[0].time_ns < _PATIENCE_NS]
+            own = [each for each in tries.pop(event.member, []) if event.time_ns - each.event.time_ns < _PATIENCE_NS]
             findings += _kept_away(event, own, limits)
     return findings
 
 
-def _kept_away(gave_up: Event, tries: Sequence[tuple[Event, str]], limits: Limits) -> list[Finding]:
+class _Try(NamedTuple):
+    """A claim of a Java member that failed.
+
+    Attributes:
+        holder: the member that held the partition then; "": none.
+        due_away_ns: when the partition last ceased to be its holder's by the assignment rule; 0: never.
+    """
+
+    event: Event
+    holder: str
+    due_away_ns: int
+
+
+def _kept_away(gave_up: Event, tries: Sequence[_Try], limits: Limits) -> list[Finding]:
     """Return findings if members of ours made a Java member give up.
 
     Args:
-        tries: claims of it that failed, each with the member that held the partition then.
+        tries: claims of it that failed.
     """
     if gave_up.id or not tries:
         return []  # an exception ended its last try
-    last_ns = tries[-1][0].time_ns
+    last_ns = tries[-1].event.time_ns
     findings = []
-    for place in dict.fromkeys(event.place for event, _ in tries if last_ns - event.time_ns < _ATTEMPT_NS):
-        holders = list(reversed([(event, holder) for event, holder in tries if event.place == place]))
-        ours = list(takewhile(lambda each: each[1] and each[1] not in limits.unfenced, holders))
-        if not ours or last_ns - ours[-1][0].time_ns < _LET_GO_NS:
+    for place in dict.fromkeys(each.event.place for each in tries if last_ns - each.event.time_ns < _ATTEMPT_NS):
+        ours = _kept_by_ours([each for each in tries if each.event.place == place], limits)
+        if not ours or last_ns - ours[-1].event.time_ns < _LET_GO_NS:
             continue
-        concerned = {gave_up.member, *(holder for _, holder in ours)}
+        concerned = {gave_up.member, *(each.holder for each in ours)}
         if any(was_troubled(member, last_ns - _LET_GO_NS, last_ns, limits) for member in concerned):
             continue
-        sentence = f"{gave_up.member} gave up, and {ours[0][1]} kept {name_of(place)} from it all the time"
-        findings.append(Finding("java retries exhausted", sentence, (ours[-1][0], gave_up)))
+        sentence = f"{gave_up.member} gave up, and {ours[0].holder} kept {name_of(place)} from it all the time"
+        findings.append(Finding("java retries exhausted", sentence, (ours[-1].event, gave_up)))
     return findings
+
+
+def _kept_by_ours(tries: Sequence[_Try], limits: Limits) -> list[_Try]:
+    """The tries at one partition, the newest first, back to the first that members of ours have to answer for."""
+    since_ns = tries[-1].due_away_ns
+    return list(takewhile(
+        lambda each: each.holder and each.holder not in limits.unfenced and each.event.time_ns >= since_ns,
+        reversed(tries),
+    ))
 
 
 def find_busy(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -218,6 +247,8 @@ def check_group(events: Iterable[Event], limits: Limits | None = None) -> list[F
     """The findings of all checks of a simulation's history, beyond `check_history`."""
     ordered = in_order(events)
     chosen = limits or Limits()
-    checks = (find_touched, find_exhausted, find_busy, find_unpaired, find_hasty, find_stale,
-              find_unclaimed, find_forbidden)
-    return [finding for check in checks for finding in check(ordered, chosen)]
+    found = [finding for check in (find_touched, find_exhausted, find_busy, find_unpaired)
+             for finding in check(ordered, chosen)]
+    certain = [each for each in ordered if each.kind != "due" or not (each.id or each.place in chosen.disputed)]
+    claims = (find_hasty, find_stale, find_unclaimed, find_forbidden)
+    return found + [finding for check in claims for finding in check(certain, chosen)]

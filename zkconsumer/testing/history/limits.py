@@ -51,6 +51,8 @@ class Limits:
         at their start.
     by_hand: members whose application commits: what they had not committed may be delivered again.
     unfenced: members (Java's) whose late deliveries and commits cannot be prevented.
+    disputed: partitions whose rightful owner depends on which order of roundrobin the members know: claims of them are
+        not compared with events of the kind `due`.
     requests_a_second: reads, or parts of writes, that a member may ask ZooKeeper for within a second.
     requests_in_ten_s: the same within ten seconds.
     requests_a_connection: so many more for each connection after the first one within a second: all is read again.
@@ -76,6 +78,7 @@ class Limits:
     reborn: frozenset[str] = frozenset()
     by_hand: frozenset[str] = frozenset()
     unfenced: frozenset[str] = frozenset()
+    disputed: frozenset[Place] = frozenset()
     requests_a_second: int = 1_000_000
     requests_in_ten_s: int = 10_000_000
     requests_a_connection: int = 0
