@@ -15,7 +15,7 @@ from zkconsumer.testing import EmbeddedCluster, Fault, Produced
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError, NotSupported
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.members.group_member import MemberKind
+from zkconsumer.testing.members.group_member import Delivered, MemberKind
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.producing import BATCH_BYTES, batches
@@ -101,6 +101,39 @@ def test_slips_are_refused_before_anything_is_sent(cluster: Cluster, fresh_topic
     with pytest.raises(KitError, match=f"topic {topic} exists and has 2 partitions, not 4"):
         cluster.produce(topic, [b"one"], partitions=4)
     assert cluster.produce(topic, [b"one", b"two"], partitions=2) == [Produced(0, 0), Produced(1, 0)]
+
+
+def test_a_pair_or_a_message_without_its_list_is_refused(cluster: Cluster, fresh_topic: Callable[[], str]) -> None:
+    topic = fresh_topic()
+    pair = r"messages is \('ann', 'two'\): a list is needed, for one message \[\('ann', 'two'\)\]"
+    with pytest.raises(TypeError, match=pair):
+        cluster.produce(topic, ("ann", "two"))
+    for one in (None, Delivered(0, topic, 0, 0, 0, value=b"one")):
+        with pytest.raises(TypeError, match=r"messages is (None|Delivered\(.*): a list is needed, for one message \["):
+            cluster.produce(topic, one)  # type: ignore[arg-type]
+    with pytest.raises(KitError, match="there is no topic"):
+        cluster.partitions(topic)
+
+
+def test_a_number_of_a_partition_is_checked_before_the_topic_is_created(
+    cluster: Cluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    for name in ("partition", "partitions"):
+        for wrong in ("0", 1.0, True):
+            with pytest.raises(TypeError, match=f"^{name} is {wrong!r}: an int is needed$"):
+                cluster.produce(topic, [b"one"], **{name: wrong})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="partitions is '2': an int is needed"):
+        cluster.create_topic(topic, "2")  # type: ignore[arg-type]
+    for number, partitions in ((3, None), (4, 4), (-1, 2)):
+        said = f"{topic} would be created with {partitions or 1} partitions, without the partition {number}; give"
+        with pytest.raises(KitError, match=said):
+            cluster.produce(topic, [b"one"], partition=number, partitions=partitions)
+    with pytest.raises(ValueError, match="0 partitions: at least 1 is needed"):
+        cluster.produce(topic, [b"one"], partitions=0)
+    with pytest.raises(KitError, match="there is no topic"):
+        cluster.partitions(topic)
+    assert cluster.produce(topic, [b"one"], partition=3, partitions=4) == [Produced(3, 0)]
 
 
 def test_a_message_above_the_brokers_limit_is_their_refusal(cluster: Cluster, fresh_topic: Callable[[], str]) -> None:

@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from rebalance.requests import Fault
+from zkconsumer.cluster.zookeeper_probe import speaks_tls, zookeeper_answer
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.proxy.zookeeper_exchanges import Connected, Entry, Exchange, ExchangeReader, Fired
 from zkconsumer.testing.waiting import wait_until
@@ -72,10 +73,29 @@ def test_a_session_that_is_over_has_no_id() -> None:
     assert format_entry(found[0]) == "connect -> session is over"
 
 
-@pytest.mark.parametrize("data", [struct.pack(">i", -5), b"ruok", frame(b"\0")], ids=["negative", "word", "short"])
+@pytest.mark.parametrize("data", [struct.pack(">i", -5), b"GET / HTTP/1.1", frame(b"\0")], ids=["negative", "web", "-"])
 def test_what_is_no_request_is_said(data: bytes) -> None:
     with pytest.raises(ValueError, match="ZooKeeper frame of"):
         ExchangeReader(lambda entry: None).up(data)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3, 1000])
+@pytest.mark.parametrize("asked", [b"srvr", b"stmk" + bytes(8), b"\x16\x03\x01\x01\x00" + bytes(256)])
+def test_a_connection_without_a_session_is_left_out(asked: bytes, piece_bytes: int) -> None:
+    found: list[Entry] = []
+    reader = ExchangeReader(found.append)
+    for start in range(0, len(asked), piece_bytes):
+        reader.up(asked[start : start + piece_bytes])
+    if asked.startswith(b"s"):
+        reader.down(b"Zookeeper version: 3.9")
+    assert found == []
+
+
+def test_tls_that_the_server_speaks_is_said() -> None:
+    reader = ExchangeReader(lambda entry: None)
+    reader.up(b"\x16\x03\x01\x01\x00")
+    with pytest.raises(ValueError, match="speak TLS, which cannot be read: record a port without TLS"):
+        reader.down(b"\x16\x03\x03")
 
 
 def test_an_answer_without_a_request_is_said() -> None:
@@ -167,8 +187,22 @@ def test_what_is_not_the_protocol_is_said_at_the_end(zookeeper: ZooKeeperServer)
     recorder = ZooKeeperRecorder(zookeeper.connect)
     address, _, port = recorder.proxy.address.partition(":")
     with socket.create_connection((address, int(port)), timeout=5) as client:
-        client.sendall(b"ruok")
+        client.sendall(b"GET / HTTP/1.1")
         with suppress(ConnectionResetError):
             assert client.recv(10) == b""
     with pytest.raises(KitError, match="failed"):
         recorder.close()
+
+
+def test_what_a_member_asks_a_slow_server_is_left_out(recorder: ZooKeeperRecorder) -> None:
+    host, _, port = recorder.proxy.address.partition(":")
+    server = (host, int(port))
+    for _ in range(2):
+        assert speaks_tls(server, 10) is False
+        assert "Zookeeper version" in str(zookeeper_answer(server, 10))
+    client = KazooClient(recorder.proxy.address, timeout=4.0)
+    client.start(10)
+    assert client.exists("/recorded") is None
+    client.stop()
+    client.close()
+    assert format_trace(recorder.entries()) == ["connect -> new session", "exists /recorded -> no node", "close -> ok"]

@@ -291,7 +291,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         Raises:
             NotSupported: this version of Kafka cannot do it: lz4 needs 0.8.2, tombstones 0.8.1, producing 0.8.
             KitError: there is no such partition, it has no leader, or the topic has another number of partitions.
-            TypeError: something in `messages` is no message.
+            TypeError: something in `messages` is no message, or a number is none.
             simpleconsumer's errors: a broker refused messages, or did not answer; after a lost connection they may be
                 stored or not.
         """

@@ -152,11 +152,12 @@ def produce(
 ) -> list[Produced]:
     """Where each message went, in the order of the messages; `Cluster.produce` describes the arguments."""
     require(cluster.version, (0, 8), "producing")
+    _check_numbers(partition=partition, partitions=partitions)
     pairs = [key_and_value(message, number, key) for number, message in enumerate(_listed(messages))]
     if any(value is None for _, value in pairs):
         require(cluster.version, FIRST_WITH_TOMBSTONES, "a message without a value")
     with Writer(cluster, topic, codec=codec, timeout_s=timeout_s) as writer:
-        known = _partitions(cluster, topic, partitions)
+        known = _partitions(cluster, topic, partitions, partition)
         if partition is not None and partition not in known:
             raise KitError(f"topic {topic} has the partitions {', '.join(map(str, known))}; there is no {partition}")
         indexes: dict[int, list[int]] = {}
@@ -209,16 +210,28 @@ def _wrong(message: object, number: int) -> TypeError:
 def _listed(messages: Iterable[Sendable]) -> Iterable[Sendable]:
     if isinstance(messages, Mapping):
         raise TypeError("messages is a mapping: a list of pairs of key and value is needed, list(messages.items())")
-    if isinstance(messages, bytes | bytearray | str):
+    # A tuple is a message, a pair of key and value; read as a list it would be two messages without a key.
+    if isinstance(messages, bytes | bytearray | str | tuple) or not isinstance(messages, Iterable):
         raise TypeError(f"messages is {messages!r:.60}: a list is needed, for one message [{messages!r:.60}]")
     return messages
 
 
-def _partitions(cluster: Target, topic: str, wanted: int | None) -> list[int]:
-    """The partitions of a topic, which is created if it is not there."""
+def _check_numbers(**given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise TypeError(f"{name} is {value!r}: an int is needed")
+
+
+def _partitions(cluster: Target, topic: str, wanted: int | None, needed: int | None) -> list[int]:
+    """The partitions of a topic, which is created if it is not there, unless it would not have the needed one."""
     try:
         known = cluster.partitions(topic)
     except KitError:
+        if needed is not None and needed not in range(wanted or 1):
+            raise KitError(
+                f"topic {topic} would be created with {wanted or 1} partitions, without the partition {needed}; "
+                "give partitions=, the number of its partitions"
+            ) from None
         return sorted(cluster.create_topic(topic, 1 if wanted is None else wanted))
     if wanted not in (None, len(known)):
         raise KitError(f"topic {topic} exists and has {len(known)} partitions, not {wanted}")

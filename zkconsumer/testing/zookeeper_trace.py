@@ -20,6 +20,7 @@ class ZooKeeperRecorder:
 
     `with ZooKeeperRecorder(server) as recorder:` let one client connect to `recorder.proxy.address`; then
     `print("\\n".join(format_trace(recorder.entries())))`. Several clients at once would be mixed.
+    Connections without a session are left out: members ask a slow server what it speaks. TLS cannot be read.
 
     Attributes:
         proxy: with the faults of any `TcpProxy`.

@@ -26,7 +26,11 @@ def spread(partitions: int, replication: int, brokers: Sequence[int]) -> dict[in
 
     Raises:
         ValueError: more replicas than brokers, or no partition.
+        TypeError: the number of partitions or replicas is no integer.
     """
+    for name, number in (("partitions", partitions), ("replication", replication)):
+        if not isinstance(number, int):
+            raise TypeError(f"{name} is {number!r}: an int is needed")
     if not 1 <= replication <= len(brokers):
         raise ValueError(f"replication {replication}: between 1 and the number of brokers ({len(brokers)}) is possible")
     if partitions < 1:

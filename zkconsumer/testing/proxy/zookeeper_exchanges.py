@@ -5,16 +5,22 @@ Source: ZooKeeper 3.4.6, zookeeper.jute, ZooDefs.java (OpCode), KeeperException.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from rebalance.requests import Fault
 
 __all__ = ["Connected", "Entry", "Exchange", "ExchangeReader", "Fired"]
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
+_START_BYTES = 4
+_Start = Literal["session", "word", "tls"]
+_WORD = re.compile(rb"[a-z]{4}")  # as the length of a frame it would be above MAX_FRAME_BYTES, like the next one
+_TLS_HANDSHAKE = b"\x16\x03"
 _EVENT, _PING = -1, -2
 _MULTI = 14
 _KINDS = {
@@ -91,10 +97,15 @@ class ExchangeReader:
 
     Each entry is passed on when it starts (a request when it is sent, its answer is filled in later), so entries come
     in the order in which their bytes passed. Pings are left out.
+
+    A connection that opens no session is left out, too: a four-letter word (`srvr`), or the start of a TLS handshake
+    that the server does not answer. A member sends both when a server is slow, to find out what speaks at the port.
     """
 
     def __init__(self, found: Callable[[Entry], object]) -> None:
         self._found = found
+        self._first = b""
+        self._starts: _Start | None = None
         self._up, self._down = _Frames(), _Frames()
         self._asked: Connected | None = None
         self._greeted = False
@@ -102,6 +113,13 @@ class ExchangeReader:
 
     def up(self, chunk: bytes) -> None:
         """Take bytes of the client; ValueError for what is no request."""
+        if self._starts is None:
+            self._first += chunk
+            if len(self._first) < _START_BYTES:
+                return
+            self._starts, chunk = _start(self._first), self._first
+        if self._starts != "session":
+            return
         for frame in self._up.feed(chunk):
             if self._asked is None:
                 frame.skip(4 + 8)
@@ -115,7 +133,11 @@ class ExchangeReader:
                 self._found(exchange)
 
     def down(self, chunk: bytes) -> None:
-        """Take bytes of the server; ValueError for an answer to no request."""
+        """Take bytes of the server; ValueError for an answer to no request, and for TLS."""
+        if self._starts == "tls":
+            raise ValueError("client and server speak TLS, which cannot be read: record a port without TLS")
+        if self._starts == "word":
+            return
         for frame in self._down.feed(chunk):
             if not self._greeted:
                 self._greeted = True
@@ -143,6 +165,13 @@ class ExchangeReader:
         exchange.is_answered = True
         if code == 0:
             _fill(exchange, frame)
+
+
+def _start(first: bytes) -> _Start:
+    """Classify a connection by the first bytes of its client."""
+    if _WORD.match(first):
+        return "word"
+    return "tls" if first.startswith(_TLS_HANDSHAKE) else "session"
 
 
 def _request(frame: _Frame, code: int) -> Exchange:
