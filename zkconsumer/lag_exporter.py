@@ -57,7 +57,7 @@ _OF_GROUP: Final[tuple[tuple[str, str, Callable[[GroupLag], float | None]], ...]
 )  # fmt: skip
 _OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float | None]], ...]] = (
     ("topic_lag_messages", "Sum of the known lags of a topic; none while no lag is known.",
-     lambda each: each.lag if each.lag_unknown < each.partition_count else None),
+     lambda each: each.lag),
     ("topic_unknown_lag_partitions", "Partitions of a topic whose lag is not known.", lambda each: each.lag_unknown),
 )  # fmt: skip
 _OF_PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionRow], float | None]], ...]] = (

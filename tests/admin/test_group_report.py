@@ -105,7 +105,7 @@ def test_an_unreadable_offset_is_named_and_the_lag_is_unknown() -> None:
 def test_an_offset_beyond_the_log_is_named() -> None:
     found = told(offsets={("clicks", "1"): b"10"})
     assert found.problems == ("clicks-1: the stored offset is 3 beyond the end of the log",)
-    assert (found.partitions[1].lag, found.lag, found.lag_unknown) == (None, 0, 3)
+    assert (found.partitions[1].lag, found.lag, found.lag_unknown) == (None, None, 3)
 
 
 def test_a_log_end_that_is_not_known_is_reported() -> None:

@@ -10,7 +10,8 @@ from consuming import member, multiset, owners, produce, produce_each, read, rea
 
 from simpleconsumer import SimpleConsumer, TopicPartition
 from tests.admin import both_stores
-from tests.admin.both_stores import manager_of
+from tests.admin.both_stores import manager_of, store_in_kafka
+from zkconsumer.admin import Admin
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, wait_until
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
@@ -111,6 +112,31 @@ def test_where_the_stores_differ_the_intent_decides_and_both_offsets_are_logged(
         assert texts(read(one.create_message_streams({topic: 1})[topic], 2)) == sent[first : first + 2]
     assert f"offset of {topic}-0 is 3 in Kafka and 7 in ZooKeeper; starting from {first}" in caplog.text
     assert stores(embedded_cluster, fresh_group, topic) == (first + 2, first + 2)
+
+
+@pytest.mark.parametrize(
+    ("reset", "start", "what", "got"),
+    [
+        ("largest", "the end of the log", "what was not read yet is skipped", 1),
+        ("smallest", "the start of the log", "what was read is read again", 11),
+    ],
+)
+def test_a_start_without_the_offset_of_the_other_store_says_where_it_is_and_what_it_does(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture, reset: str,
+    start: str, what: str, got: int,
+) -> None:  # fmt: skip
+    produce(embedded_cluster, topic, 0, [str(number) for number in range(10)])
+    store_in_kafka(embedded_cluster, fresh_group, topic, {0: 4})
+    settings = attributes("zookeeper") | {"offsets_intent": "zookeeper", "auto_offset_reset": reset}
+    with member(embedded_cluster, fresh_group, **settings) as one:
+        [stream] = one.create_message_streams({topic: 1})[topic]
+        wait_until(lambda: "; starting from " in caplog.text, 30.0, "a start")
+        last = produce(embedded_cluster, topic, 0, ["last"])
+        assert texts(read([stream], got))[-1:] == last
+    said = f"offset of {topic}-0 is 4 in Kafka and none in ZooKeeper; starting from {start}"
+    why = f"auto.offset.reset is {reset}, so {what}; to start from the offset in Kafka"
+    assert f"{said} (offsets.intent is zookeeper): {why}" in caplog.text
+    assert "set offsets.intent=max, or offsets.storage=kafka if the group works there" in caplog.text
 
 
 def test_with_refuse_a_partition_is_not_started_until_the_stores_agree(
@@ -339,3 +365,31 @@ def test_a_topic_that_is_created_anew_is_read_from_its_start_by_whoever_owns_its
         moved = {number: f"{fresh_group}_{'aabb'[number]}-0" for number in range(4)}
         wait_owners(kafka_0822, fresh_group, topic, moved)
         assert multiset(read(streams, 80)) == sent
+
+
+@pytest.mark.parametrize(("data", "fails"), [(b"-1", False), (b"-77", False), (b"abc", True), (b" 2", True)])
+def test_verify_says_whether_java_members_fail_at_an_offset_that_is_not_valid(
+    kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], data: bytes, fails: bool
+) -> None:
+    topic = fresh_topic()
+    kafka_0822.create_topic(topic, 1)
+    produce(kafka_0822, topic, 0, ["a", "b", "c"])
+    kafka_0822.client.create(f"/consumers/{fresh_group}/offsets/{topic}/0", data, makepath=True)
+    with Admin(kafka_0822.zookeeper_connect) as admin:
+        [finding] = admin.verify(fresh_group, least_members=0, patience_s=0).findings
+    assert ("Java members fail their rebalance at it" in finding.remedy) is fails
+    quick = {"rebalance.max.retries": "1", "rebalance.backoff.ms": "200", "auto.offset.reset": "smallest",
+             "auto.commit.interval.ms": "200"}  # fmt: skip
+
+    def is_read() -> bool:
+        return kafka_0822.client.get(f"/consumers/{fresh_group}/offsets/{topic}/0")[0] == b"3"
+
+    java = JavaMember(kafka_0822, fresh_group, topics={topic: 1}, consumer_id="java", settings=quick)
+    java.launch()
+    try:
+        if fails:
+            wait_until(lambda: "can't rebalance after 1 retries" in java.process.tail(40), 30.0, "it to give up")
+        else:
+            wait_until(is_read, 30.0, "its commit")
+    finally:
+        java.kill()

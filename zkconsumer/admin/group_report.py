@@ -263,7 +263,7 @@ class GroupReport(JsonValue):
         group: Its name.
         members: Registered consumers, by id; None if ZooKeeper does not let us read who is registered.
         partitions: By topic and number.
-        lag: Sum of the known lags.
+        lag: Sum of the known lags; None if there are partitions and no lag is known.
         lag_unknown: Number of partitions whose lag is not known.
         problems: What is wrong, as sentences.
     """
@@ -271,7 +271,7 @@ class GroupReport(JsonValue):
     group: str
     members: tuple[MemberRow, ...] | None
     partitions: tuple[PartitionRow, ...]
-    lag: int
+    lag: int | None
     lag_unknown: int
     problems: tuple[str, ...]
 
@@ -414,7 +414,8 @@ def report(nodes: GroupNodes, members: Members | None = None) -> GroupReport:
     ]  # fmt: skip
     lags = [row.lag for row in rows if row.lag is not None]
     shown = None if nodes.hides_members else members.rows
-    return GroupReport(nodes.group, shown, tuple(rows), sum(lags), len(rows) - len(lags), tuple(problems))
+    total = None if rows and not lags else sum(lags)  # a 0 would look as if all was well
+    return GroupReport(nodes.group, shown, tuple(rows), total, len(rows) - len(lags), tuple(problems))
 
 
 def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> frozenset[int] | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from zkconsumer.admin.group_report import GroupNodes, GroupReport, PartitionRow, store_difference
 from zkconsumer.admin.values import JsonValue
 
-__all__ = ["GroupLag", "LagReport", "Rates", "TopicLag", "group_lag"]
+__all__ = ["GroupLag", "LagReport", "Rates", "TopicLag", "group_lag", "known_sum"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TopicLag:
         topic: Its name.
         partition_count: Partitions that the group owns, has offsets of, or subscribes to.
         unowned: Those that a member subscribes to and nobody owns; None if members or owners may not be read.
-        lag: Sum of the known lags.
+        lag: Sum of the known lags; None if no lag is known.
         lag_unknown: Number of partitions whose lag is not known.
         consumed_per_s: Messages a second by which the stored offsets grow; None while not known.
         produced_per_s: Messages a second by which the logs grow; None while not known.
@@ -50,7 +50,7 @@ class TopicLag:
     topic: str
     partition_count: int
     unowned: int | None
-    lag: int
+    lag: int | None
     lag_unknown: int
     consumed_per_s: float | None = None
     produced_per_s: float | None = None
@@ -67,7 +67,7 @@ class GroupLag:
         owned: Number of partitions that somebody owns; None if an owner may not be read.
         unowned: Number of partitions that a member subscribes to and nobody owns; None if members or owners may not be
             read.
-        lag: Sum of the known lags.
+        lag: Sum of the known lags; None if there are partitions and no lag is known.
         lag_unknown: Number of partitions whose lag is not known.
         topics_lag: By topic.
         partitions: By topic and number.
@@ -78,7 +78,7 @@ class GroupLag:
     member_count: int | None
     owned: int | None
     unowned: int | None
-    lag: int
+    lag: int | None
     lag_unknown: int
     topics_lag: tuple[TopicLag, ...]
     partitions: tuple[PartitionRow, ...]
@@ -137,24 +137,33 @@ def group_lag(
         found.group, None if found.members is None else len(found.members),
         None if nodes is not None and nodes.hides_any_owner else sum(row.owner is not None for row in rows),
         orphans.total() if unowned_known else None,
-        sum(each.lag for each in topics_lag), sum(each.lag_unknown for each in topics_lag), topics_lag, rows,
+        known_sum([each.lag for each in topics_lag]), sum(each.lag_unknown for each in topics_lag), topics_lag, rows,
         (*differing, *found.problems),
     )  # fmt: skip
 
 
 def _topic_lag(topic: str, rows: Sequence[PartitionRow], unowned: int | None, rates: Rates) -> TopicLag:
-    lags = [row.lag for row in rows if row.lag is not None]
-    lag = sum(lags)
+    lag = known_sum([row.lag for row in rows])
     return TopicLag(
-        topic, len(rows), unowned, lag, len(rows) - len(lags), rates.consumed_per_s, rates.produced_per_s,
-        catch_up_s(lag, rates.consumed_per_s, rates.produced_per_s),
+        topic, len(rows), unowned, lag, sum(row.lag is None for row in rows),
+        rates.consumed_per_s, rates.produced_per_s, catch_up_s(lag, rates.consumed_per_s, rates.produced_per_s),
     )  # fmt: skip
 
 
-def catch_up_s(lag: int, consumed_per_s: float | None, produced_per_s: float | None) -> float | None:
+def known_sum(lags: Sequence[int | None]) -> int | None:
+    """Return the sum of the known lags; None if there are some and none is known: a 0 would look as if all was well.
+
+    >>> known_sum([1, None, 2]), known_sum([None]), known_sum([])
+    (3, None, 0)
+    """
+    known = [lag for lag in lags if lag is not None]
+    return None if lags and not known else sum(known)
+
+
+def catch_up_s(lag: int | None, consumed_per_s: float | None, produced_per_s: float | None) -> float | None:
     """Return the seconds until a lag is 0 at these rates, None if that is never so or not known."""
     if lag == 0:
         return 0.0
-    if consumed_per_s is None or produced_per_s is None or consumed_per_s <= produced_per_s:
+    if lag is None or consumed_per_s is None or produced_per_s is None or consumed_per_s <= produced_per_s:
         return None
     return lag / (consumed_per_s - produced_per_s)

@@ -6,6 +6,7 @@ It is no fault then, unless the present owner has written it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from rebalance import znodes
@@ -18,6 +19,7 @@ from zkconsumer.admin.verification import partitions_of
 
 __all__ = ["LogRange", "offset_findings"]
 
+_NEGATIVE = re.compile(rb"-0*[1-9][0-9]{0,17}")
 LogRange = tuple[int, int] | str
 """Start and end of a log, or why they are not known."""
 
@@ -45,9 +47,12 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
                 offset = znodes.parse_offset(path, nodes.offsets[topic, name])
             except UnreadableNode as error:
                 what = f"{topic}-{name}: its {noun} {error.excerpt!r} is not valid"
+                # Java takes any negative number for no offset, and its rebalance fails at anything that is no number.
+                java = "" if _NEGATIVE.fullmatch(nodes.offsets[topic, name] or b"") else (
+                    "; Java members fail their rebalance at it")  # fmt: skip
                 yield Finding("unreadable-offset", path, what + _LEFTOVER * may_be_leftover,
-                              f"{set_it}, or whoever claims it next starts where auto.offset.reset says; Java members "
-                              "fail their rebalance at it", fault=not may_be_leftover)  # fmt: skip
+                              f"{set_it}, or whoever claims it next starts where auto.offset.reset says{java}",
+                              fault=not may_be_leftover)  # fmt: skip
                 continue
         is_topic_known = znodes.topic_path(topic) not in nodes.refused
         is_there = topic in nodes.known_topics and partition_number(name) in partitions.get(topic, (None,))

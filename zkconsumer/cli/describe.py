@@ -60,7 +60,7 @@ def _print(found: GroupReport) -> None:
     if found.partitions:
         print_offsets(found.partitions)
         unknown = f", unknown for {count_of(found.lag_unknown, 'partition')}" if found.lag_unknown else ""
-        click.echo(f"\nTotal lag: {found.lag}{unknown}")
+        click.echo(f"\nTotal lag: {'-' if found.lag is None else found.lag}{unknown}")
     for note in found.notes:
         click.echo(f"note: {note}")
     for problem in found.problems:

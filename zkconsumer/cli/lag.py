@@ -16,6 +16,7 @@ import click
 
 from rebalance.errors import RebalanceError
 from zkconsumer.admin import Admin, GroupLag, LagChoice, LagMonitor, LagReport
+from zkconsumer.admin.lag_report import known_sum
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.describe import owner_cell
@@ -120,9 +121,10 @@ def _print(report: LagReport, by: str, limit: int | None, watch: bool) -> None:
         limit = limit or max(1, shutil.get_terminal_size().lines - _OTHER_LINES)
     rows = sum(len(group.partitions) for group in report.groups)
     unknown = sum(group.lag_unknown for group in report.groups)
-    total = sum(group.lag for group in report.groups)
+    total = known_sum([group.lag for group in report.groups if group.partitions])
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(report.read_at))
-    click.echo(f"{moment}: {count_of(len(report.groups), 'group')}, {count_of(rows, 'partition')}, total lag {total:,}"
+    click.echo(f"{moment}: {count_of(len(report.groups), 'group')}, {count_of(rows, 'partition')}, total lag "
+               + ("-" if total is None else f"{total:,}")
                + (f", unknown for {count_of(unknown, 'partition')}" if unknown else ""))  # fmt: skip
     headers, cells = _TABLES[by](report.groups, watch)
     if cells:
@@ -150,10 +152,10 @@ _Table = tuple[list[str], list[list[str]]]
 
 
 def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
-    rows = sorted(groups, key=lambda row: (-row.lag, row.group))
+    rows = sorted(groups, key=lambda row: (-(row.lag or 0), row.group))
     cells = [
         [row.group, cell(row.member_count), cell(row.owned), cell(row.unowned),
-         _sum(row.lag, len(row.partitions), row.lag_unknown), str(row.lag_unknown)]
+         _sum(row.lag), str(row.lag_unknown)]
         for row in rows
     ]
     return ["GROUP", "MEMBERS", "OWNED", "UNOWNED", "LAG", "UNKNOWN"], cells
@@ -162,13 +164,13 @@ def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
 def _by_topic(groups: Iterable[GroupLag], watch: bool) -> _Table:
     rows = sorted(
         ((group.group, row) for group in groups for row in group.topics_lag),
-        key=lambda at: (-at[1].lag, at[0], at[1].topic),
+        key=lambda at: (-(at[1].lag or 0), at[0], at[1].topic),
     )
     headers = ["GROUP", "TOPIC", "PARTITIONS", "UNOWNED", "LAG", "UNKNOWN"]
     cells = []
     for group, row in rows:
-        known = _sum(row.lag, row.partition_count, row.lag_unknown)
-        line = [group, row.topic, str(row.partition_count), cell(row.unowned), known, str(row.lag_unknown)]
+        numbers = [cell(row.unowned), _sum(row.lag), str(row.lag_unknown)]
+        line = [group, row.topic, str(row.partition_count), *numbers]
         if watch:
             line += [_rate(row.consumed_per_s), _rate(row.produced_per_s), _duration(row.catch_up_s)]
         cells.append(line)
@@ -190,9 +192,8 @@ def _by_partition(groups: Iterable[GroupLag], watch: bool) -> _Table:
 _TABLES: Final = {"group": _by_group, "topic": _by_topic, "partition": _by_partition}
 
 
-def _sum(lag: int, partitions: int, unknown: int) -> str:
-    """Return a sum of lags; a 0 would look as if all was well where none of them is known."""
-    return "-" if unknown and unknown == partitions else str(lag)
+def _sum(lag: int | None) -> str:
+    return "-" if lag is None else str(lag)
 
 
 def _rate(value: float | None) -> str:

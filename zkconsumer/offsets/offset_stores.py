@@ -55,7 +55,7 @@ def member_offsets(
             has_offsets=has_offsets, is_required=intent is Intent.REFUSE,
         )  # fmt: skip
         kafka = KafkaOffsets(comparison, loop, has_lease, KafkaOffsetTimes(load_s=_COMPARE_S))
-        return TwoStores(kafka, zookeeper, intent, (zookeeper,), loop)
+        return TwoStores(kafka, zookeeper, intent, (zookeeper,), loop, config.auto_offset_reset)
     times = KafkaOffsetTimes(
         load_s=settings.timeout_s,
         commit_s=settings.timeout_s + settings.max_retries * settings.backoff_s,
@@ -63,4 +63,5 @@ def member_offsets(
     )
     manager = OffsetManager(config.group_id, cluster.brokers, settings, counters)
     kafka = KafkaOffsets(manager, loop, has_lease, times)
-    return TwoStores(kafka, zookeeper, intent, (kafka, zookeeper) if config.dual_commit_enabled else (kafka,), loop)
+    written = (kafka, zookeeper) if config.dual_commit_enabled else (kafka,)
+    return TwoStores(kafka, zookeeper, intent, written, loop, config.auto_offset_reset)

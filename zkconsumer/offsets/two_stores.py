@@ -65,6 +65,7 @@ class TwoStores:
         intent: Which offset is taken where they differ.
         written: The stores that commits go to, in this order; another one is only read, and compared.
         loop: The coordinator's.
+        reset: Where a partition without an offset is read from, `smallest` or `largest`, for messages.
 
     Attributes:
         refused: Partition -> why it is not started, as a sentence.
@@ -73,12 +74,14 @@ class TwoStores:
     """
 
     def __init__(
-        self, kafka: KafkaOffsets, zookeeper: OffsetStore, intent: Intent, written: tuple[OffsetStore, ...], loop: Loop
-    ) -> None:
+        self, kafka: KafkaOffsets, zookeeper: OffsetStore, intent: Intent, written: tuple[OffsetStore, ...], loop: Loop,
+        reset: str = "largest",
+    ) -> None:  # fmt: skip
         self._kafka = kafka
         self._zookeeper = zookeeper
         self._both = (kafka, zookeeper)
         self._intent = intent
+        self._reset = reset
         self._written = written
         self._loop = loop
         self._differing: dict[Partition, str] = {}
@@ -161,12 +164,27 @@ class TwoStores:
             self._reads[partition] = self._loop.call_later(_READ_AGAIN_S, self.load, fence, partition, done)
             return
         taken = chosen(self._intent, kafka, zookeeper)
-        log.warning("offset of %s-%s is %s; starting from %s (offsets.intent is %s)",
-                    *partition, figures, _shown(taken), self._intent.value)
+        log.warning("offset of %s-%s is %s; starting from %s (offsets.intent is %s)%s",
+                    *partition, figures, self._start(taken), self._intent.value,
+                    "" if taken is not None else self._consequence("Kafka" if zookeeper is None else "ZooKeeper"))
         for store, offset in zip(self._written, (own, other), strict=False):
             if offset is not None and (taken is None or taken < offset):
                 store.start_at(partition, 0 if taken is None else taken)  # what is stored there may be lowered
         done(taken)
+
+    def _start(self, taken: int | None) -> str:
+        place = "start" if self._reset == "smallest" else "end"
+        return str(taken) if taken is not None else f"the {place} of the log"
+
+    def _consequence(self, store: str) -> str:
+        """Return what a start without an offset does, and how to start from the offset that there is.
+
+        Args:
+            store: Where the offset is that is not taken.
+        """
+        what = "what was read is read again" if self._reset == "smallest" else "what was not read yet is skipped"
+        return (f": auto.offset.reset is {self._reset}, so {what}; to start from the offset in {store}, set "
+                f"offsets.intent=max, or offsets.storage={store.lower()} if the group works there")  # fmt: skip
 
     def _end_read(self, partition: Partition) -> None:
         timer = self._reads.pop(partition, None)
