@@ -159,7 +159,7 @@ class Connection:
                 if self._closed:
                     raise self._failed("closed by close()") from error
                 if _is_deadline(error):
-                    raise self._failed(f"no answer within {self.timeout_s} s") from error
+                    raise self._failed(f"no answer within {self.timeout_s:g} s") from error
                 if not (reused and resend) or has_started:
                     raise self._failed(error.strerror or str(error)) from error
                 reused = False

@@ -20,6 +20,11 @@ from zkconsumer.admin.offset_target import parse_target
         ("2014-03-01T13:00:00.250+01:00", 1393675200250),
         ("2014-03-01", 1393632000000),
         ("1970-01-01", 0),
+        ("beginning", EARLIEST),
+        ("smallest", EARLIEST),
+        ("end", LATEST),
+        ("largest", LATEST),
+        ("@1393675200000", 1393675200000),
     ],
 )
 def test_a_time_is_utc_unless_it_names_a_zone(text: str, time_ms: int) -> None:
@@ -38,7 +43,8 @@ def test_a_time_is_utc_wherever_the_command_runs(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     "text",
-    ["", "yesterday", "-1", "1.5", "9223372036854775808", "9" * 5000, "0" * 20 + "9" * 20, "1969-12-31"],
+    ["", "yesterday", "-1", "1.5", "9223372036854775808", "9" * 5000, "0" * 20 + "9" * 20, "1969-12-31", "@", "@x",
+     "@" + "9" * 30],
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not earliest, latest|larger than any offset|before 1970"):

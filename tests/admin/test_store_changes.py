@@ -434,6 +434,17 @@ def test_an_import_leaves_an_offset_in_zookeeper_of_a_line_that_is_kafkas_alone_
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 9}, {0: 5})
 
 
+def test_a_group_that_no_list_shows_is_noted(
+    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    [note] = admin.set_offsets(fresh_group, topic, 1, store="kafka").notes
+    assert note.startswith(f"group {fresh_group!r} has no node in ZooKeeper: until a member joins, lists")
+    admin.set_offsets(fresh_group, topic, 1, store="zookeeper")
+    assert admin.set_offsets(fresh_group, topic, 2, store="kafka").notes == ()
+    [note] = admin.delete_groups(fresh_group, store="zookeeper").notes
+    assert note.startswith("offsets in Kafka stay, if the groups have some")
+
+
 def test_a_group_with_offsets_in_kafka_is_not_new_in_zookeeper(
     embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
 ) -> None:

@@ -326,6 +326,21 @@ def test_export_without_a_group_takes_all_and_leaves_out_what_it_cannot_read(
         kafka_0822.client.delete(f"/consumers/{fresh_group}", recursive=True)
 
 
+def test_an_export_keeps_the_mode_of_the_file_and_names_the_file_that_it_cannot_write(
+    offsets: Offsets, kafka_0822: KafkaCluster, fresh_group: str, topic: str, tmp_path: Path
+) -> None:
+    kafka_0822.client.create(f"/consumers/{fresh_group}/offsets/{topic}/0", b"1", makepath=True)
+    file = tmp_path / "offsets.txt"
+    file.write_text("old")
+    file.chmod(0o400)
+    assert offsets("export", fresh_group, "--output-file", str(file)).exit_code == 0
+    assert file.read_text() != "old"
+    assert file.stat().st_mode & 0o777 == 0o400
+    refused = offsets("export", fresh_group, "--output-file", str(tmp_path / "nowhere" / "x"))
+    assert refused.exit_code == 1
+    assert f"{tmp_path}/nowhere/x: No such file or directory" in refused.stderr
+
+
 def test_export_of_an_unknown_group_writes_no_file(
     kafka_0822: KafkaCluster, fresh_group: str, offsets: Offsets, tmp_path: Path
 ) -> None:

@@ -137,6 +137,9 @@ def delete_groups(
         f"offsets in Kafka that the groups may have of topics without leaders stay with brokers before 1.1: {unled}"
     ]
     notes = left_in_kafka + [note for group, tree in trees.items() for note in _left_behind(group, tree)]
+    if store == ZOOKEEPER and in_kafka.exists():
+        notes.append("offsets in Kafka stay, if the groups have some: lists do not show such groups any more, and "
+                     "`zkconsumer offsets get GROUP` does")  # fmt: skip
     notes += [note_of_kept_offsets(group) for group, found in stored.items() if is_kept and found.kafka]
     deleted: list[DeletedGroup] = []
     for group, found in stored.items():

@@ -144,6 +144,9 @@ class OffsetAdministration:
         names, notes = self._partitions(stored, topic, partitions, store)
         found = target_offsets(self._cluster, stored.stores(store), names, wanted, force)
         is_new = bool(self._new_groups({group: stored}, store))
+        if not stored.exists and ZOOKEEPER not in stored.stores(store):
+            notes += (f"group {group!r} has no node in ZooKeeper: until a member joins, lists of groups do not show "
+                      "it, and its lag is shown if it is named",)  # fmt: skip
         return self._set(stored, found, notes, dry_run, is_new, on_new_group)
 
     def shift_offsets(

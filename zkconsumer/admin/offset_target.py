@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rebalance import znodes
 from simpleconsumer.consumer import EARLIEST, LATEST
@@ -89,6 +89,12 @@ def shifted(offset: int, by: int, found: LogOffsets) -> tuple[int, str | None]:
     return new, None
 
 
+_NAMED: Final = {"earliest": EARLIEST, "beginning": EARLIEST, "smallest": EARLIEST,
+                 "latest": LATEST, "end": LATEST, "largest": LATEST}  # fmt: skip
+"""The words of Kafka's tools, of `consume --offset` and of `auto.offset.reset`."""
+_TIME_DIGITS: Final = 16
+
+
 def parse_target(text: str) -> OffsetTarget:
     """Return the target that a text names.
 
@@ -98,8 +104,10 @@ def parse_target(text: str) -> OffsetTarget:
     Raises:
         ValueError: It is none of the four.
     """
-    if text in ("earliest", "latest"):
-        return OffsetTarget(text, None, EARLIEST if text == "earliest" else LATEST)
+    if text in _NAMED:
+        return OffsetTarget(text, None, _NAMED[text])
+    if text.startswith("@") and text[1:].isascii() and text[1:].isdigit() and len(text) <= _TIME_DIGITS:
+        return OffsetTarget(text, None, int(text[1:]))
     if text.isascii() and text.isdigit():
         digits = text.lstrip("0") or "0"
         if int(digits[:20]) > znodes.MAX_OFFSET:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -84,13 +85,18 @@ def export_offsets(
 
 def _write_whole(path: Path, text: str) -> None:
     """Write beside the file and rename, so that a full disk leaves the old one as it was."""
-    handle, work = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
+    try:
+        handle, work = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        error.filename = str(path)  # the user has named no other file
+        raise
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(work).chmod(0o666 & ~_umask())
+        Path(work).chmod(mode)
         Path(work).rename(path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
