@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import shutil
 import socket
-import tempfile
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from kazoo.client import KazooClient
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.producing import Produced, Sendable, produce
+from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
 from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
@@ -214,7 +213,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         self._ports = dict(zip(ids, ports, strict=True))
         self._ports_may_change = port is None
         self._own_folder = folder is None
-        self.folder = Path(tempfile.mkdtemp(prefix=folder_prefix)) if folder is None else folder
+        self.folder = temporary_folder(folder_prefix) if folder is None else folder
         data = None if folder is None else folder / "zookeeper"
         self._own_zookeeper = ZooKeeperServer(port=zookeeper_port, data=data) if zookeeper is None else None
         self._zookeeper = self._own_zookeeper if zookeeper is None else zookeeper
@@ -341,7 +340,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
                 self._own_zookeeper.close()
         finally:
             if self._own_folder:
-                shutil.rmtree(self.folder, ignore_errors=True)
+                remove_folder(self.folder)
 
     @abstractmethod
     def start_all(self) -> Self:

@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from zkconsumer.cli.failures import CliError
+from zkconsumer.testing.temporary_folders import SWEEPER
 
 __all__ = ["refuse_if_full", "scratch_folder"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SWEEPER = Path(__file__).with_name("sweeper.py")
 _SWEEPING_S = 15.0
 _PROBE_BYTES = 1024 * 1024
 
@@ -75,7 +75,7 @@ def _make(prefix: str) -> tuple[Path, subprocess.Popen[bytes]]:
         folder = Path(tempfile.mkdtemp(prefix=prefix))
         try:
             return folder, subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SWEEPER), str(folder)],
+                [sys.executable, "-I", "-S", str(SWEEPER), str(os.getpid()), str(folder)],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         except OSError:

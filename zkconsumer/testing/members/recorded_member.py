@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 import uuid
 from abc import abstractmethod
-from pathlib import Path
 from typing import Self
 
 from kazoo.client import KazooClient
@@ -18,6 +15,7 @@ from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.history.events import Event, Place
 from zkconsumer.testing.members.group_member import Delivered
 from zkconsumer.testing.processes import ChildProcess
+from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper.client import connected_client
@@ -51,7 +49,7 @@ class RecordedMember(WithBlock):
         self.group = group
         self.consumer_id = consumer_id or f"{id_prefix}-{uuid.uuid4().hex[:8]}"
         self.timeout_s = timeout_s
-        self.folder = Path(tempfile.mkdtemp(prefix=f"zkconsumer-member-{id_prefix}-"))
+        self.folder = temporary_folder(f"zkconsumer-member-{id_prefix}-")
         self._where = cluster
         self._own_client: KazooClient | None = None
         self._output = self.folder / "output"
@@ -222,7 +220,7 @@ class RecordedMember(WithBlock):
             if client is not None:
                 client.stop()
                 client.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_folder(self.folder)
 
     # ---- what it did
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
+from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
 from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper import wire as zookeeper_wire
@@ -126,7 +126,7 @@ class ZooKeeperServer(WithBlock):
         self._fsync = fsync
         self._jvm_flags = tuple(jvm_flags)
         self._quorum = quorum
-        self.folder = Path(tempfile.mkdtemp(prefix="zkconsumer-zookeeper-"))
+        self.folder = temporary_folder("zkconsumer-zookeeper-")
         seen = self.folder / "data"  # by ZooKeeper, which reads its configuration as Latin-1
         self._data = seen if data is None else data.absolute()
         if data is not None:
@@ -295,7 +295,7 @@ class ZooKeeperServer(WithBlock):
         try:
             self.stop()
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_folder(self.folder)
 
     def _enter(self) -> object:
         return self.start()
