@@ -3,6 +3,7 @@
     ZkConsumerError          the root of all errors (`zkconsumer_error`), those of the packages below included
     ├── ConfigError          a setting with a value that is not allowed (a ValueError)
     │   └── UnknownSetting   a setting that does not exist
+    ├── SettingsNotUsable    a file, profile or environment variable with settings (a ValueError)
     ├── ListenerRefused      a rebalance listener whose methods would never be called (a TypeError)
     ├── NotSupported         a legal setting, or a cluster, that this release does not serve
     ├── ZooKeeperUnavailable no ZooKeeper within zookeeper.connection.timeout.ms
@@ -50,6 +51,7 @@ __all__ = [
     "PartitionStopped",
     "PauseFailed",
     "ReadFailed",
+    "SettingsNotUsable",
     "StreamFailed",
     "UnknownSetting",
     "ZkConsumerError",
@@ -68,7 +70,10 @@ class ConfigError(ZkConsumerError, ValueError):
         key: Name of the setting, as in Kafka 0.8.
         value: What was given; None when nothing was; `***` in place of a secret.
         allowed: What is allowed, such as `an integer from 1 to 65535`.
+        place: File and line that give the value; empty if it comes from no file.
     """
+
+    place: str = ""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(key, value, allowed)
@@ -78,9 +83,10 @@ class ConfigError(ZkConsumerError, ValueError):
         self.allowed = allowed
 
     def __str__(self) -> str:
+        place = f" ({self.place})" if self.place else ""
         if self.value is None:
-            return f"{self.key} is not set; {self.remedy}"
-        return f"{self.key} is {self.value!r}; {self.remedy}"
+            return f"{self.key} is not set{place}; {self.remedy}"
+        return f"{self.key} is {self.value!r}{place}; {self.remedy}"
 
 
 class UnknownSetting(ConfigError):
@@ -99,6 +105,10 @@ class UnknownSetting(ConfigError):
 
     def __str__(self) -> str:
         return f"unknown setting {self.key!r}; {self.remedy}"
+
+
+class SettingsNotUsable(RemediedError, ValueError):
+    """A file, a profile or an environment variable with settings cannot be used."""
 
 
 class ListenerRefused(ZkConsumerError, TypeError):

@@ -86,6 +86,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
 
 # Settings that a valid value of another one demands.
 COMPANIONS: dict[str, dict[str, object]] = {
+    "zookeeper.acl": {"zookeeper.auth": "digest:a:b"},
     "zookeeper.ssl.cafile": {"zookeeper_use_ssl": True},
     "zookeeper.ssl.certfile": {"zookeeper_use_ssl": True},
     "zookeeper.ssl.check.hostname": {"zookeeper_use_ssl": True},
@@ -470,7 +471,8 @@ SETTINGS = {
     "zookeeper_sync_time_ms": st.integers(0, INT32_MAX),
     "zookeeper_auth": st.lists(st.tuples(st.sampled_from(["digest", "ip"]), one_line), max_size=3),
     "zookeeper_acl": st.lists(
-        st.tuples(st.sampled_from(["digest", "world"]), one_line, st.sampled_from(["r", "cdrwa"])),
+        st.tuples(st.sampled_from(["ip", "world"]), one_line, st.sampled_from(["r", "cdrwa"]))
+        | st.tuples(st.just("digest"), st.just("a,b:1iz7jz8rBcwVLRWmGLAqTD9F1cE="), st.just("cdrwa")),
         min_size=1, max_size=3,
     ),
 }  # fmt: skip

@@ -79,8 +79,9 @@ def test_a_relative_folder_of_profiles_is_ignored() -> None:
 
 @pytest.mark.parametrize(("variables", "said"), [
     ({"ZKCONSUMER_ZOOKEEPER": "a/x,b"}, r"^ZKCONSUMER_ZOOKEEPER is 'a/x,b': the chroot is given once"),
-    ({"ZKCONSUMER_CONFIG": "/no/file"}, r"^the consumer config /no/file cannot be read: No such file or directory$"),
-    ({"ZKCONSUMER_CONFIG": "/"}, r"^the consumer config / cannot be read: Is a directory$"),
+    ({"ZKCONSUMER_CONFIG": "/no/file"},
+     r"^the consumer config /no/file of ZKCONSUMER_CONFIG cannot be read: No such file or directory$"),
+    ({"ZKCONSUMER_CONFIG": "/"}, r"^the consumer config / of ZKCONSUMER_CONFIG cannot be read: Is a directory$"),
 ])
 def test_a_variable_that_cannot_be_used_is_named(variables: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsNotUsable, match=said):

@@ -59,7 +59,8 @@ def settings(tmp_path: Path) -> Path:
 def test_a_missing_file_is_named_with_its_setting(arguments: Sequence[str], settings: Path) -> None:
     settings.write_text("zookeeper.use.ssl=true\nzookeeper.ssl.cafile=/no/such/ca.pem\n")
     assert sentence(run(arguments, "127.0.0.1:1", settings)) == (
-        "zookeeper.ssl.cafile is '/no/such/ca.pem'; it must be a file that can be read (No such file or directory)"
+        f"zookeeper.ssl.cafile is '/no/such/ca.pem' ({settings}, line 2); it must be a file that can be read "
+        "(No such file or directory)"
     )
 
 

@@ -44,8 +44,9 @@ Example:
 def check_config(path: str, defaults: bool, as_json: bool) -> None:
     """Say what each line of FILE will do: which setting it is, the value in force, and what is wrong with it."""
     name = "standard input" if path == "-" else path
-    text = decode_properties(_read(path, name))
+    data = _read(path, name)
     try:
+        text = decode_properties(data)
         found = check_properties(text)
     except ValueError as error:
         raise CliError(f"{name} is not a properties file: {error}") from None

@@ -25,8 +25,9 @@ from zkconsumer.config.connection_settings import (
     profile_names,
 )
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.errors import ConfigError
 
-__all__ = ["connection_settings", "no_zookeeper", "open_admin", "open_zookeeper", "zookeeper_option"]
+__all__ = ["connection_settings", "named_places", "no_zookeeper", "open_admin", "open_zookeeper", "zookeeper_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _GIVEN: Final = "zkconsumer.connection"
@@ -100,6 +101,16 @@ def connection_settings() -> ConnectionSettings:
 
 
 @contextmanager
+def named_places() -> Iterator[None]:
+    """Have errors about settings in the block name the file and the line, if a file of the command gives the value."""
+    try:
+        yield
+    except ConfigError as error:
+        connection_settings().name_place(error)
+        raise
+
+
+@contextmanager
 def open_zookeeper(hosts: str) -> Iterator[ZooKeeperPort]:
     """Yield a connected port inside the chroot, closed at the end of the block.
 
@@ -114,7 +125,8 @@ def open_zookeeper(hosts: str) -> Iterator[ZooKeeperPort]:
         ZooKeeperRefused: The credentials were refused.
         NamespaceMissing: The chroot does not exist.
     """
-    options, timeout_s = connection_options(hosts, connection_settings().properties)
+    with named_places():
+        options, timeout_s = connection_options(hosts, connection_settings().properties)
     with zookeeper_connection(hosts, timeout_s, **options) as port:
         yield port
 
@@ -133,4 +145,5 @@ def open_admin(hosts: str, client_id: str, *groups: str) -> Admin:
     """
     for group in groups:
         check_group(group)
-    return Admin(hosts, properties=connection_settings().properties, client_id=client_id)
+    with named_places():
+        return Admin(hosts, properties=connection_settings().properties, client_id=client_id)

@@ -19,7 +19,7 @@ from rebalance.subscription import Subscription, check_topic
 from simpleconsumer.types import Message
 from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import connection_settings, no_zookeeper, zookeeper_option
+from zkconsumer.cli.connection_options import connection_settings, named_places, no_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.bare_options import ConsumeCommand
 from zkconsumer.cli.messages.consumption import Consumption, Outcome
@@ -36,7 +36,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.checks import warning_about_07
 from zkconsumer.config.connection_settings import ConnectionSettings, canonical
 from zkconsumer.config.exposed_secrets import warn_of_shown_secrets
-from zkconsumer.config.keys import find_key, unknown_setting
+from zkconsumer.config.keys import find_key, shown_name, shown_pair, unknown_setting
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ZkConsumerError
@@ -153,7 +153,7 @@ def consume(**options: Any) -> None:
         _consume_without_group(options)
         return
     wanted = _wanted(options)
-    with LeaveSignals() as signals:
+    with LeaveSignals() as signals, named_places():
         try:
             _prepare(wanted, options["from_beginning"], options["delete_offsets"])
             try:
@@ -213,7 +213,8 @@ def _wanted(options: Mapping[str, Any]) -> Wanted:
     properties, formatting = _given_properties(options)
     format_line = _formatter(options, formatting)
     check_mode(options, properties)
-    config, auto_commit, generated = _config(connection_settings(), options, properties)
+    with named_places():
+        config, auto_commit, generated = _config(connection_settings(), options, properties)
     ConsumerConnector(config)  # refuses what this release does not serve, before any server is asked
     return Wanted(config, auto_commit, topics, topic_filter, options["streams"], format_line, generated)
 
@@ -233,8 +234,13 @@ def _given_properties(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[
     properties = _properties(options["properties"])
     formatting = {name: properties.pop(name) for name in _FORMAT_KEYS if name in properties}
     for name in properties:
-        if find_key(name) is None:
+        key = find_key(name)
+        if key is None:
             raise unknown_setting(name)
+        if key.name == "zookeeper.connect":
+            # The credentials of a file are checked against the ZooKeeper of --zookeeper, and sent nowhere else unseen.
+            raise click.BadParameter(f"{name} names a ZooKeeper: give --zookeeper HOSTS instead",
+                                     param_hint="--property")
     return properties, formatting
 
 
@@ -243,9 +249,10 @@ def _properties(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise click.BadParameter(f"{pair!r} is not key=value", param_hint="--property")
+            raise click.BadParameter(f"{shown_pair(pair)!r} is not key=value", param_hint="--property")
         if found.setdefault(name.strip(), value) != value:
-            raise click.BadParameter(f"{name.strip()} is given twice with different values", param_hint="--property")
+            raise click.BadParameter(f"{shown_name(name.strip())} is given twice with different values",
+                                     param_hint="--property")
     warn_of_shown_secrets(found, "--property")
     return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.admin import LagChoice
-from zkconsumer.cli.connection_options import connection_settings, zookeeper_option
+from zkconsumer.cli.connection_options import connection_settings, named_places, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.filter_options import NameFilter
 from zkconsumer.cli.seconds import Seconds
@@ -60,9 +60,10 @@ def exporter(
                        "pip install 'zkconsumer[prometheus]'") from None  # fmt: skip
     choice = LagChoice((), group_filter or LagChoice.keeps_group, topic_filter or LagChoice.keeps_topic)
     settings = ExporterSettings(interval_s, stale_after_s, max_partitions, with_owners)
-    running = LagExporter(
-        zookeeper, properties=connection_settings().properties, choice=choice, settings=settings
-    )
+    with named_places():
+        running = LagExporter(
+            zookeeper, properties=connection_settings().properties, choice=choice, settings=settings
+        )
     try:
         with LeaveSignals(), _served(running, port, host) as server, running:
             place = f"[{host}]" if ":" in host else host

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import connection_settings, zookeeper_option
+from zkconsumer.cli.connection_options import connection_settings, named_places, zookeeper_option
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.terminal.tables import print_problem, print_table
@@ -120,7 +120,7 @@ def load(
     table = shape.format if shape.is_table else None
     if table is not None:
         table_settings(table, spark_pairs)
-    with configured_connection(settings.options().config):
+    with named_places(), configured_connection(settings.options().config):
         pass
     with (
         interrupted_with(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from zkconsumer.config.keys import shown_pair
 from zkconsumer.spark.option_values import parse_bytes
 
 __all__ = ["SIZE", "interrupted_with", "job_progress", "setting_pairs"]
@@ -39,7 +40,7 @@ def setting_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not name or not sign:
-            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE", param_hint=option)
+            raise click.BadParameter(f"{shown_pair(text)!r} is not of the form NAME=VALUE", param_hint=option)
         if pairs.setdefault(name, value) != value:
             raise click.BadParameter(f"{name} is given twice with different values", param_hint=option)
     return pairs

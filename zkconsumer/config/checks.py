@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+from zkconsumer.config.kinds import CREATOR_ACL
 from zkconsumer.errors import ConfigError
 
 _JAVA_REBALANCE_BUDGET_MS = 4000
@@ -26,6 +27,7 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     yield from _at_least(values, "rebalance.quiet.max.ms", "rebalance.quiet.ms")
     yield from _of_tls(values)
     yield from _of_sasl(values)
+    yield from _of_access_list(values)
 
 
 def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
@@ -49,6 +51,17 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
             "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not support: they read the password "
             "and treat the session as unauthenticated"
         )
+
+
+def warning_about_empty_auth(given: Mapping[str, object]) -> str | None:
+    """Return what an empty `zookeeper.auth` does, such as that of a template that was not filled in; None without one.
+
+    Args:
+        given: The 0.8 names of the settings that are given -> their converted values.
+    """
+    if given.get("zookeeper.auth") != ():
+        return None
+    return "zookeeper.auth is empty: no credentials are sent to ZooKeeper"
 
 
 def warning_about_07(names: Sequence[str], given: Container[str]) -> str | None:
@@ -94,5 +107,15 @@ def _of_sasl(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     for name in ("zookeeper.sasl.username", "zookeeper.sasl.password"):
         if mechanism is None and values[name] is not None:
             yield ConfigError("zookeeper.sasl.mechanism", None, f"given, since {name} is")
-        if mechanism in ("DIGEST-MD5", "PLAIN") and values[name] is None:
-            yield ConfigError(name, None, f"given, since zookeeper.sasl.mechanism is {mechanism}")
+        if mechanism in ("DIGEST-MD5", "PLAIN") and not values[name]:
+            yield ConfigError(name, values[name], f"given, since zookeeper.sasl.mechanism is {mechanism}")
+
+
+def _of_access_list(values: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """`creator` stands for the credentials of the session: ZooKeeper creates no node for a session without any."""
+    identities = ("zookeeper.auth", "zookeeper.sasl.mechanism", "zookeeper.ssl.certfile")
+    wanted = [entry for entry in values["zookeeper.acl"] if entry.scheme == "auth"]
+    if wanted and not any(values[name] for name in identities):
+        yield ConfigError("zookeeper.acl", "creator" if wanted[0] == CREATOR_ACL else ":".join(wanted[0]),
+                          "open, or zookeeper.auth or zookeeper.sasl.* must be given: it stands for the credentials of "
+                          "the session, which has none")  # fmt: skip

@@ -15,23 +15,23 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from zkconsumer.config.consumer_config import ConsumerConfig
+from zkconsumer.config.consumer_config import ConsumerConfig, line_places
 from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.keys import find_key, names_of_07
-from zkconsumer.config.properties import read_properties
-from zkconsumer.config.setting_values import given_twice
+from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
+from zkconsumer.config.setting_values import GivenValue, given_twice, same_value
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
-from zkconsumer_error import RemediedError
+from zkconsumer.errors import ConfigError, SettingsNotUsable
 
 __all__ = [
     "CONFIG_VARIABLE", "PROFILE_VARIABLE", "SEARCH_ORDER", "ZOOKEEPER_VARIABLE", "ConnectionSettings",
     "SettingsNotUsable", "canonical", "config_without_group", "find_connection_settings", "profile_file",
-    "profile_names", "read_settings_file",
+    "profile_names",
 ]  # fmt: skip
 
 logger = logging.getLogger("zkconsumer.config")
@@ -60,10 +60,6 @@ _SUFFIX: Final = ".properties"
 _SHOWN_PROFILES: Final = 10
 
 
-class SettingsNotUsable(RemediedError):  # noqa: N818 - as the errors of `zkconsumer.errors`
-    """A file, a profile or an environment variable with settings cannot be used."""
-
-
 @dataclass(frozen=True)
 class ConnectionSettings:
     """What was found.
@@ -76,6 +72,7 @@ class ConnectionSettings:
         names_of_07: The names in these files that Kafka 0.7 alone has.
         config: The properties file that was named, as an absolute path.
         profile: The profile that was named.
+        places: The 0.8 name of a setting -> the file and the line that give its value.
     """
 
     zookeeper: str | None = None
@@ -85,6 +82,40 @@ class ConnectionSettings:
     names_of_07: tuple[str, ...] = ()
     config: str | None = None
     profile: str | None = None
+    places: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def name_place(self, error: ConfigError) -> None:
+        """Have an error about a value of one of the files name the file and the line."""
+        given = self.properties.get(error.key)
+        if not error.place and given is not None and str(error.value) in (given, given.strip(), "***"):
+            error.place = self.places[error.key]
+
+
+@dataclass(frozen=True)
+class _SettingsFile:
+    """A file that was read.
+
+    Attributes:
+        path: As it was named.
+        shown: The path, and the environment variable if one names it.
+        lines: Its lines.
+        entries: Its settings by their 0.8 names.
+    """
+
+    path: str
+    shown: str
+    lines: list[PropertyLine]
+    entries: dict[str, str]
+
+    @classmethod
+    def read(cls, path: str, what: str, variable: str | None) -> _SettingsFile:
+        shown = path if variable is None else f"{path} of {variable}"
+        lines = _read_lines(path, f"{what} {shown}")
+        try:
+            return cls(path, shown, lines, canonical(last_values(lines)))
+        except ConfigError as error:
+            error.place = shown
+            raise
 
 
 def find_connection_settings(
@@ -92,6 +123,7 @@ def find_connection_settings(
     config: str | None = None,
     profile: str | None = None,
     environment: Mapping[str, str] | None = None,
+    zookeeper_from: str = "--zookeeper",
 ) -> ConnectionSettings:
     """Return the ZooKeeper and the settings to use, by the order of `SEARCH_ORDER`.
 
@@ -100,6 +132,7 @@ def find_connection_settings(
         config: Path of a properties file, as an argument gives it.
         profile: Name of a profile, as an argument gives it.
         environment: The environment variables; those of the process when left out. Empty ones count as not set.
+        zookeeper_from: What the argument of the connection string is called, for messages.
 
     Raises:
         SettingsNotUsable: A file cannot be read, there is no such profile, or an address is not one.
@@ -109,28 +142,30 @@ def find_connection_settings(
     from_arguments = config is not None or profile is not None
     if not from_arguments:
         config, profile = variables.get(CONFIG_VARIABLE) or None, variables.get(PROFILE_VARIABLE) or None
-    raw: list[tuple[str, dict[str, str]]] = []
+    files: list[_SettingsFile] = []
     if config is not None:
-        raw.append((config, read_settings_file(config)))
+        files.append(_SettingsFile.read(config, "the consumer config", None if from_arguments else CONFIG_VARIABLE))
     if profile is not None:
-        path = profile_file(profile, variables)
-        raw.append((str(path), _read_profile(profile, path)))
-    files = [(path_read, canonical(entries)) for path_read, entries in raw]
-    old = tuple(names_of_07(name for _, entries in raw for name in entries))
-    named = [(f"{_CONNECT} in {path}", entries[_CONNECT]) for path, entries in files if entries.get(_CONNECT)]
+        files.append(_read_profile(profile, variables, None if from_arguments else PROFILE_VARIABLE))
+    old = tuple(names_of_07(name for file in files for name in last_values(file.lines)))
+    named = [(f"{_CONNECT} in {file.shown}", file.entries[_CONNECT]) for file in files if file.entries.get(_CONNECT)]
     variable = variables.get(ZOOKEEPER_VARIABLE)
     if variable:
         named.insert(len(named) if from_arguments else 0, (ZOOKEEPER_VARIABLE, variable))
     if zookeeper is not None:
-        named.insert(0, ("--zookeeper", zookeeper))
-    properties = {name: value for _, entries in reversed(files) for name, value in entries.items() if name != _CONNECT}
+        named.insert(0, (zookeeper_from, zookeeper))
+    properties: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for file in reversed(files):
+        properties |= {name: value for name, value in file.entries.items() if name != _CONNECT}
+        places |= line_places(file.shown, file.lines)
     place, address = named[0] if named else ("", None)
     if address is not None:
         _check_address(place, address)
         _warn_of_foreign_credentials(place, address, files)
     return ConnectionSettings(
-        address, place, properties, tuple(path for path, _ in files), old,
-        None if config is None else os.path.abspath(config), profile,
+        address, place, properties, tuple(file.path for file in files), old,
+        None if config is None else os.path.abspath(config), profile, places,
     )  # fmt: skip
 
 
@@ -160,27 +195,31 @@ def canonical(entries: Mapping[str, Value]) -> dict[str, Value]:
         ConfigError: A setting has two values under two names.
     """
     found: dict[str, Value] = {}
+    origins: dict[str, GivenValue] = {}
     for name, value in entries.items():
         key = find_key(name)
-        if found.setdefault(key.name if key else name, value) != value and key is not None:
-            raise given_twice(key, value)
+        found.setdefault(key.name if key else name, value)
+        if key is not None:
+            first = origins.setdefault(key.name, GivenValue(name, value))
+            if not same_value(key, first.value, value):
+                raise given_twice(key, first, GivenValue(name, value))
     return found
 
 
-def read_settings_file(path: str, what: str = "the consumer config") -> dict[str, str]:
-    """Return the entries of a properties file, and warn when it exposes a secret.
+def _read_lines(path: str, shown: str) -> list[PropertyLine]:
+    """Return the lines of a properties file, and warn when it exposes a secret.
 
     Raises:
         SettingsNotUsable: It cannot be read, or is not a properties file.
     """
     try:
-        entries = read_properties(path)
+        lines = read_property_lines(path)
     except OSError as error:
-        raise SettingsNotUsable(f"{what} {path} cannot be read: {error.strerror or error}") from None
+        raise SettingsNotUsable(f"{shown} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise SettingsNotUsable(f"{what} {path} is not a properties file: {error}") from None
-    warn_of_exposed_secrets(path, entries)
-    return entries
+        raise SettingsNotUsable(f"{shown} is not a properties file: {error}") from None
+    warn_of_exposed_secrets(path, last_values(lines))
+    return lines
 
 
 # -- profiles ----------------------------------------------------------------------------------------------------------
@@ -215,13 +254,15 @@ def _profile_folder(environment: Mapping[str, str]) -> Path:
     return home / "zkconsumer"
 
 
-def _read_profile(name: str, path: Path) -> dict[str, str]:
+def _read_profile(name: str, environment: Mapping[str, str], variable: str | None) -> _SettingsFile:
+    path = profile_file(name, environment)
     if not path.exists():
+        of_variable = "" if variable is None else f" of {variable}"
         known = profile_names({"XDG_CONFIG_HOME": str(path.parent.parent)})
         shown = ", ".join(known[:_SHOWN_PROFILES]) + (", ..." if len(known) > _SHOWN_PROFILES else "")
-        raise SettingsNotUsable(f"there is no profile {name!r}: {path} does not exist",
+        raise SettingsNotUsable(f"there is no profile {name!r}{of_variable}: {path} does not exist",
                                 f"the profiles are {shown}" if known else "write that file, or give --config FILE")
-    return read_settings_file(str(path), f"the profile {name!r},")
+    return _SettingsFile.read(str(path), f"the profile {name!r},", variable)
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -234,15 +275,16 @@ def _check_address(place: str, address: str) -> None:
         raise SettingsNotUsable(f"{place} is {address!r}: {error}", "it looks like zk1:2181,zk2:2181/chroot") from None
 
 
-def _warn_of_foreign_credentials(place: str, address: str, files: list[tuple[str, dict[str, str]]]) -> None:
+def _warn_of_foreign_credentials(place: str, address: str, files: Sequence[_SettingsFile]) -> None:
     """Log a warning when the credentials of a file are used for servers that the file does not name."""
     wanted = _hosts(address)
-    for path, entries in files:
+    for file in files:
+        entries = file.entries
         own = _hosts(entries.get(_CONNECT, ""))
         given = [name for name in _CREDENTIALS if entries.get(name)]
         if own and given and not own & wanted:
             logger.warning("the credentials in %s (%s) are used for %s of %s, and the file is for %s",
-                           path, ", ".join(given), address, place, entries[_CONNECT])
+                           file.shown, ", ".join(given), address, place, entries[_CONNECT])
 
 
 def _hosts(address: str) -> set[tuple[str, int]]:

@@ -12,16 +12,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
-from zkconsumer.config.checks import check_settings, warning_about_07, warnings_about
+from zkconsumer.config.checks import check_settings, warning_about_07, warning_about_empty_auth, warnings_about
 from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.keys import KEYS, find_key, names_of_07, unknown_setting
 from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
-from zkconsumer.config.properties import read_properties
-from zkconsumer.config.setting_values import completed, convert, generation_of, given_twice, missing_settings
+from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
+from zkconsumer.config.setting_values import (
+    GivenValue,
+    completed,
+    convert,
+    generation_of,
+    given_twice,
+    missing_settings,
+)
 from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
+from zkconsumer.errors import ConfigError, SettingsNotUsable, UnknownSetting
 
 logger = logging.getLogger("zkconsumer.config")
+
+_AUTH = find_key("zookeeper.auth")
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -113,8 +123,11 @@ class ConsumerConfig:
         for key in KEYS:
             object.__setattr__(self, key.attribute, values[key.name])
         object.__setattr__(self, "_given", given)
-        for warning in (*warnings_about(values), *_warnings_about_07(named, given)):
-            logger.warning(warning)
+        auth = [value for name, value in named.items() if isinstance(value, str) and find_key(name) is _AUTH]
+        empty_auth = warning_about_empty_auth(given) if auth else None
+        for warning in (*warnings_about(values), *_warnings_about_07(named, given), empty_auth):
+            if warning is not None:
+                logger.warning(warning)
 
     @classmethod
     def from_properties(
@@ -130,25 +143,24 @@ class ConsumerConfig:
             **settings: Settings that override those of `source`.
 
         Raises:
-            ConfigError: As the constructor.
+            ConfigError: As the constructor; for a value of a file it names the file and the line.
             OSError: The file cannot be read.
-            ValueError: The file holds a broken `\\u` escape.
+            SettingsNotUsable: The file is no properties file: a broken `\\u` escape, or text in UTF-16.
         """
         if isinstance(source, Mapping):
-            entries: Mapping[str, object] = source
-        else:
-            entries = read_properties(source)
-            warn_of_exposed_secrets(source, entries)
-        overridden = {find_key(name) for name in settings} - {None}
-        kept = {}
-        for name, value in entries.items():
-            key = find_key(name)
-            if key is None:
-                error = unknown_setting(name)
-                logger.warning("unknown setting %r is ignored%s", name, error.hint and f"; {error.hint}")
-            elif key not in overridden:
-                kept[name] = value
-        return cls(**cast(dict[str, Any], {**kept, **settings}))
+            return cls(**cast(dict[str, Any], {**_kept(source, settings), **settings}))
+        try:
+            lines = read_property_lines(source)
+        except ValueError as error:
+            raise SettingsNotUsable(f"{os.fspath(source)} is not a properties file: {error}") from None
+        entries = last_values(lines)
+        warn_of_exposed_secrets(source, entries)
+        try:
+            return cls(**cast(dict[str, Any], {**_kept(entries, settings), **settings}))
+        except ConfigError as error:
+            if all(find_key(name) != find_key(error.key) for name in settings):
+                error.place = line_places(os.fspath(source), lines).get(error.key, "")
+            raise
 
     def to_properties(self) -> dict[str, str]:
         """Return every setting that has a value, by its 0.8 name, as text; secrets are among them.
@@ -156,7 +168,7 @@ class ConsumerConfig:
         `ConsumerConfig.from_properties(config.to_properties())` equals `config`.
         """
         values = {key: getattr(self, key.attribute) for key in KEYS}
-        return {key.name: key.kind.format(value) for key, value in values.items() if value is not None}
+        return {key.name: key.kind.format(value) for key, value in values.items() if value not in (None, ())}
 
     @property
     def zookeeper_address(self) -> ZooKeeperAddress:
@@ -173,17 +185,40 @@ class ConsumerConfig:
         return f"ConsumerConfig({', '.join(shown)})"
 
 
+def _kept(entries: Mapping[str, object], overriding: Iterable[str]) -> dict[str, object]:
+    """Return the settings of a source that count; an unknown one is logged and left out."""
+    overridden = {find_key(name) for name in overriding} - {None}
+    kept: dict[str, object] = {}
+    for name, value in entries.items():
+        if not isinstance(name, str):
+            raise UnknownSetting(str(name), "the names of settings are text")
+        key = find_key(name)
+        if key is None:
+            error = unknown_setting(name)
+            logger.warning("unknown setting %r is ignored%s", error.key, error.hint and f"; {error.hint}")
+        elif key not in overridden:
+            kept[name] = value
+    return kept
+
+
+def line_places(path: str, lines: Iterable[PropertyLine]) -> dict[str, str]:
+    """Return the 0.8 name of each setting of a file -> the file and the line whose value counts."""
+    return {key.name: f"{path}, line {entry.line}" for entry in lines if (key := find_key(entry.name)) is not None}
+
+
 def _typed(settings: Mapping[str, object]) -> dict[str, object]:
     """Return 0.8 name -> converted value of what was given; None counts as not given."""
     typed: dict[str, object] = {}
+    origins: dict[str, GivenValue] = {}
     for name, value in settings.items():
         key = find_key(name)
         if key is None:
             raise unknown_setting(name)
         if value is not None:
             converted = convert(key, value, generation_of(settings))
+            origin = origins.setdefault(key.name, GivenValue(name, value))
             if typed.setdefault(key.name, converted) != converted:
-                raise given_twice(key, value)
+                raise given_twice(key, origin, GivenValue(name, value))
     return typed
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zkconsumer.config.checks import contradictions
-from zkconsumer.config.keys import KEYS, Key, find_key, names_of_07, unknown_setting
+from zkconsumer.config.keys import KEYS, Key, find_key, names_of_07, shown_name, unknown_setting
 from zkconsumer.config.kinds import Integer
 from zkconsumer.config.plausibility import Finding, implausible
 from zkconsumer.config.properties import PropertyLine, property_lines
@@ -31,7 +31,7 @@ class CheckedLine:
 
     Attributes:
         line: Its number; the first one of a line that is continued.
-        name: The name as it stands there.
+        name: The name as it stands there; `***` in place of what follows the name of a secret in an unknown one.
         setting: Its name in Kafka 0.8, or ours; None if there is no such setting.
         spelling: `0.8` for that name, `0.7` for the name of Kafka 0.7; None if there is no such setting.
         status: `used`, `refused` (the value is not allowed), `overridden` (a later line counts) or `ignored` (unknown).
@@ -137,6 +137,7 @@ class _LineChecks:
         self.findings: list[Finding] = []
         self.given: dict[str, object] = {}
         self.places: dict[str, int] = {}
+        self._entries: dict[str, PropertyLine] = {}
         last = {entry.name: entry for entry in entries}
         self.names_of_07 = names_of_07(last)
         self._generation = generation_of({name: entry.value for name, entry in last.items()})
@@ -164,7 +165,7 @@ class _LineChecks:
         try:
             value = convert(key, entry.value, self._generation)
             if self.given.get(key.name, value) != value:
-                raise given_twice(key, entry.value)
+                raise given_twice(key, self._entries[key.name], entry)
         except ConfigError as error:
             self._add(entry, key, "refused", Finding("error", entry.line, key.name, _shown(str(error))))
             return
@@ -178,6 +179,7 @@ class _LineChecks:
             self.findings.append(Finding("note", entry.line, key.name, sentence))
         self.given[key.name] = value
         self.places.setdefault(key.name, entry.line)
+        self._entries.setdefault(key.name, entry)
 
     def with_values(self) -> tuple[CheckedLine, ...]:
         """Return the lines, those that are used with the values of their settings."""
@@ -199,7 +201,7 @@ def _place(finding: Finding) -> tuple[int, int]:
 
 def _ignored(entry: PropertyLine) -> Finding:
     hint = unknown_setting(entry.name).hint
-    sentence = f"{_shown(entry.name)} is ignored: there is no such setting"
+    sentence = f"{_shown(shown_name(entry.name))} is ignored: there is no such setting"
     return Finding("warning", entry.line, None, f"{sentence}; {hint}" if hint else sentence)
 
 
@@ -207,14 +209,14 @@ def _overridden(entry: PropertyLine, key: Key | None, last: PropertyLine) -> Fin
     is_same = entry.value == last.value
     return Finding(
         "note" if is_same else "warning", entry.line, key.name if key else None,
-        f"{_shown(entry.name)} has no effect: line {last.line} sets it again"
+        f"{_shown(entry.name if key else shown_name(entry.name))} has no effect: line {last.line} sets it again"
         f"{', to the same value' if is_same else ''}, and the last line counts",
     )  # fmt: skip
 
 
 def _line(entry: PropertyLine, key: Key | None, status: str) -> CheckedLine:
     if key is None:
-        return CheckedLine(entry.line, _shown(entry.name), None, None, status)
+        return CheckedLine(entry.line, _shown(shown_name(entry.name)), None, None, status)
     spelling = "0.7" if names_of_07([entry.name]) else "0.8"
     return CheckedLine(entry.line, _shown(entry.name), key.name, spelling, status, unit=_unit(key))
 

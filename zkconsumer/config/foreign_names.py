@@ -221,7 +221,7 @@ def hint_for_value(name: str, value: object) -> str:
         return "the quotes are part of the value; leave them out"
     if re.search(r"\s[#!]", value):
         return "a comment has a line of its own; here it is part of the value"
-    return "white space at its end is part of the value" if value != value.rstrip() else ""
+    return ""
 
 
 def _by_letters(names: Iterable[str]) -> dict[str, str]:

@@ -224,12 +224,38 @@ def find_key(name: str) -> Key | None:
     return _BY_NAME.get(name.replace("_", "."))
 
 
+_SECRET_NAMES = sorted((key.name for key in KEYS if key.secret), key=len, reverse=True)
+_SECRET_WORD = re.compile(r"password|passwd|secret", re.IGNORECASE)
+
+
+def shown_name(name: str) -> str:
+    """Return an unknown name so that it can be printed: without a secret that a mistyped separator made a part of it.
+
+    >>> shown_name("zookeeper.sasl.password-S3CR3T"), shown_name("ssl.key.password"), shown_name("zookeeper.atuh")
+    ('zookeeper.sasl.password***', 'ssl.key.password', 'zookeeper.atuh')
+    """
+    dotted = name.lower().replace("_", ".")
+    for secret in _SECRET_NAMES:
+        if dotted.startswith(secret) and len(dotted) > len(secret):
+            return f"{name[:len(secret)]}***"
+    word = _SECRET_WORD.search(name)
+    if word is None or re.fullmatch(r"([._][a-z]+)*", name[word.end() :]):
+        return name
+    return f"{name[: word.end()]}***"
+
+
+def shown_pair(text: str) -> str:
+    """Return what should be `name=value` and is not, so that it can be printed: what may be its name, and no value."""
+    name = re.split(r"[:=\s]", text, maxsplit=1)[0]
+    return shown_name(name) + ("..." if name != text else "")
+
+
 def unknown_setting(name: str) -> UnknownSetting:
     """Return the error for a name that `find_key` does not know, with what to use instead, in the same spelling."""
     hint = hint_for_name(name, _BY_NAME)
     if "_" in name and "." not in name:
         hint = re.sub(r"'[a-z.]+'", lambda quoted: quoted[0].replace(".", "_"), hint)
-    return UnknownSetting(name, hint)
+    return UnknownSetting(shown_name(name), hint)
 
 
 def names_of_07(names: Iterable[str]) -> list[str]:

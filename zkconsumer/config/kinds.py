@@ -14,8 +14,13 @@ from typing import NamedTuple, Protocol
 INT32_MAX = 2**31 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_DIGEST_ID = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")
 _ITEM = re.compile(r"(?:\\.|[^\\,])+", re.DOTALL)
 _LIST = re.compile(rf"(?:{_ITEM.pattern}(?:,{_ITEM.pattern})*)?", re.DOTALL)
+
+
+class HiddenValueError(ValueError):
+    """The value is not allowed, and may hold a password: the error does not show it."""
 
 
 class Kind(Protocol):
@@ -201,6 +206,10 @@ class AclList:
             raise ValueError
         if not scheme.isalnum() or not permissions or set(permissions) - set("cdrwa"):
             raise ValueError
+        if scheme == "digest" and not _DIGEST_ID.fullmatch(identity):
+            # With a password in place of the hash nobody could open what is created, its creator neither.
+            raise HiddenValueError("what follows the user of `digest` is the hash: 28 characters, the base64 of the "
+                                   "SHA-1 of user:password; `creator` needs no hash")  # fmt: skip
         return ZooKeeperAcl(scheme, identity, permissions)
 
     def format(self, value: object) -> str:

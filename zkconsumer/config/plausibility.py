@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from zkconsumer.config.checks import warning_about_07, warnings_about
+from zkconsumer.config.checks import warning_about_07, warning_about_empty_auth, warnings_about
 from zkconsumer.config.keys import KEYS
 
 __all__ = ["Finding", "implausible"]
@@ -49,6 +49,9 @@ def implausible(values: Mapping[str, Any], given: Collection[str], names_of_07: 
     """
     for sentence in warnings_about(values):
         yield Finding("warning", None, None, sentence)
+    empty_auth = warning_about_empty_auth({name: values[name] for name in given})
+    if empty_auth is not None:
+        yield Finding("warning", None, "zookeeper.auth", empty_auth)
     yield from _about_07(values, given, names_of_07)
     for check in (_without_effect, _sessions, _sizes, _times, _credentials):
         for severity, setting, sentence in check(values, given):

@@ -9,9 +9,10 @@ Source: java.util.Properties (Java 8), `load`.
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -35,14 +36,32 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: An escape `\\u` without four hexadecimal digits.
+        ValueError: An escape `\\u` without four hexadecimal digits, or a text in UTF-16.
     """
+    return last_values(read_property_lines(path))
+
+
+def read_property_lines(path: str | os.PathLike[str]) -> list[PropertyLine]:
+    """Return every property of a file, in order; otherwise as `read_properties`."""
     with open(path, "rb") as file:
-        return parse_properties(decode_properties(file.read()))
+        return list(property_lines(decode_properties(file.read())))
+
+
+def last_values(entries: Iterable[PropertyLine]) -> dict[str, str]:
+    """Return name -> value; of equal names the last one counts."""
+    return {entry.name: entry.value for entry in entries}
 
 
 def decode_properties(data: bytes) -> str:
-    """Return the text of a file in UTF-8 or, when it is not valid UTF-8, ISO 8859-1."""
+    """Return the text of a file in UTF-8 or, when it is not valid UTF-8, ISO 8859-1.
+
+    Raises:
+        ValueError: It is UTF-16, which editors of Windows call Unicode.
+    """
+    # Without a mark, every other byte of such a text is 0, as the names of settings are ASCII.
+    zeros = max(data[::2].count(0), data[1::2].count(0))
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or zeros > 0.4 * len(data):
+        raise ValueError("it is UTF-16 text; save it as UTF-8")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -55,7 +74,7 @@ def parse_properties(text: str) -> dict[str, str]:
     Raises:
         ValueError: An escape `\\u` without four hexadecimal digits.
     """
-    return {entry.name: entry.value for entry in property_lines(text)}
+    return last_values(property_lines(text))
 
 
 def property_lines(text: str) -> Iterator[PropertyLine]:

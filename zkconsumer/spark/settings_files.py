@@ -40,7 +40,11 @@ def with_settings_files(options: Mapping[str, str]) -> dict[str, str]:
         return given
     # The variables of the environment name a ZooKeeper and files for the command line; XDG_CONFIG_HOME is the folder.
     folder = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
-    found = find_connection_settings(None, None if config is None else _located(config), profile, folder)
+    # With the option, so that credentials of a file that are used for other servers are warned of.
+    found = find_connection_settings(
+        by_name.get(_CONNECT) or None, None if config is None else _located(config), profile, folder,
+        f"the option {_CONNECT}",
+    )  # fmt: skip
     settings = setting_options(found.properties)
     if found.zookeeper is not None:
         settings[_CONNECT] = found.zookeeper

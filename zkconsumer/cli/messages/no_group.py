@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from zkconsumer.cli.connection_options import connection_settings, no_zookeeper
+from zkconsumer.cli.connection_options import connection_settings, named_places, no_zookeeper
 from zkconsumer.config.connection_settings import canonical
 from zkconsumer.topic_reader.start_at import StartAt, parse_start
 from zkconsumer.topic_reader.topic_reader import TopicReader, read_topic
@@ -82,20 +82,18 @@ def open_reader(options: Mapping[str, Any], properties: Mapping[str, str]) -> To
     found = connection_settings()
     settings: dict[str, Any] = {**found.properties, **canonical(properties)}
     zookeeper = options["zookeeper"]
-    named = settings.pop("zookeeper.connect", None)
-    if named is not None and found.zookeeper_from != "--zookeeper":
-        zookeeper = named
     if zookeeper is None:
         raise no_zookeeper(found)
     if options["timeout_ms"] is not None:
         settings["consumer.timeout.ms"] = options["timeout_ms"]
-    return read_topic(
-        zookeeper,
-        options["topics"][0],
-        options["partitions"] or None,
-        start=_start(options),
-        until="end" if options["until_end"] else None,
-        properties=settings,
-        stall_timeout_s=options["stall_timeout"] or STALL_TIMEOUT_S,
-        client_id="zkconsumer-consume",
-    )
+    with named_places():
+        return read_topic(
+            zookeeper,
+            options["topics"][0],
+            options["partitions"] or None,
+            start=_start(options),
+            until="end" if options["until_end"] else None,
+            properties=settings,
+            stall_timeout_s=options["stall_timeout"] or STALL_TIMEOUT_S,
+            client_id="zkconsumer-consume",
+        )
