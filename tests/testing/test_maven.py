@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import http.server
+import os
+import ssl
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -165,6 +169,32 @@ def test_a_jar_the_repository_lacks_is_named_with_its_address(
     monkeypatch.setenv(maven.REPOSITORY_VARIABLE, repository[0])
     with pytest.raises(MavenMissing, match=r"org/x/a/1/a-1\.jar could not be fetched: .*404"):
         maven.jars("9.9")
+
+
+def test_a_certificate_of_an_unknown_authority_names_what_helps(
+    pinned: Path, repository: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "own.pem",
+            "-subj", "/CN=proxy", "-days", "3", "-addext", "subjectAltName=IP:127.0.0.1"]  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", os.defpath)
+        subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "own.pem", tmp_path / "key.pem")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(repository[1]))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            monkeypatch.setenv(maven.REPOSITORY_VARIABLE, f"https://127.0.0.1:{server.server_port}/")
+            with pytest.raises(MavenMissing, match=r"CERTIFICATE_VERIFY_FAILED.*; this .* set SSL_CERT_FILE and"):
+                maven.jars("9.9")
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
+            assert {path.name: path.read_bytes() for path in maven.jars("9.9")} == CONTENT
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 SETTINGS = """<?xml version="1.0"?>

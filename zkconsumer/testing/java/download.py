@@ -33,6 +33,10 @@ ANSWER_S = 60.0
 TRIES = 3
 RETRY_S = 0.5
 REMEDY = f"look at the proxy (https_proxy), or set {REPOSITORY_VARIABLE} to a repository that this machine reaches"
+UNKNOWN_AUTHORITY = (
+    "this machine does not know the authority of that certificate, as behind a proxy that inspects TLS: set "
+    "SSL_CERT_FILE and REQUESTS_CA_BUNDLE to a PEM file that has it"
+)
 _MIRRORS_OF_CENTRAL = ("central", "*", "external:*")
 _ENVIRONMENT = re.compile(r"\$\{env\.(\w+)\}")
 
@@ -162,8 +166,10 @@ def _try_often(fetch: Callable[[], None], what: str, deadline: Deadline) -> None
             fetch()
         except (OSError, HTTPException, ValueError, RuntimeError) as error:  # RuntimeError is jgo's for any refusal
             refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
-            if refused or isinstance(error, ValueError) or not left or deadline.expired:
-                raise MavenMissing(f"{what} could not be fetched: {error}; {REMEDY}") from error
+            untrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
+            if refused or untrusted or isinstance(error, ValueError) or not left or deadline.expired:
+                remedy = UNKNOWN_AUTHORITY if untrusted else REMEDY
+                raise MavenMissing(f"{what} could not be fetched: {error}; {remedy}") from error
             time.sleep(RETRY_S)
         else:
             return
