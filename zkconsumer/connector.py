@@ -30,7 +30,13 @@ from zkconsumer.errors import (
     PauseFailed,
 )
 from zkconsumer.filters import TopicFilter
-from zkconsumer.member.connector_checks import check_config, check_statistics, check_topic_counts, checked_timeout
+from zkconsumer.member.connector_checks import (
+    check_config,
+    check_decoders,
+    check_statistics,
+    check_topic_counts,
+    checked_timeout,
+)
 from zkconsumer.member.forking import notify_after_fork
 from zkconsumer.member.group_member import GroupMember
 from zkconsumer.member.listening import check_listener
@@ -150,6 +156,7 @@ class ConsumerConnector:
                 another session still has after one and a half session time-outs, 5 s at least).
         """
         check_topic_counts(topic_counts)
+        check_decoders(key_decoder, value_decoder)
         subscription = Subscription.static(topic_counts)
 
         def build(lease: Lease) -> dict[tuple[str, str], KafkaStream]:
@@ -178,6 +185,7 @@ class ConsumerConnector:
         """
         if not isinstance(topic_filter, TopicFilter):
             raise TypeError(f"topic_filter is {topic_filter!r}; it must be a Whitelist or a Blacklist")
+        check_decoders(key_decoder, value_decoder)
         ids = thread_ids(self.consumer_id, num_streams)
 
         def build(lease: Lease) -> dict[tuple[str, str], KafkaStream]:
