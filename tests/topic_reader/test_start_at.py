@@ -46,6 +46,8 @@ def test_times(text: str) -> None:
         ("@2014-03-01", "has no time zone; append Z"), ("@2014-03-01T12:00:00", "has no time zone; append Z"),
         ("@1960-01-01T00:00:00Z", "is before 1970"), ("@" + "9" * 30, "is not @ and a time"),
         ("@2014-13-01T12:00:00Z", "is not @ and a time"),
+        ("@1393675200", "@1393675200 is 1970-01-17T03:07:55+00:00, as it counts milliseconds; for seconds since 1970"),
+        ("@99999999999", "append three zeros: @99999999999000"),
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_with_what_is_allowed(text: str, said: str) -> None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from rebalance import znodes
 from simpleconsumer.consumer import EARLIEST, LATEST
 from zkconsumer.cluster.log_ends import LogOffsets
+from zkconsumer.cluster.segment_times import refuse_seconds
 
 __all__ = ["OffsetTarget", "parse_target", "shifted"]
 
@@ -107,6 +108,7 @@ def parse_target(text: str) -> OffsetTarget:
     if text in _NAMED:
         return OffsetTarget(text, None, _NAMED[text])
     if text.startswith("@") and text[1:].isascii() and text[1:].isdigit() and len(text) <= _TIME_DIGITS:
+        refuse_seconds(text[1:])
         return OffsetTarget(text, None, int(text[1:]))
     if text.isascii() and text.isdigit():
         digits = text.lstrip("0") or "0"

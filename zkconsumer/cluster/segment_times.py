@@ -13,11 +13,14 @@ Source: kafka.server.KafkaApis (fetchOffsetsBefore, 0.8.2.2).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-__all__ = ["AtTime", "segment_end", "segment_start", "written_by_ms"]
+__all__ = ["AtTime", "refuse_seconds", "segment_end", "segment_start", "written_by_ms"]
 
 _FILE_TIMES_MS: Final = 2000
+_SECONDS_BELOW: Final = 100_000_000_000
+"""Milliseconds since 1970 in March 1973: a smaller number is a time in seconds."""
 
 
 class AtTime(NamedTuple):
@@ -31,6 +34,21 @@ class AtTime(NamedTuple):
 
     offset: int | None
     end: int
+
+
+def refuse_seconds(stamp: str) -> None:
+    """Return if a number can be milliseconds since 1970.
+
+    Args:
+        stamp: Decimal digits; 0 is allowed, and stands for all times.
+
+    Raises:
+        ValueError: It is one in seconds, as `date +%s` prints them: read as milliseconds it would mean everything.
+    """
+    if 0 < int(stamp) < _SECONDS_BELOW:
+        read_as = datetime.fromtimestamp(int(stamp) / 1000, UTC).isoformat(timespec="seconds")
+        raise ValueError(f"@{stamp} is {read_as}, as it counts milliseconds; for seconds since 1970 append three "
+                         f"zeros: @{stamp}000")
 
 
 def written_by_ms(time_ms: int, is_end: bool) -> int | None:

@@ -101,9 +101,11 @@ class TimeSearch:
     def log_segments(self) -> None:
         """Log how many partitions were searched by segment, if there are any."""
         if self.by_segment:
-            shown = min(self.by_segment)
-            log.warning("%s/%s and %d more partitions are searched by segments, as their brokers or messages have no "
-                        "times: more than was asked for is read, and nothing less", *shown, len(self.by_segment) - 1)
+            topic, number = min(self.by_segment)
+            more = len(self.by_segment) - 1
+            others = f" and {more} more partition{'s' if more > 1 else ''}" if more else ""
+            log.warning("%s/%s%s: searched by segments, as brokers or messages have no times: what was written before "
+                        "the time may be read, too, and nothing is left out", topic, number, others)
 
 
 def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:

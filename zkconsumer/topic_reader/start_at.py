@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from simpleconsumer.types import MAX_INT64, TopicPartition
+from zkconsumer.cluster.segment_times import refuse_seconds
 from zkconsumer.errors import ReadFailed
 
 __all__ = ["StartAt", "check_start", "is_exact", "parse_start", "start_offset", "time_of"]
@@ -88,6 +89,8 @@ def parse_start(text: str) -> StartAt:
 
 def _time(text: str) -> datetime:
     stamp = text[1:]
+    if stamp.isascii() and stamp.isdigit():
+        refuse_seconds(stamp)
     try:
         if stamp.isascii() and stamp.isdigit():
             return datetime.fromtimestamp(int(stamp) / 1000).astimezone()
