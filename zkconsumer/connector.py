@@ -35,6 +35,7 @@ from zkconsumer.member.connector_checks import (
     check_decoders,
     check_statistics,
     check_topic_counts,
+    checked_offsets,
     checked_timeout,
 )
 from zkconsumer.member.forking import notify_after_fork
@@ -263,7 +264,7 @@ class ConsumerConnector:
             raise ConnectorClosed
         if member is not None:
             return member.prepare_commit(offsets, reader)
-        if offsets:
+        if offsets is not None and checked_offsets(offsets):
             raise CommitFailed(dict.fromkeys(offsets, "this member has not joined the group; create its streams first"))
         return lambda: None
 

@@ -42,6 +42,29 @@ def test_offsets_that_are_committed_before_the_group_is_joined_are_not_said_to_b
         consumer.commit_offsets()  # nothing was read, so nothing is missing
 
 
+@pytest.mark.parametrize(
+    ("offsets", "error", "said"),
+    [
+        ([1], TypeError, r"offsets is \[1\]; it must map partitions to offsets"),
+        ({"clicks": 1}, TypeError, "offsets has 'clicks'; a partition is TopicPartition"),
+        ({TopicPartition("clicks", 0): -1}, ValueError, r"offset of clicks-0 is -1; it must be an integer from 0"),
+    ],
+)
+def test_offsets_are_checked_before_the_group_is_joined_too(
+    offsets: object, error: type[Exception], said: str
+) -> None:
+    with ConsumerConnector(NOWHERE) as consumer, pytest.raises(error, match=said):
+        consumer.commit_offsets(offsets)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.1, float("nan")])
+def test_a_time_out_that_cannot_be_is_refused(timeout: float) -> None:
+    consumer = ConsumerConnector(NOWHERE)
+    with pytest.raises(ValueError, match="it must be 0 or more seconds"):
+        consumer.shutdown(timeout)
+    consumer.shutdown()
+
+
 def test_a_consumer_id_in_use_is_refused_by_the_call_that_joins_however_short_its_time_out(
     kafka_0822: KafkaCluster, fresh_group: str, topic: str
 ) -> None:

@@ -78,7 +78,8 @@ class AsyncKafkaStream(Generic[K, V]):
         """Return an asynchronous iterator of the same messages as `MessageBatch`es, each of one partition.
 
         Arguments and errors are those of `KafkaStream.batches`. A batch is decoded on the event loop, which takes some
-        milliseconds for each MiB; `max_bytes` limits that.
+        milliseconds for each MiB; `max_bytes` limits that. The first call in a process imports numpy and pyarrow, which
+        takes about half a second: where that is too long, `import simpleconsumer.columns` before the loop runs.
         """
         stream = self._reading.stream
         return AsyncStreamBatches(

@@ -6,7 +6,9 @@ import inspect
 import logging
 from collections.abc import Mapping
 
+from rebalance.assignment import Partition
 from rebalance.subscription import check_topic
+from simpleconsumer.types import MAX_INT64
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConfigError, NotSupported
 
@@ -56,7 +58,34 @@ def check_statistics(config: ConsumerConfig, on_statistics: object) -> None:
 
 
 def checked_timeout(timeout: object) -> float:
-    """Return a time-out in seconds, at least 0."""
+    """Return a time-out in seconds.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is negative, or not a number that can be waited for.
+    """
     if not isinstance(timeout, int | float) or isinstance(timeout, bool):
         raise TypeError(f"timeout is {timeout!r}; it must be a number of seconds, or None")
-    return max(0.0, timeout)
+    if not timeout >= 0:
+        raise ValueError(f"timeout is {timeout!r}; it must be 0 or more seconds, or None")
+    return timeout
+
+
+def checked_offsets(offsets: object) -> dict[Partition, int]:
+    """Return the offsets of a commit.
+
+    Raises:
+        TypeError: It is no mapping, or a key is no partition.
+        ValueError: An offset is no integer from 0 to 2^63-1.
+    """
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets is {offsets!r}; it must map partitions to offsets, as "
+                        "{TopicPartition('clicks', 0): 42}")
+    for partition, offset in offsets.items():
+        if not isinstance(partition, tuple) or len(partition) != 2:
+            raise TypeError(f"offsets has {partition!r}; a partition is TopicPartition('clicks', 0)")
+        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_INT64:
+            raise ValueError(
+                f"offset of {partition[0]}-{partition[1]} is {offset!r}; it must be an integer from 0 to 2^63-1"
+            )
+    return {(partition[0], partition[1]): offset for partition, offset in offsets.items()}

@@ -27,12 +27,13 @@ from rebalance.ports import MemberParts
 from rebalance.requests import SessionChange
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import KazooPort
-from simpleconsumer.types import MAX_INT64, TopicPartition
+from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperRefused
+from zkconsumer.member.connector_checks import checked_offsets
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.failing import end_by_fault, stream_failure
 from zkconsumer.member.leaving import Leave
@@ -269,7 +270,7 @@ class Membership:
         """Decide what a commit stores: `offsets`, or all that counts for `reader`. Source: `GroupMember`."""
         # What is decided here, on the application's thread, must not be written under a later session.
         fence = self.coordinator.fence
-        explicit = None if offsets is None else _checked(offsets)
+        explicit = None if offsets is None else checked_offsets(offsets)
         in_hand = {} if explicit is not None else self.delivery.explicit_positions(reader)
         return lambda: self._commit(fence, explicit, in_hand)
 
@@ -419,12 +420,3 @@ class Membership:
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _checked(offsets: Mapping[TopicPartition, int]) -> dict[Partition, int]:
-    for partition, offset in offsets.items():
-        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_INT64:
-            raise ValueError(
-                f"offset of {partition[0]}-{partition[1]} is {offset!r}; it must be an integer from 0 to 2^63-1"
-            )
-    return {(partition[0], partition[1]): offset for partition, offset in offsets.items()}
