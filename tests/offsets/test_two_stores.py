@@ -9,7 +9,7 @@ from rebalance.counters import Counters
 from rebalance.requests import GetData
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets
 from zkconsumer.offsets.offset_comparison import OffsetComparison
-from zkconsumer.offsets.offset_manager import ChannelSettings
+from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer
 from zkconsumer.offsets.two_stores import Intent, TwoStores
 from zkconsumer.testing import wait_until
 
@@ -72,6 +72,27 @@ def test_differing_offsets_are_read_again_once_at_a_time_and_logged_once(caplog:
     assert group.stores.refused[P0] == "its offset is none in Kafka and 50 in ZooKeeper, and offsets.intent is refuse"
     assert caplog.text.count("is not started") == 1
     assert group.reads_after(READ_AGAIN_S) == 1
+
+
+def test_stores_that_an_operator_made_equal_agree_whatever_this_member_has_done_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_kafka = 9
+    monkeypatch.setattr(OffsetComparison, "fetch",
+                        lambda manager, names, deadline: OffsetAnswer(dict.fromkeys(names, in_kafka), {}))
+    group = Group(Intent.REFUSE, is_dual=False)
+    group.stores.remember(P0, 52)
+    started: list[int | None] = []
+    group.stores.load(FENCE, P0, started.append)
+    group.settle()
+    assert group.stores.refused[P0] == "its offset is 9 in Kafka and 50 in ZooKeeper, and offsets.intent is refuse"
+
+    in_kafka = 50
+    group.steps.now += READ_AGAIN_S
+    wait_until(lambda: not group.pump() and bool(started), 10.0, "the start")
+    assert started == [52], "what this member has done still counts"
+    assert group.stores.refused == {}
+    assert group.stores.warnings == set()
 
 
 @pytest.mark.parametrize("end", ["released", "session over"])

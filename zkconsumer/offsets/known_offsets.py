@@ -38,6 +38,11 @@ class KnownOffsets:
         """Return the stored offsets as last seen."""
         return {name: record.stored for name, record in list(self.records.items()) if record.stored is not None}
 
+    def stored(self, partition: Partition) -> int | None:
+        """Return the stored offset of a partition as last seen; what this member has done does not count."""
+        record = self.records.get(partition)
+        return None if record is None else record.stored
+
     def behind(self) -> dict[Partition, int]:
         """Return the done positions of ended ownerships that are not stored."""
         return {

@@ -4,6 +4,8 @@ Rules, and which failure each prevents:
 - Where the two stores differ, both offsets are logged and `offsets.intent` decides: a group whose other members keep
   their offsets elsewhere would skip or repeat messages in silence.
 - With `refuse` a partition whose offsets differ is not started; its offsets are read again until they agree.
+- Stored offsets are compared, not what this member has done since: an operator who makes the stores equal cannot change
+  that, and the partition would never be started.
 - With dual commit Kafka is written first, and ZooKeeper only what Kafka has stored: the newer offset is never the one
   that Java members of the next step of a migration do not read.
 
@@ -50,6 +52,8 @@ class OffsetStore(ports.Offsets, Protocol):
     def refused(self) -> Mapping[Partition, str]: ...
 
     def committed(self) -> dict[Partition, int]: ...
+
+    def stored(self, partition: Partition) -> int | None: ...
 
     def behind(self) -> dict[Partition, int]: ...
 
@@ -150,11 +154,14 @@ class TwoStores:
         self._differing.pop(partition, None)
         refused_before = self._refused.pop(partition, None)
         own, other = (kafka, zookeeper) if self._written[0] is self._kafka else (zookeeper, kafka)
+        # An offset of an earlier incarnation of the topic is stored, and there is none to start from.
+        in_kafka = None if kafka is None else self._kafka.stored(partition)
+        in_zookeeper = None if zookeeper is None else self._zookeeper.stored(partition)
         # A group does not store where it only compares: there, no offset is no difference.
-        if own == other or (other is None and len(self._written) == 1):
+        if own == other or in_kafka == in_zookeeper or (other is None and len(self._written) == 1):
             done(own)
             return
-        figures = f"{_shown(kafka)} in Kafka and {_shown(zookeeper)} in ZooKeeper"
+        figures = f"{_shown(in_kafka)} in Kafka and {_shown(in_zookeeper)} in ZooKeeper"
         self._differing[partition] = figures
         if self._intent is Intent.REFUSE:
             reason = f"its offset is {figures}, and offsets.intent is refuse"
