@@ -31,6 +31,7 @@ FAULTS = ROOT / "docs" / "FAULTS.md"
 SPARK = ROOT / "docs" / "SPARK_READING.md"
 PACKAGES = (
     "simpleconsumer",
+    "simpleconsumer/kafka07",
     "simpleconsumer/kafka08",
     "rebalance",
     "zkconsumer",

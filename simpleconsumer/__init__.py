@@ -9,6 +9,7 @@ with SimpleConsumer("broker1", 9092) as consumer:
 """
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.dialect import KAFKA07, KAFKA08
 from simpleconsumer.errors import (
     BrokenFraming,
     BrokerError,
@@ -21,6 +22,7 @@ from simpleconsumer.errors import (
     LimitExceeded,
     MessageError,
     MessageTooLarge,
+    NoSuchRequest,
     SimpleConsumerError,
     UnknownCodec,
     broker_error,
@@ -30,18 +32,22 @@ from simpleconsumer.kafka08.message_set import decode_messages, shallow_end
 from simpleconsumer.types import (
     Broker,
     ClusterMetadata,
+    EntryMessage,
     FetchedPartition,
     FetchRequest,
     Message,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionMetadata,
+    ProducedPartition,
     TopicMetadata,
     TopicPartition,
 )
 
 __all__ = [
     "EARLIEST",
+    "KAFKA07",
+    "KAFKA08",
     "LATEST",
     "BrokenFraming",
     "Broker",
@@ -53,15 +59,18 @@ __all__ = [
     "CrcMismatch",
     "DamagedOffset",
     "DecodeError",
+    "EntryMessage",
     "FetchRequest",
     "FetchedPartition",
     "LimitExceeded",
     "Message",
     "MessageError",
     "MessageTooLarge",
+    "NoSuchRequest",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionMetadata",
+    "ProducedPartition",
     "SimpleConsumer",
     "SimpleConsumerError",
     "TopicMetadata",

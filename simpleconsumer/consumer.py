@@ -1,4 +1,4 @@
-"""SimpleConsumer: fetch messages, offsets and metadata from one Kafka broker (0.8 or later).
+"""SimpleConsumer: fetch messages, offsets and metadata from one Kafka broker (0.7 or later).
 
 It knows one broker and no group. The caller finds the leader of a partition, handles error codes, and decides where to
 continue.
@@ -14,8 +14,8 @@ from typing import Any, Final, Self, TypeVar
 
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA08, MAX_DECODED_BYTES, Dialect, Encodable
-from simpleconsumer.dialect_types import Request
-from simpleconsumer.errors import BrokerError, DecodeError, MessageError, MessageTooLarge
+from simpleconsumer.dialect_types import Outcome, Request
+from simpleconsumer.errors import BrokenFraming, BrokerError, DecodeError, MessageError, MessageTooLarge
 from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.types import (
     MAX_INT64,
@@ -27,6 +27,7 @@ from simpleconsumer.types import (
     Message,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    ProducedPartition,
     TopicPartition,
 )
 
@@ -50,6 +51,10 @@ class SimpleConsumer:
     a second time if an idle connection turns out to be closed; produce and commit never are.
 
     `version` arguments: 0 is what every broker serves; see `simpleconsumer.kafka08.requests` for which broker has more.
+
+    A broker of Kafka 0.7 needs `dialect=KAFKA07`. Its offsets are byte positions, a partition is named by the text
+    `broker-partition` or by its number on the broker, fetches are answered at once, and produce requests never.
+    Requests that it does not have raise NoSuchRequest, which says what to do instead.
 
     Threads: One at a time. `close()` from any thread makes a blocked call end at once with ConnectionFailed.
 
@@ -99,7 +104,7 @@ class SimpleConsumer:
     def fetch(
         self,
         topic: str,
-        partition: int,
+        partition: int | str,
         offset: int,
         max_bytes: int = 1024 * 1024,
         *,
@@ -129,7 +134,7 @@ class SimpleConsumer:
     def fetch_columns(
         self,
         topic: str,
-        partition: int,
+        partition: int | str,
         offset: int,
         max_bytes: int = 1024 * 1024,
         *,
@@ -142,19 +147,18 @@ class SimpleConsumer:
         """Return the messages from an offset on as `pyarrow.RecordBatch`es, otherwise as `fetch` does, errors too.
 
         Args:
-            columns: Some of key, value, offset, timestamp_ms and timestamp_type; None for all of them.
+            columns: Some of those of the dialect (`simpleconsumer.columns`); None for all of them.
 
         Raises:
             ImportError: numpy and pyarrow are not installed (`pip install 'zkconsumer[columns]'`).
         """
-        try:
-            from simpleconsumer.columns import COLUMNS, decode_columns
+        request = FetchRequest(topic, partition, offset, max_bytes)
+        wanted = self.dialect.columns if columns is None else columns
+        try:  # a wrong column is reported before anything is sent
+            self.dialect.decode_columns(b"", topic, partition, 0, columns=wanted)
         except ImportError as error:
             error.add_note("record batches need numpy and pyarrow: pip install 'zkconsumer[columns]'")
             raise
-        request = FetchRequest(topic, partition, offset, max_bytes)
-        wanted = tuple(COLUMNS) if columns is None else columns
-        decode_columns(b"", topic, partition, columns=wanted)  # a wrong column is reported before anything is sent
         message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
         decoding = self.dialect.decode_columns(
             message_set, topic, partition, offset, columns=wanted, max_decoded_bytes=max_decoded_bytes
@@ -179,7 +183,7 @@ class SimpleConsumer:
         self._check_fetch(requests, max_wait_ms, min_bytes)
         return self._ask(self.dialect.fetch(requests, max_wait_ms, min_bytes, version))
 
-    def get_offsets_before(self, topic: str, partition: int, time_ms: int, max_offsets: int = 1) -> list[int]:
+    def get_offsets_before(self, topic: str, partition: int | str, time_ms: int, max_offsets: int = 1) -> list[int]:
         """Return at most `max_offsets` offsets of segments that were started before a time, newest first.
 
         Args:
@@ -187,6 +191,7 @@ class SimpleConsumer:
 
         Raises:
             BrokerError: The broker is not the leader, or does not know the partition.
+            ConnectionFailed: A broker of 0.7 closes the connection for a partition that it does not have.
         """
         [(code, offsets)] = self.multi_offsets_before([TopicPartition(topic, partition)], time_ms, max_offsets)
         if code:
@@ -196,7 +201,7 @@ class SimpleConsumer:
     def multi_offsets_before(
         self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int = 1
     ) -> list[tuple[int, list[int]]]:
-        """Return error code and offsets of several partitions, in the order of the partitions, in one round trip.
+        """Return error code and offsets of several partitions, in their order, in one round trip (0.7: one for each).
 
         Args:
             time_ms: As for `get_offsets_before`.
@@ -348,45 +353,79 @@ class SimpleConsumer:
     def produce(
         self,
         topic: str,
-        partition: int,
+        partition: int | str,
         messages: Iterable[Encodable],
         *,
         codec: str = "none",
         acks: int = 1,
         timeout_ms: int = 10_000,
-        magic: int = 0,
+        magic: int | None = None,
         timestamp_ms: int | None = None,
         version: int = 0,
     ) -> int:
-        """Append messages to a partition; return the offset of the first, or -1 with acks 0.
+        """Append messages to a partition; return the offset of the first, or -1 where no answer comes.
 
         It is never sent twice: after ConnectionFailed it is not known whether the messages were stored.
 
         Args:
-            acks: 1: the leader has stored it; -1: all in-sync replicas have stored it; 0: no answer at all.
+            partition: In 0.7 -1 lets the broker choose one.
+            acks: 1: the leader has stored it; -1: all in-sync replicas have stored it; 0: no answer at all. Brokers of
+                0.7 never answer, and drop without a sign what they do not store: what is too large, for example.
             timeout_ms: How long the broker waits for replicas.
-            magic: 1 (with `version` 2, Kafka 0.10) carries timestamps.
+            magic: 1 (with `version` 2, Kafka 0.10) carries timestamps; None: 0, and in Kafka 0.7 its own magic 1.
 
         Raises:
             BrokerError: The broker refused the messages.
             ValueError: No messages, or magic 1 with a version that cannot carry it.
         """
-        if acks not in (-1, 0, 1):
-            raise ValueError(f"acks is {acks}: -1, 0 and 1 are known")
-        if magic == 1 and version < 2:
-            raise ValueError(f"magic 1 needs produce version 2, not {version}")
-        message_set = self.dialect.encode_messages(messages, codec, magic, timestamp_ms)
-        if not message_set:
-            raise ValueError("no messages to produce")
-        _check_numbers([(topic, partition)])
-        request = self.dialect.produce(TopicPartition(topic, partition), message_set, acks, timeout_ms, version)
-        if not request.has_answer:
-            self._connection.call(self._frame(request), has_answer=False)
-            return _NO_BASE_OFFSET
-        result = self._ask(request)
+        [result] = self.multi_produce(
+            {TopicPartition(topic, partition): messages}, codec=codec, acks=acks, timeout_ms=timeout_ms, magic=magic,
+            timestamp_ms=timestamp_ms, version=version,
+        )  # fmt: skip
         if result.error_code:
             raise BrokerError(result.error_code, topic, partition)
         return result.base_offset
+
+    def multi_produce(
+        self,
+        messages: Mapping[TopicPartition, Iterable[Encodable]],
+        *,
+        codec: str = "none",
+        acks: int = 1,
+        timeout_ms: int = 10_000,
+        magic: int | None = None,
+        timestamp_ms: int | None = None,
+        version: int = 0,
+    ) -> list[ProducedPartition]:
+        """Append messages to several partitions in one request; return error code and first offset of each, in order.
+
+        Where no answer comes, the codes are 0 and the offsets -1.
+
+        Args:
+            messages: Of each partition; other arguments are those of `produce`.
+
+        Raises:
+            ValueError: No partitions, one without messages, or magic 1 with a version that cannot carry it.
+        """
+        if acks not in (-1, 0, 1):
+            raise ValueError(f"acks is {acks}: -1, 0 and 1 are known")
+        if magic == 1 and version < 2 and self.dialect.has_metadata:
+            raise ValueError(f"magic 1 needs produce version 2, not {version}")
+        if not messages:
+            raise ValueError("no partitions to produce to")
+        sets: dict[TopicPartition, bytes] = {}
+        for topic, partition in messages:
+            sets[TopicPartition(topic, partition)] = self.dialect.encode_messages(
+                messages[TopicPartition(topic, partition)], codec, magic, timestamp_ms
+            )
+        if not all(sets.values()):
+            raise ValueError("no messages to produce")
+        _check_numbers(each for each in sets if each.partition != -1 or not self.dialect.chooses_partition)
+        request = self.dialect.produce(sets, acks, timeout_ms, version)
+        if not request.has_answer:
+            self._connection.call(self._frame(request), has_answer=False)
+            return [ProducedPartition(0, _NO_BASE_OFFSET)] * len(sets)
+        return self._ask(request)
 
     def close(self) -> None:
         """Close finally; a call that is blocked in another thread ends at once with ConnectionFailed."""
@@ -413,8 +452,6 @@ class SimpleConsumer:
         return fetched.message_set
 
     def _metadata(self, topics: Sequence[str]) -> ClusterMetadata:
-        if not self.dialect.has_metadata:
-            raise ValueError(f"{self.dialect.name}: brokers of this generation cannot be asked for metadata")
         metadata = self._ask(self.dialect.metadata(topics))
         missing = [topic for topic in topics if topic not in metadata.topics]
         if missing:
@@ -455,11 +492,14 @@ class SimpleConsumer:
 
     def _nothing(self, request: FetchRequest, message_set: Buffer) -> list[Any]:
         """Return no messages; raise an error if there are none because the first one was cut off."""
-        if len(message_set) and not self.dialect.set_end(message_set)[2]:
-            reason = f"the message is larger than the fetch of {request.max_bytes} bytes"
-            next_offset = self.dialect.next_offset(request.offset)
-            raise MessageTooLarge(request.topic, request.partition, request.offset, next_offset, reason)
-        return []
+        if not len(message_set) or self.dialect.set_end(message_set, request.offset)[2]:
+            return []
+        answer = FetchedPartition(request.topic, request.partition, 0, -1, memoryview(message_set))
+        result = self.dialect.classify(answer, request.offset, request.max_bytes, request.max_bytes)
+        if result.outcome is Outcome.BROKEN:
+            raise BrokenFraming(f"{request.topic}/{request.partition} at {request.offset}: {result.reason}")
+        reason = f"the message is larger than the fetch of {request.max_bytes} bytes; ask for {result.size_bytes}"
+        raise MessageTooLarge(request.topic, request.partition, request.offset, result.next_offset, reason)
 
 
 def _before_error(decoding: Iterator[T]) -> list[T]:

@@ -8,7 +8,8 @@ Code outside of a generation's own package asks the dialect and imports no gener
     correlation ids   0.7 has none: an answer belongs to the request before it
     metadata          0.7 has none: the name of a partition says which broker has it
     partitions        numbers; in 0.7 strings, `broker-partition`
-    offsets           numbers of messages; in 0.7 byte positions, so that the next offset is not `offset + 1`
+    offsets           numbers of messages, in the message sets; in 0.7 byte positions, which follow from where a set
+                      starts: several messages may share one, and the next one is not `offset + 1`
     requests          in versions; in 0.7 without, and one request for the offsets of each partition
 """
 
@@ -17,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from simpleconsumer.dialect_types import FetchResult, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
+from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
-from simpleconsumer.kafka08.message_encode import Encodable
-from simpleconsumer.kafka08.message_set import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.types import (
     Broker,
     Buffer,
     ClusterMetadata,
+    Encodable,
     FetchedPartition,
     FetchRequest,
     Message,
@@ -34,7 +35,7 @@ from simpleconsumer.types import (
     TopicPartition,
 )
 
-__all__ = ["KAFKA08", "MAX_DECODED_BYTES", "Dialect", "Encodable", "dialect_of"]
+__all__ = ["KAFKA07", "KAFKA08", "MAX_DECODED_BYTES", "Dialect", "Encodable", "dialect_of"]
 
 
 class Dialect(Protocol):
@@ -44,7 +45,10 @@ class Dialect(Protocol):
         name: As in `Broker.generation`.
         has_correlation_ids: Whether requests and answers carry one.
         has_metadata: Whether brokers can be asked who leads what.
+        chooses_partition: Whether a broker chooses the partition of messages that are produced to partition -1.
         not_leader_codes: Error codes of a broker that does not lead a partition.
+        columns: Names of the columns of `decode_columns`, as `simpleconsumer.columns` describes them.
+        place_columns: Those that `place_behind` needs.
     """
 
     @property
@@ -57,20 +61,31 @@ class Dialect(Protocol):
     def has_metadata(self) -> bool: ...
 
     @property
+    def chooses_partition(self) -> bool: ...
+
+    @property
     def not_leader_codes(self) -> Collection[int]: ...
+
+    @property
+    def columns(self) -> Sequence[str]: ...
+
+    @property
+    def place_columns(self) -> Sequence[str]: ...
 
     # -- partitions and offsets ----------------------------------------------------------------------------------------
 
     def partition_number(self, partition: int | str) -> int:
         """Return the number of a partition among those of its topic, or of its topic on its broker."""
 
-    def next_offset(self, offset: int) -> int:
-        """Return where to continue behind a message that was delivered with this offset."""
+    def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
+        """Return where to continue behind a row of a record batch: `start_offset` and `start_index` of the decoders."""
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def frame(self, request: Request[Any], correlation_id: int, client_id: str) -> bytes:
         """Return a whole request as it is sent.
+
+        The methods below return requests. Those that the generation does not have raise NoSuchRequest.
 
         Raises:
             ValueError: The generation has no such version of that request.
@@ -124,16 +139,20 @@ class Dialect(Protocol):
         """Return the request for error code and broker that keeps the offsets of a group in Kafka."""
 
     def produce(
-        self, partition: TopicPartition, data: bytes, acks: int, timeout_ms: int, version: int
-    ) -> Request[ProducedPartition]:
-        """Return the request that appends a message set to a partition."""
+        self, message_sets: Mapping[TopicPartition, bytes], acks: int, timeout_ms: int, version: int
+    ) -> Request[list[ProducedPartition]]:
+        """Return the request that appends message sets to partitions; the answer has one result for each."""
 
     # -- message sets --------------------------------------------------------------------------------------------------
 
     def encode_messages(
-        self, messages: Iterable[Encodable], codec: str, magic: int, timestamp_ms: int | None
+        self, messages: Iterable[Encodable], codec: str, magic: int | None, timestamp_ms: int | None
     ) -> bytes:
-        """Return a message set to produce, empty for no messages."""
+        """Return a message set to produce, empty for no messages.
+
+        Args:
+            magic: Format of the messages; None for the one that all brokers of the generation read.
+        """
 
     def decode_messages(
         self,
@@ -142,11 +161,19 @@ class Dialect(Protocol):
         partition: int | str,
         start_offset: int,
         *,
+        start_index: int = 0,
+        data_offset: int | None = None,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
         resume: object = None,
     ) -> Iterator[Message]:
-        """Return the messages of a set; arguments and errors are those of `simpleconsumer.decode_messages`."""
+        """Return the messages of a set; other arguments and errors are those of `simpleconsumer.decode_messages`.
+
+        Args:
+            start_offset: In 0.7 the start of an entry.
+            start_index: 0.7: how many messages of the entry at `start_offset` are skipped. Else 0.
+            data_offset: 0.7: position of the first byte of the data; None for `start_offset`. Else not looked at.
+        """
 
     def decode_columns(
         self,
@@ -156,6 +183,8 @@ class Dialect(Protocol):
         start_offset: int,
         *,
         columns: Sequence[str],
+        start_index: int = 0,
+        data_offset: int | None = None,
         end_offset: int | None = None,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         high_watermark: int | None = None,
@@ -164,12 +193,19 @@ class Dialect(Protocol):
     ) -> Iterator[Any]:
         """Return the same as record batches; arguments and errors are those of `simpleconsumer.columns.decode_columns`.
 
+        Args:
+            start_index, data_offset: As for `decode_messages`.
+
         Raises:
             ImportError: numpy and pyarrow are not installed.
         """
 
-    def set_end(self, data: Buffer) -> tuple[int, int | None, int]:
-        """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""
+    def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
+        """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are.
+
+        Args:
+            data_offset: What was asked for: in 0.7 the position of the first byte of the data.
+        """
 
     def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
         """Return how many bytes of a set that was fetched from `offset` one offset takes; None when it is not known."""
@@ -192,8 +228,11 @@ class Dialect(Protocol):
         """
 
 
+KAFKA07: Final[Dialect] = Kafka07()
+"""Kafka 0.7."""
 KAFKA08: Final[Dialect] = Kafka08()
-_DIALECTS: Final[Mapping[str, Dialect]] = {KAFKA08.name: KAFKA08}
+"""Kafka 0.8 and later."""
+_DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (KAFKA07, KAFKA08)}
 
 
 def dialect_of(broker: Broker) -> Dialect:

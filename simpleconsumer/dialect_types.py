@@ -1,12 +1,19 @@
-"""Requests and fetch results: the values that pass between a dialect and its callers."""
+"""Requests, fetch results and limits: the values that pass between a dialect and its callers."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
-__all__ = ["FetchResult", "Outcome", "Request"]
+__all__ = ["MAX_BATCH_BYTES", "MAX_DECODED_BYTES", "MAX_DEPTH", "FetchResult", "Outcome", "Request"]
+
+MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
+"""Default of the most bytes that one wrapper, with the wrappers inside of it, may inflate to."""
+MAX_BATCH_BYTES: Final = 1024 * 1024
+"""Default of the bytes of message set that one record batch is made of; a larger message has a batch for itself."""
+MAX_DEPTH: Final = 2
+"""How deep wrappers may be nested. Kafka's own producers never nest them; readers up to 0.8.2 allow it."""
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@
     │   └── BrokenFraming      an entry of a message set has an impossible size: nothing behind it can be found
     ├── BrokerError            the broker answered with an error code
     ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
+    ├── NoSuchRequest          the generation of Kafka that the broker speaks has no such request
     └── MessageError           one message (or one compressed wrapper); decoding can continue behind it
         ├── CrcMismatch        the checksum of the message is wrong
         ├── DamagedOffset      its offset contradicts those of its neighbours, or the end of the log
@@ -170,6 +171,25 @@ class ConnectionFailed(SimpleConsumerError):
         return f"{self.host}:{self.port}: {self.reason}"
 
 
+class NoSuchRequest(SimpleConsumerError):
+    """The generation of Kafka that a broker speaks has no such request; nothing was sent.
+
+    Attributes:
+        generation: Name of the dialect.
+        request: What was asked for, as a noun.
+        remedy: What to do instead.
+    """
+
+    def __init__(self, generation: str, request: str, remedy: str) -> None:
+        super().__init__(generation, request, remedy)
+        self.generation = generation
+        self.request = request
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.generation}: brokers of this generation have no request for {self.request}; {self.remedy}"
+
+
 class MessageError(SimpleConsumerError):
     """One message, or one compressed wrapper, that cannot be delivered.
 
@@ -177,19 +197,25 @@ class MessageError(SimpleConsumerError):
         topic: Of the message.
         partition: Of the message.
         reason: What is wrong with it.
-        offset: Offset of the message; of a wrapper, the offset its entry carries (that of its last message).
+        offset: Offset of the message; of a wrapper, the offset its entry carries (that of its last message). In 0.7
+            the byte position where its entry of the log starts.
         next_offset: Offset to continue with when the message is skipped.
+        index: 0; in 0.7 the number of the message in its compressed entry. Where `next_offset` is the start of the
+            entry, the messages up to and with this one are to be skipped there.
         resume: Opaque value for `decode_messages(buffer, ..., resume=error.resume)`, which continues behind
             the message, inside a wrapper too. None when the error does not come from decoding.
     """
 
-    def __init__(self, topic: str, partition: int | str, offset: int, next_offset: int, reason: str) -> None:
-        super().__init__(topic, partition, offset, next_offset, reason)
+    def __init__(
+        self, topic: str, partition: int | str, offset: int, next_offset: int, reason: str, index: int = 0
+    ) -> None:
+        super().__init__(topic, partition, offset, next_offset, reason, *([index] if index else []))
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.next_offset = next_offset
         self.reason = reason
+        self.index = index
         self.resume: object = None
 
     def __reduce__(self) -> tuple[type[MessageError], tuple[object, ...]]:
@@ -197,7 +223,8 @@ class MessageError(SimpleConsumerError):
         return type(self), self.args
 
     def __str__(self) -> str:
-        return f"{_place(self.topic, self.partition, self.offset)}{self.reason}"
+        number = f"message {self.index} of the entry: " if self.index else ""
+        return f"{_place(self.topic, self.partition, self.offset)}{number}{self.reason}"
 
 
 class CrcMismatch(MessageError):

@@ -109,11 +109,14 @@ class Message(Generic[K, V]):
     Attributes:
         topic: Name of the topic.
         partition: Number of the partition; in 0.7 the string `broker-partition`.
-        offset: Offset of the message; in 0.7 the position that the Java iterator reports.
-        next_offset: What to commit when the message is done.
+        offset: Offset of the message; in 0.7 the byte position where its entry of the log starts. All messages of a
+            compressed entry share it.
+        next_offset: What to commit when the message is done. In a compressed entry of 0.7 it is the start of that
+            entry, but for the last message, which has its end: a position within an entry is of no use.
         key: None when the message has no key; what a key decoder returned otherwise.
         value: None for a null value (a deletion mark of a compacted topic).
         timestamp_ms: Milliseconds since 1970, or None before Kafka 0.10.
+        index: 0; in 0.7 the number of the message in its compressed entry, from 0 on (`EntryMessage`).
 
     Two messages are equal when all their fields are. They are mutable, so that a decoder's result can replace
     key and value, and therefore have no hash.
@@ -131,6 +134,8 @@ class Message(Generic[K, V]):
     key: K | None
     value: V | None
     timestamp_ms: int | None
+    # Of the class, so that messages of Kafka 0.8, and plain entries of 0.7, neither store nor set it.
+    index = 0
 
     def __init__(
         self,
@@ -151,7 +156,7 @@ class Message(Generic[K, V]):
         self.timestamp_ms = timestamp_ms
 
     def _fields(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
+        return (*(getattr(self, name) for name in Message.__slots__), self.index)
 
     def __eq__(self, other: object) -> bool:
         return self._fields() == other._fields() if isinstance(other, Message) else NotImplemented
@@ -159,11 +164,44 @@ class Message(Generic[K, V]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        index = f", index={self.index}" if self.index else ""
         return (
             f"Message({self.topic!r}, {self.partition!r}, offset={self.offset}, "
             f"next_offset={self.next_offset}, key={self.key!r}, value={self.value!r}, "
-            f"timestamp_ms={self.timestamp_ms})"
+            f"timestamp_ms={self.timestamp_ms}{index})"
         )
+
+
+class EntryMessage(Message[K, V]):
+    """A message of a compressed entry of Kafka 0.7.
+
+    Attributes:
+        index: Its number in the entry, from 0 on.
+
+    It is a class of its own, so that all other messages do without the slot.
+    """
+
+    __slots__ = ("index",)
+
+    index: int
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int | str,
+        offset: int,
+        next_offset: int,
+        key: K | None,
+        value: V | None,
+        timestamp_ms: int | None = None,
+        index: int = 0,
+    ) -> None:
+        super().__init__(topic, partition, offset, next_offset, key, value, timestamp_ms)
+        self.index = index
+
+
+Encodable = bytes | tuple[bytes | None, bytes | None] | Message
+"""A value; or key and value, each None for null; or a message, whose key, value and timestamp are used."""
 
 
 class PartitionMetadata(NamedTuple):

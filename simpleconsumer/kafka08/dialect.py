@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from simpleconsumer.dialect_types import FetchResult, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka08 import entry_heads, message_set, requests
 from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
@@ -34,7 +34,10 @@ class Kafka08:
     name: Final = "kafka08"
     has_correlation_ids: Final = True
     has_metadata: Final = True
+    chooses_partition: Final = False
     not_leader_codes: Final = NOT_LEADER_CODES
+    columns: Final = ("key", "value", "offset", "timestamp_ms", "timestamp_type")
+    place_columns: Final = ("offset",)
 
     def __repr__(self) -> str:
         return f"<dialect {self.name}>"
@@ -45,9 +48,9 @@ class Kafka08:
         """Return the number itself."""
         return int(partition)
 
-    def next_offset(self, offset: int) -> int:
-        """Return the offset behind: the next number."""
-        return offset + 1
+    def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
+        """Return the offset behind a row: the next number."""
+        return batch.column("offset")[row].as_py() + 1, 0
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -146,23 +149,23 @@ class Kafka08:
         return Request(requests.CONSUMER_METADATA, 0, body, requests.decode_consumer_metadata, True)
 
     def produce(
-        self, partition: TopicPartition, data: bytes, acks: int, timeout_ms: int, version: int
-    ) -> Request[ProducedPartition]:
-        """Return the request that appends a message set to a partition."""
-        wanted = _numbered(partition)
-        body = requests.encode_produce({wanted: data}, acks, timeout_ms)
+        self, message_sets: Mapping[TopicPartition, bytes], acks: int, timeout_ms: int, version: int
+    ) -> Request[list[ProducedPartition]]:
+        """Return the request that appends message sets to partitions."""
+        wanted = {_numbered(partition): data for partition, data in message_sets.items()}
+        body = requests.encode_produce(wanted, acks, timeout_ms)
         return Request(
-            requests.PRODUCE, version, body, lambda answer: requests.decode_produce(answer, [wanted], version)[0],
+            requests.PRODUCE, version, body, lambda answer: requests.decode_produce(answer, list(wanted), version),
             has_answer=acks != 0,
         )  # fmt: skip
 
     # -- message sets --------------------------------------------------------------------------------------------------
 
     def encode_messages(
-        self, messages: Iterable[Encodable], codec: str, magic: int, timestamp_ms: int | None
+        self, messages: Iterable[Encodable], codec: str, magic: int | None, timestamp_ms: int | None
     ) -> bytes:
-        """Return a message set to produce."""
-        return encode_message_set(messages, codec, magic, timestamp_ms=timestamp_ms)
+        """Return a message set to produce, of magic 0 by default."""
+        return encode_message_set(messages, codec, magic or 0, timestamp_ms=timestamp_ms)
 
     def decode_messages(
         self,
@@ -171,11 +174,13 @@ class Kafka08:
         partition: int | str,
         start_offset: int,
         *,
+        start_index: int = 0,
+        data_offset: int | None = None,
         high_watermark: int | None = None,
-        max_decoded_bytes: int = message_set.MAX_DECODED_BYTES,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
         resume: object = None,
     ) -> Iterator[Message]:
-        """Return the messages of a set; see `message_set.decode_messages`."""
+        """Return the messages of a set; see `message_set.decode_messages`. Offsets are in the data."""
         return message_set.decode_messages(
             data, topic, partition, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
             resume=resume,
@@ -189,10 +194,12 @@ class Kafka08:
         start_offset: int,
         *,
         columns: Sequence[str],
+        start_index: int = 0,
+        data_offset: int | None = None,
         end_offset: int | None = None,
-        max_batch_bytes: int = message_set.MAX_BATCH_BYTES,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
         high_watermark: int | None = None,
-        max_decoded_bytes: int = message_set.MAX_DECODED_BYTES,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
         resume: object = None,
     ) -> Iterator[Any]:
         """Return the messages of a set as record batches; see `columns.decode_columns`."""
@@ -204,7 +211,7 @@ class Kafka08:
             resume=resume,
         )  # fmt: skip
 
-    def set_end(self, data: Buffer) -> tuple[int, int | None, int]:
+    def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
         """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""
         return message_set.shallow_end(data)
 

@@ -15,10 +15,9 @@ from isal.isal_zlib import crc32
 
 from simpleconsumer import codecs
 from simpleconsumer.primitives import encode_bytes
-from simpleconsumer.types import Message
+from simpleconsumer.types import Encodable, Message
 
-Encodable = bytes | tuple[bytes | None, bytes | None] | Message
-"""A value; or key and value, each None for null; or a message, whose key, value and timestamp are used."""
+__all__ = ["Encodable", "encode_message", "encode_message_set", "encode_wrapper"]
 
 _ENTRY = Struct(">qiI")
 _HEAD_0 = Struct(">BB")

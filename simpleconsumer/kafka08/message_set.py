@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 from isal.isal_zlib import crc32
 
 from simpleconsumer import codecs
+from simpleconsumer.dialect_types import MAX_DECODED_BYTES, MAX_DEPTH
 from simpleconsumer.errors import (
     BrokenFraming,
     CorruptMessage,
@@ -48,13 +49,6 @@ from simpleconsumer.primitives import read_int32
 from simpleconsumer.types import Buffer, Message
 
 __all__ = ["MAX_DECODED_BYTES", "MAX_DEPTH", "decode_messages", "encode_message_set", "shallow_end"]
-
-MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
-"""Default of the most bytes that one wrapper, with the wrappers inside of it, may inflate to."""
-MAX_BATCH_BYTES: Final = 1024 * 1024
-"""Default of the bytes of message set that one record batch is made of; a larger message has a batch for itself."""
-MAX_DEPTH: Final = 2
-"""How deep wrappers may be nested. Kafka's own producers never nest them; readers up to 0.8.2 allow it."""
 
 SMALLEST_OF_MAGIC: Final = (14, 22)
 LOG_APPEND_TIME: Final = 8

@@ -38,6 +38,7 @@ TESTS: Final[dict[str, list[str]]] = {
     "simpleconsumer/kafka08/columns.py": _COLUMNS,
     "simpleconsumer/kafka08/down_conversion.py": [f"{_WIRE}down_conversion.py"],
     "simpleconsumer/kafka08/entry_heads.py": [f"{_WIRE}entry_heads.py"],
+    "simpleconsumer/entry_walk.py": _SETS[:2],
     "simpleconsumer/framing.py": [f"{_WIRE}framing.py"],
     "simpleconsumer/kafka08/message_set.py": _SETS,
     "simpleconsumer/kafka08/message_shapes.py": _SETS,

@@ -106,7 +106,7 @@ def test_a_message_that_does_not_fit_is_named_instead_of_fetched_for_ever() -> N
     part = encode_message_set([bytes(1000)], first_offset=7)[:200]
     with answering(fetched(("t", 0, 0, part))) as (consumer, _), pytest.raises(MessageTooLarge) as caught:
         consumer.fetch("t", 0, 7, 200)
-    assert str(caught.value) == "t/0 at 7: the message is larger than the fetch of 200 bytes"
+    assert str(caught.value) == "t/0 at 7: the message is larger than the fetch of 200 bytes; ask for 1026"
     assert caught.value.next_offset == 8
 
 
@@ -148,7 +148,7 @@ def test_fetch_columns_raises_where_fetch_does() -> None:
             consumer.fetch_columns("t", 0, 0, columns=["values"])
         with pytest.raises(BrokerError, match="t/0 at 7: OffsetOutOfRange"):
             consumer.fetch_columns("t", 0, 7)
-        with pytest.raises(MessageTooLarge, match="t/0 at 7: the message is larger than the fetch of 200 bytes"):
+        with pytest.raises(MessageTooLarge, match="message is larger than the fetch of 200 bytes; ask for 1026"):
             consumer.fetch_columns("t", 0, 7, 200)
         assert [batch.column("value").to_pylist() for batch in consumer.fetch_columns("t", 0, 0)] == [[b"a"]]
         with pytest.raises(CrcMismatch, match="t/0 at 1: the CRC"):

@@ -67,9 +67,8 @@ class StreamBatches:
         self._max_messages = max_messages
         self._max_bytes = decoding.MAX_BATCH_BYTES if max_bytes is None else max_bytes
         self._wanted = tuple(decoding.COLUMNS) if columns is None else columns
-        self._columns = self._wanted if "offset" in self._wanted else [*self._wanted, "offset"]
-        for names in (self._wanted, self._columns):  # wrong arguments are reported here, not by the first batch
-            decoding.decode_columns(b"", "", 0, columns=names, max_batch_bytes=self._max_bytes)
+        # Wrong arguments are reported here, not by the first batch.
+        decoding.decode_columns(b"", "", 0, columns=self._wanted, max_batch_bytes=self._max_bytes)
 
     def __iter__(self) -> StreamBatches:
         return self
@@ -90,16 +89,16 @@ class StreamBatches:
         resume: object,
     ) -> Iterator[MessageBatch]:
         """Yield the messages of a set in batches; arguments and errors are those of `decode_messages`."""
+        added = [name for name in dialect.place_columns if name not in self._wanted]
         for batch in dialect.decode_columns(
-            data, topic, partition, start_offset, columns=self._columns, max_batch_bytes=self._max_bytes,
+            data, topic, partition, start_offset, columns=[*self._wanted, *added], max_batch_bytes=self._max_bytes,
             high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes, resume=resume,
         ):  # fmt: skip
             offsets = batch.column("offset")
-            if self._columns is not self._wanted:
-                batch = batch.select(self._wanted)
+            wanted = batch.select(self._wanted) if added else batch
             count = batch.num_rows if self._max_messages is None else self._max_messages
             for first in range(0, batch.num_rows, count):
                 last = min(first + count, batch.num_rows) - 1
-                part = batch.slice(first, last - first + 1)
-                behind = dialect.next_offset(offsets[last].as_py())
+                behind, _ = dialect.place_behind(batch, last)
+                part = wanted.slice(first, last - first + 1)
                 yield MessageBatch(topic, partition, offsets[first].as_py(), behind, part)

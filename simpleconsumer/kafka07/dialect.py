@@ -1,0 +1,220 @@
+"""The dialect of Kafka 0.7: requests without versions and correlation ids, message sets by byte position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
+from simpleconsumer.entry_walk import plain, walk_entries
+from simpleconsumer.errors import NoSuchRequest
+from simpleconsumer.kafka07 import message_set, requests
+from simpleconsumer.kafka07.boundaries import find_boundary
+from simpleconsumer.kafka07.classify import NOT_LEADER_CODES, classify
+from simpleconsumer.kafka07.message_encode import encode_message_set
+from simpleconsumer.types import (
+    Broker,
+    Buffer,
+    ClusterMetadata,
+    Encodable,
+    FetchedPartition,
+    FetchRequest,
+    Message,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    ProducedPartition,
+    TopicPartition,
+)
+
+__all__ = ["Kafka07"]
+
+_IN_ZOOKEEPER: Final = "offsets of groups are in ZooKeeper alone: use ConsumerConnector, Admin or the command line"
+
+
+class Kafka07:
+    """The requests and message sets of Kafka 0.7, as `simpleconsumer.dialect.Dialect` describes them."""
+
+    name: Final = "kafka07"
+    has_correlation_ids: Final = False
+    has_metadata: Final = False
+    chooses_partition: Final = True
+    not_leader_codes: Final = NOT_LEADER_CODES
+    columns: Final = ("key", "value", "offset", "entry_index", "next_offset", "timestamp_ms", "timestamp_type")
+    place_columns: Final = ("offset", "entry_index", "next_offset")
+
+    def __repr__(self) -> str:
+        return f"<dialect {self.name}>"
+
+    # -- partitions and offsets ----------------------------------------------------------------------------------------
+
+    def partition_number(self, partition: int | str) -> int:
+        """Return the number of a partition on its broker, of the name `broker-partition`."""
+        return requests.partition_number(partition)
+
+    def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
+        """Return the position behind a row, and how many messages of the entry there are done."""
+        offset, index, behind = (batch.column(name)[row].as_py() for name in self.place_columns)
+        return behind, index + 1 if behind == offset else 0
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def frame(self, request: Request[object], correlation_id: int, client_id: str) -> bytes:
+        """Return a whole request, which carries neither correlation id nor client id."""
+        _check_version(request.version)
+        return requests.frame_request(request.api_key, request.body)
+
+    def fetch(
+        self, wanted: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int, version: int
+    ) -> Request[list[FetchedPartition]]:
+        """Return a fetch of several partitions; the broker answers at once, whatever there is."""
+        _check_version(version)
+        if len(wanted) == 1:
+            [one] = wanted
+            body = requests.encode_fetch(one)
+            return Request(requests.FETCH, 0, body, lambda answer: [requests.decode_fetch(answer, one)], True)
+        body = requests.encode_multi_fetch(wanted)
+        return Request(requests.MULTI_FETCH, 0, body, lambda answer: requests.decode_multi_fetch(answer, wanted), True)
+
+    def offsets(
+        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int
+    ) -> list[Request[list[tuple[int, list[int]]]]]:
+        """Return one request for each partition; on one that it does not have, the broker closes the connection."""
+        bodies = [requests.encode_offsets(partition, time_ms, max_offsets) for partition in partitions]
+        return [
+            Request(requests.OFFSETS, 0, body, lambda answer: [requests.decode_offsets(answer)], True)
+            for body in bodies
+        ]
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
+        """Raise NoSuchRequest."""
+        _refuse("the message of a time", "messages have no timestamps: `get_offsets_before` finds segments of a time")
+
+    def serves_offsets_for_times(self, served: Mapping[int, range]) -> bool:
+        """Return False."""
+        return False
+
+    def api_versions(self) -> Request[tuple[int, dict[int, range]]]:
+        """Raise NoSuchRequest."""
+        _refuse("the versions that they serve", "all of them serve the same requests, which have no versions")
+
+    def metadata(self, topics: Sequence[str]) -> Request[ClusterMetadata]:
+        """Raise NoSuchRequest."""
+        _refuse("metadata", "brokers and topics are in ZooKeeper, and the name of a partition says which broker has it")
+
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
+    ) -> Request[list[int]]:
+        """Raise NoSuchRequest."""
+        _refuse("committing offsets", _IN_ZOOKEEPER)
+
+    def committed(
+        self, group: str, partitions: Sequence[TopicPartition], version: int
+    ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
+        """Raise NoSuchRequest."""
+        _refuse("committed offsets", _IN_ZOOKEEPER)
+
+    def serves_delete_groups(self, served: Mapping[int, range]) -> bool:
+        """Return False."""
+        return False
+
+    def delete_group(self, group: str) -> Request[int]:
+        """Raise NoSuchRequest."""
+        _refuse("deleting a group", _IN_ZOOKEEPER)
+
+    def coordinator(self, group: str) -> Request[tuple[int, Broker]]:
+        """Raise NoSuchRequest."""
+        _refuse("the offset manager of a group", _IN_ZOOKEEPER)
+
+    def produce(
+        self, message_sets: Mapping[TopicPartition, bytes], acks: int, timeout_ms: int, version: int
+    ) -> Request[list[ProducedPartition]]:
+        """Return the request that appends message sets to partitions; no broker answers it, whatever `acks` says."""
+        _check_version(version)
+        if len(message_sets) == 1:
+            [(partition, data)] = message_sets.items()
+            kind, body = requests.PRODUCE, requests.encode_produce(partition, data)
+        else:
+            kind, body = requests.MULTI_PRODUCE, requests.encode_multi_produce(message_sets)
+        return Request(kind, 0, body, lambda answer: [], has_answer=False)
+
+    # -- message sets --------------------------------------------------------------------------------------------------
+
+    def encode_messages(
+        self, messages: Iterable[Encodable], codec: str, magic: int | None, timestamp_ms: int | None
+    ) -> bytes:
+        """Return a message set to produce, of magic 1 by default; there are no timestamps."""
+        return encode_message_set(messages, codec, 1 if magic is None else magic)
+
+    def decode_messages(
+        self,
+        data: Buffer,
+        topic: str,
+        partition: int | str,
+        start_offset: int,
+        *,
+        start_index: int = 0,
+        data_offset: int | None = None,
+        high_watermark: int | None = None,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+        resume: object = None,
+    ) -> Iterator[Message]:
+        """Return the messages of a set; see `message_set.decode_messages`. There is no high watermark."""
+        return message_set.decode_messages(
+            data, topic, partition, start_offset, start_index=start_index, data_offset=data_offset,
+            max_decoded_bytes=max_decoded_bytes, resume=resume,
+        )  # fmt: skip
+
+    def decode_columns(
+        self,
+        data: Buffer,
+        topic: str,
+        partition: int | str,
+        start_offset: int,
+        *,
+        columns: Sequence[str],
+        start_index: int = 0,
+        data_offset: int | None = None,
+        end_offset: int | None = None,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        high_watermark: int | None = None,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+        resume: object = None,
+    ) -> Iterator[Any]:
+        """Return the messages of a set as record batches; see `columns.decode_columns`."""
+        from simpleconsumer.kafka07.columns import decode_columns
+
+        return decode_columns(
+            data, topic, partition, start_offset, start_index=start_index, data_offset=data_offset,
+            end_offset=end_offset, columns=columns, max_batch_bytes=max_batch_bytes,
+            max_decoded_bytes=max_decoded_bytes, resume=resume,
+        )  # fmt: skip
+
+    def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
+        """Return how many bytes whole entries take, the position behind the last one, and how many there are."""
+        walk = walk_entries(plain(data), message_set.LAYOUT)
+        return walk.end, data_offset + walk.end if walk.entries else None, walk.entries
+
+    def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
+        """Return 1: positions count bytes."""
+        return 1.0
+
+    def first_offset_in(self, data: Buffer, offset: int, start: int) -> int:
+        """Return the start of the entry that holds a position; `start` is that of the first entry of the data."""
+        return find_boundary(data, start, offset).start
+
+    def classify(
+        self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0
+    ) -> FetchResult:
+        """Return what the answer to a fetch of one partition means; see `simpleconsumer.kafka07.classify`."""
+        return classify(answer, position, asked_bytes, largest_bytes)
+
+
+def _check_version(version: int) -> None:
+    if version:
+        raise ValueError(f"version {version}: requests of Kafka 0.7 have no versions, so only 0 can be asked for")
+
+
+def _refuse(request: str, remedy: str) -> NoReturn:
+    raise NoSuchRequest(Kafka07.name, request, remedy)
