@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka08.column_batches import COLUMNS, Rows, column_schema, size_of, to_batch
 from simpleconsumer.kafka08.column_entries import Ints, Part, read_entries, wrappers_among
-from simpleconsumer.kafka08.column_walk import entry_positions
 from simpleconsumer.kafka08.message_set import REACHED, Entry, next_entry, open_levels
 from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.kafka08.offset_order import PLAIN, why_damaged

@@ -14,9 +14,8 @@ import statistics
 import sys
 from time import process_time
 
-from simpleconsumer import encode_message_set
+from simpleconsumer import column_walk, encode_message_set
 from simpleconsumer.columns import decode_columns
-from simpleconsumer.kafka08 import column_walk
 
 _SET_BYTES = 16 * 1024 * 1024
 # Smallest and largest value, bytes of the key, magic.

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simpleconsumer.kafka08 import column_lanes, column_walk
-from simpleconsumer.kafka08.column_walk import entry_positions
+from simpleconsumer import column_lanes, column_walk
+from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.types import Buffer
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from decoding import MEBIBYTE, memory_growth_below
 
+from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import (
     BrokenFraming,
@@ -20,7 +21,6 @@ from simpleconsumer.errors import (
 )
 from simpleconsumer.kafka08 import column_entries, columns
 from simpleconsumer.kafka08.column_batches import COLUMNS
-from simpleconsumer.kafka08.column_walk import entry_positions
 from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.types import Message

@@ -12,7 +12,7 @@ from struct import Struct, error
 import numpy as np
 from numpy.typing import NDArray
 
-from simpleconsumer.kafka08.column_lanes import WORTH_LANES, positions_by_lanes
+from simpleconsumer.column_lanes import WORTH_LANES, positions_by_lanes
 from simpleconsumer.kafka08.message_shapes import ENTRY_OVERHEAD
 from simpleconsumer.types import Buffer
 
