@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simpleconsumer.kafka08.message_shapes import ENTRY_OVERHEAD
+from simpleconsumer.entry_walk import EntryLayout
 from simpleconsumer.types import Buffer
 
 __all__ = ["WORTH_LANES", "positions_by_lanes"]
@@ -28,13 +28,11 @@ _FIRST_STEPS = 32
 _FURTHER_STEPS = 8
 _MOST_ROUNDS = 8
 _GUESSES_A_LANE = 12
-_HEAD_BYTES = 20
-"""The bytes of an entry that are compared: offset, size, CRC, magic, attributes, and the two bytes behind them."""
 
 Ints = NDArray[np.int64]
 
 
-def positions_by_lanes(buffer: Buffer, known: Ints) -> Ints:
+def positions_by_lanes(buffer: Buffer, known: Ints, layout: EntryLayout) -> Ints:
     """Return where entries start, from the last known one on; the last one is where the walk must be continued.
 
     The known one alone is returned if lanes do not help here. Sizes are read as `entry_positions` does.
@@ -43,42 +41,44 @@ def positions_by_lanes(buffer: Buffer, known: Ints) -> Ints:
         known: Where some consecutive entries start: their sizes show what to expect.
     """
     start, sizes = int(known[-1]), np.diff(known)
-    room = len(buffer) - start - _HEAD_BYTES
+    room = len(buffer) - start - layout.mark_at - layout.mark_bytes
     count = int(room / (float(sizes.mean()) * _ENTRIES_A_LANE))
     if count < 2:
         return known[-1:]
-    starts = _guesses(buffer, known, count, room // count)
+    starts = _guesses(buffer, known, count, room // count, layout)
     if len(starts) < count // 2:
         return known[-1:]
-    limits = np.append(starts[1:], len(buffer) - ENTRY_OVERHEAD + 1)
-    return _joined(_walked(buffer, starts, limits), limits)
+    limits = np.append(starts[1:], len(buffer) - layout.overhead + 1)
+    return _joined(_walked(buffer, starts, limits, layout), limits)
 
 
-def _guesses(buffer: Buffer, known: Ints, count: int, distance: int) -> Ints:
+def _guesses(buffer: Buffer, known: Ints, count: int, distance: int, layout: EntryLayout) -> Ints:
     """Return where lanes may start, in ascending order: the first is certain, the others look like an entry."""
     start, sizes = int(known[-1]), np.diff(known)
     largest = int(sizes.max())
-    # Magic, attributes and the next two bytes: those of the key length, or of the timestamp.
-    looks: NDArray[np.uint32] = np.ndarray(
-        (count - 1, min(distance, largest)), np.uint32, buffer, start + distance + 16, (distance, 1)
+    mark = np.dtype(f"u{layout.mark_bytes}")
+    looks: NDArray[Any] = np.ndarray(
+        (count - 1, min(distance, largest)), mark, buffer, start + distance + layout.mark_at, (distance, 1)
     )
-    pattern = np.ndarray((1,), np.uint32, buffer, int(known[-2]) + 16)[0]
+    pattern = np.ndarray((1,), mark, buffer, int(known[-2]) + layout.mark_at)[0]
     found = np.flatnonzero(looks == pattern)
     if len(found) > _GUESSES_A_LANE * count:  # the pattern is too common
         return known[-1:]
     lane, behind = np.divmod(found, looks.shape[1])
     at = start + (lane + 1) * distance + behind
-    offset = _anywhere(buffer, ">i8", 0)[at].astype(np.int64)
-    size = _anywhere(buffer, ">u4", 8)[at].astype(np.int64)
-    least = int.from_bytes(buffer[start : start + 8], "big", signed=True)
-    is_likely = (offset >= least) & (offset - least <= len(buffer)) & (size <= 4 * largest)
+    size = _anywhere(buffer, ">u4", layout.size_at)[at].astype(np.int64)
+    is_likely = (size >= layout.smallest) & (size <= 4 * largest)
+    if layout.has_offset:
+        offset = _anywhere(buffer, ">i8", 0)[at].astype(np.int64)
+        least = int.from_bytes(buffer[start : start + 8], "big", signed=True)
+        is_likely &= (offset >= least) & (offset - least <= len(buffer))
     at, lane = at[is_likely], lane[is_likely]
     return np.append(known[-1:], at[np.diff(lane, prepend=-1) > 0])
 
 
-def _walked(buffer: Buffer, starts: Ints, limits: Ints) -> Ints:
+def _walked(buffer: Buffer, starts: Ints, limits: Ints, layout: EntryLayout) -> Ints:
     """Return one row for each lane: the entries that it passes, up to its limit or the most rounds."""
-    size_at = _anywhere(buffer, ">u4", 8)
+    size_at = _anywhere(buffer, ">u4", layout.size_at)
     last = len(size_at) - 1
     now, going, steps = starts.copy(), np.arange(len(starts)), _FIRST_STEPS
     rounds: list[Ints] = []
@@ -87,7 +87,7 @@ def _walked(buffer: Buffer, starts: Ints, limits: Ints) -> Ints:
         for step in range(steps):
             passed[:, step] = at
             at = at + size_at[np.minimum(at, last)]
-            at += ENTRY_OVERHEAD
+            at += layout.overhead
         rounds.append(np.repeat(now[:, np.newaxis], steps, axis=1))  # lanes that have arrived stay at their place
         rounds[-1][going], now[going] = passed, at
         going, steps = going[at < limits[going]], _FURTHER_STEPS

@@ -7,13 +7,13 @@ entries are many, they are walked in lanes (`column_lanes`).
 
 from __future__ import annotations
 
-from struct import Struct, error
+from struct import error
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simpleconsumer.column_lanes import WORTH_LANES, positions_by_lanes
-from simpleconsumer.kafka08.message_shapes import ENTRY_OVERHEAD
+from simpleconsumer.entry_walk import EntryLayout
 from simpleconsumer.types import Buffer
 
 __all__ = ["entry_positions"]
@@ -24,13 +24,13 @@ _FIRST_WINDOW = 64
 _LARGEST_WINDOW = 1 << 16
 
 
-def entry_positions(buffer: Buffer) -> NDArray[np.int64]:
+def entry_positions(buffer: Buffer, layout: EntryLayout) -> NDArray[np.int64]:
     """Return where each whole entry starts, and as the last item where the last one ends.
 
     Sizes are read as unsigned, so the walk always advances; callers check whether they are possible. A negative one
     leads out of the buffer and ends the walk.
     """
-    size_at = Struct(">8xI").unpack_from
+    size_at, overhead = layout.unsigned_size.unpack_from, layout.overhead
     found: list[int] = []
     runs: list[NDArray[np.int64]] = []
     position, block, lanes_help = 0, _SHORT_BLOCK, True
@@ -38,10 +38,10 @@ def entry_positions(buffer: Buffer) -> NDArray[np.int64]:
         while True:
             for _ in range(block):
                 found.append(position)
-                position += size_at(buffer, position)[0] + ENTRY_OVERHEAD
+                position += size_at(buffer, position)[0] + overhead
             step = position - found[-1]
             if found[-1] - found[-2] == step == found[-2] - found[-3]:
-                run = _equal_entries(buffer, position, step)
+                run = _equal_entries(buffer, position, step, layout)
                 if run:
                     runs += (_array(found), np.arange(position, position + run * step, step, dtype=np.int64))
                     found.clear()
@@ -50,7 +50,7 @@ def entry_positions(buffer: Buffer) -> NDArray[np.int64]:
                 continue
             known = found[-_LONG_BLOCK:]
             if lanes_help and block == _LONG_BLOCK and _is_worth_lanes(len(buffer) - position, position - known[0]):
-                ahead = positions_by_lanes(buffer, _array([*known, position]))
+                ahead = positions_by_lanes(buffer, _array([*known, position]), layout)
                 runs += (_array(found), ahead[:-1])
                 found.clear()
                 position = int(ahead[-1])
@@ -69,15 +69,15 @@ def _is_worth_lanes(left_bytes: int, block_bytes: int) -> bool:
     return left_bytes * _LONG_BLOCK > WORTH_LANES * block_bytes
 
 
-def _equal_entries(buffer: Buffer, position: int, step: int) -> int:
+def _equal_entries(buffer: Buffer, position: int, step: int, layout: EntryLayout) -> int:
     """Return how many whole entries from position on take `step` bytes each."""
     possible = (len(buffer) - position) // step
     count, window = 0, _FIRST_WINDOW
     while count < possible:
         looked_at = min(window, possible - count)
-        first = position + count * step + 8
+        first = position + count * step + layout.size_at
         sizes: NDArray[np.uint32] = np.ndarray((looked_at,), ">u4", buffer, first, (step,))
-        differs = sizes != step - ENTRY_OVERHEAD
+        differs = sizes != step - layout.overhead
         if differs.any():
             return count + int(differs.argmax())
         count += looked_at

@@ -26,14 +26,22 @@ class EntryLayout:
         size_at: Where the int32 size is in an entry.
         overhead: How many bytes of an entry its size does not count.
         smallest: The least size that a message can have.
+        mark_at: Where the bytes are by which most entries of a set look alike.
+        mark_bytes: How many these are: 2 or 4.
+        has_offset: Whether an entry starts with an int64 offset, which ascends.
         size: Reads the size of the entry at a byte of a buffer.
         unsigned_size: The same without a sign: a negative size leads out of every set.
     """
 
-    def __init__(self, size_at: int, overhead: int, smallest: int) -> None:
+    def __init__(
+        self, size_at: int, overhead: int, smallest: int, *, mark_at: int, mark_bytes: int, has_offset: bool
+    ) -> None:
         self.size_at = size_at
         self.overhead = overhead
         self.smallest = smallest
+        self.mark_at = mark_at
+        self.mark_bytes = mark_bytes
+        self.has_offset = has_offset
         self.size = Struct(f">{size_at}xi")
         self.unsigned_size = Struct(f">{size_at}xI")
 

@@ -32,6 +32,7 @@ from simpleconsumer.kafka08.column_entries import Ints, Part, read_entries, wrap
 from simpleconsumer.kafka08.message_set import REACHED, Entry, next_entry, open_levels
 from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.kafka08.offset_order import PLAIN, why_damaged
+from simpleconsumer.kafka08.shallow import LAYOUT
 from simpleconsumer.types import Buffer
 
 __all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
@@ -113,7 +114,7 @@ class _Reading:
         while levels and not self._is_over:
             level = levels[-1]
             window = memoryview(level.buffer)[level.position : level.position + self.window_bytes]
-            positions = entry_positions(window)
+            positions = entry_positions(window, LAYOUT)
             end = int(positions[-1])
             parts = [Part(0, level, window[:end])]
             wrappers = wrappers_among(window, positions)
@@ -190,7 +191,7 @@ class _Reading:
         joined = bytearray().join([part.data for part in parts])
         stretch = np.frombuffer(joined, np.uint8)
         if positions is None:
-            positions = entry_positions(joined)
+            positions = entry_positions(joined, LAYOUT)
             if len(positions) == 1 or positions[-1] != len(joined):
                 return None
         entries = read_entries(stretch, positions, parts, level.floor + level.base)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simpleconsumer import column_lanes, column_walk
-from simpleconsumer.column_walk import entry_positions
+from simpleconsumer.entry_walk import EntryLayout
 from simpleconsumer.kafka08.message_encode import encode_message
+from simpleconsumer.kafka08.shallow import LAYOUT
 from simpleconsumer.types import Buffer
+
+entry_positions = partial(column_walk.entry_positions, layout=LAYOUT)
 
 COUNT = 6000
 Values = Callable[[random.Random], bytes | None]
@@ -56,8 +60,8 @@ def walked_by_lanes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many entries each use of lanes found."""
     counts: list[int] = []
 
-    def counted(buffer: Buffer, known: column_lanes.Ints) -> column_lanes.Ints:
-        found = column_lanes.positions_by_lanes(buffer, known)
+    def counted(buffer: Buffer, known: column_lanes.Ints, layout: EntryLayout) -> column_lanes.Ints:
+        found = column_lanes.positions_by_lanes(buffer, known, layout)
         counts.append(len(found) - 1)
         return found
 
@@ -155,8 +159,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     look = column_walk._equal_entries
 
-    def counted(buffer: Buffer, position: int, step: int) -> int:
-        counts.append(look(buffer, position, step))
+    def counted(buffer: Buffer, position: int, step: int, layout: EntryLayout) -> int:
+        counts.append(look(buffer, position, step, layout))
         return counts[-1]
 
     monkeypatch.setattr(column_walk, "_equal_entries", counted)

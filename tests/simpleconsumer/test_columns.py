@@ -23,6 +23,7 @@ from simpleconsumer.kafka08 import column_entries, columns
 from simpleconsumer.kafka08.column_batches import COLUMNS
 from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.kafka08.message_shapes import Level
+from simpleconsumer.kafka08.shallow import LAYOUT
 from simpleconsumer.types import Message
 
 BOTH = pytest.mark.parametrize("count", [3, 300], ids=["one by one", "together"])
@@ -208,7 +209,8 @@ def test_messages_of_both_magics_are_read_as_arrays_too(read_alone: list[Any]) -
 
 def read_together(data: bytes) -> column_entries.Entries | None:
     part = column_entries.Part(0, Level(data), data)
-    return column_entries.read_entries(np.frombuffer(bytearray(data), np.uint8), entry_positions(data), [part], 0)
+    stretch = np.frombuffer(bytearray(data), np.uint8)
+    return column_entries.read_entries(stretch, entry_positions(data, LAYOUT), [part], 0)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -271,9 +273,9 @@ def test_a_set_in_which_every_message_is_wrong_takes_no_square_of_its_length() -
     data[30::31] = b"x" * count
     real = columns.entry_positions
 
-    def counted(buffer: Any) -> Any:
+    def counted(buffer: Any, layout: Any) -> Any:
         nonlocal looked_at
-        positions = real(buffer)
+        positions = real(buffer, layout)
         looked_at += len(positions)
         return positions
 
