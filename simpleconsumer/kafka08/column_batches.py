@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from simpleconsumer.kafka08.column_entries import APPEND_TIME, CREATE_TIME, NO_TIME, Entries, Ints
+from simpleconsumer.column_arrays import Ints, binary_array, number_array
+from simpleconsumer.kafka08.column_entries import APPEND_TIME, CREATE_TIME, NO_TIME, Entries
 from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, Entry
 from simpleconsumer.kafka08.message_shapes import NO_TIMESTAMP, Level
 
-__all__ = ["COLUMNS", "Rows", "column_schema", "size_of", "to_batch"]
+__all__ = ["COLUMNS", "Rows", "size_of", "to_batch"]
 
 COLUMNS: Final = {
     "key": pa.binary(),
@@ -27,53 +27,16 @@ COLUMNS: Final = {
 _ENTRY_BYTES = 26
 
 
-def column_schema(columns: Sequence[str]) -> Any:
-    """Return the schema of batches with these columns.
-
-    Raises:
-        ValueError: No column is named, one is not known, or one is named twice.
-    """
-    unknown = [name for name in columns if name not in COLUMNS]
-    if isinstance(columns, str) or not columns or unknown or len(set(columns)) != len(columns):
-        raise ValueError(f"columns is {columns!r}: some of {', '.join(COLUMNS)}, each once")
-    return pa.schema([(name, COLUMNS[name]) for name in columns])
-
-
 def to_batch(schema: Any, stretch: NDArray[np.uint8], positions: Ints, entries: Entries) -> Any:
     """Return a stretch of messages as one record batch, which does not refer to the stretch."""
     arrays = {
-        "offset": lambda: _numbers(pa.int64(), entries.offset),
+        "offset": lambda: number_array(pa.int64(), entries.offset),
         "timestamp_ms": lambda: pa.array(entries.timestamp_ms, mask=entries.timestamp_ms == NO_TIMESTAMP),
-        "timestamp_type": lambda: _numbers(pa.int32(), entries.timestamp_type),
-        "key": lambda: _fields(stretch, positions, entries.key_start, entries.key_length, entries.step),
-        "value": lambda: _fields(stretch, positions, entries.value_start, entries.value_length, entries.step),
+        "timestamp_type": lambda: number_array(pa.int32(), entries.timestamp_type),
+        "key": lambda: binary_array(stretch, positions, entries.key_start, entries.key_length, entries.step),
+        "value": lambda: binary_array(stretch, positions, entries.value_start, entries.value_length, entries.step),
     }
     return pa.RecordBatch.from_arrays([arrays[name]() for name in schema.names], schema=schema)
-
-
-def _numbers(kind: Any, values: NDArray[Any]) -> Any:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-def _fields(stretch: NDArray[np.uint8], positions: Ints, start: Ints, length: Ints, step: int) -> Any:
-    """Return keys or values as an array of their own."""
-    count = len(start)
-    longest = int(length.max())
-    if longest == -1:
-        return pa.nulls(count, pa.binary())
-    if step:
-        rows: NDArray[np.uint8] = np.ndarray((count, longest), np.uint8, stretch, int(start[0]), (step, 1))
-        ends = np.arange(count + 1, dtype=np.int32) * np.int32(longest)
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))]
-        return pa.Array.from_buffers(pa.binary(), count, buffers)
-    # The stretch as an array of, by turns, the bytes before a field and the field; then every second one is taken.
-    bounds = np.empty(2 * count + 1, np.int32)
-    bounds[0:-1:2] = positions[:-1]
-    bounds[1::2] = start
-    bounds[2::2] = start + np.maximum(length, 0)
-    whole = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(stretch)])
-    wanted = np.arange(1, 2 * count, 2, dtype=np.int64)
-    return whole.take(pa.array(wanted, mask=length < 0) if int(length.min()) < 0 else pa.array(wanted))
 
 
 class Rows:

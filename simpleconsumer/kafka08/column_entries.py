@@ -3,12 +3,7 @@
 `read_entries` accepts a stretch of entries if all of them are valid, or refuses it. It never reports what is wrong, as
 `message_set` does that exactly, one message at a time. So what is accepted here must equal what `message_set` yields.
 
-All checksums are compared by one call. Between two bodies is a head of 16 bytes: offset, size, CRC. In a copy of the
-stretch each head is overwritten by the CRC that the message before states, and twelve constant bytes. A body that is
-followed by its right CRC brings the register of the checksum into a state that is the same for all bodies, and the
-constant bytes bring it from there into the start state of a checksum. So if all messages are right, the checksum of the
-whole copy equals that of the last body alone. One wrong message is detected as surely as by its own comparison; that
-the faults of several cancel each other out has the probability of any checksum collision, one to four thousand million.
+All checksums are compared by one call (`column_arrays`); between two bodies are offset, size and CRC, 16 bytes.
 """
 
 from __future__ import annotations
@@ -17,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
+from simpleconsumer.column_arrays import Fields, Ints, checksums_match
 from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, SMALLEST_OF_MAGIC
 from simpleconsumer.kafka08.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level
 from simpleconsumer.types import MAX_INT64, Buffer
@@ -32,13 +27,6 @@ APPEND_TIME: Final = 1
 
 _HEAD_BYTES = 16
 _MIN_INT64: Final = -(2**63)
-
-Ints = NDArray[np.int64]
-
-_GAP = np.dtype([("crc", "<u4"), ("closing", "V12")])
-# Behind any body and its right CRC the register is the same. The last four of these bytes cancel that state, with the
-# effect of the eight bytes before them, and set the state behind the 4 bytes 9d 0a d9 6d, whose own CRC is 0.
-_CLOSING: Final = bytes.fromhex("0000000000000000 f2cc0c16")
 
 
 class Part(NamedTuple):
@@ -97,7 +85,7 @@ def read_entries(
     counts = _counts(positions, parts)
     if counts is None:
         return None
-    fields = _Fields(stretch, starts, smallest if smallest == int(sizes.max()) else 0)
+    fields = Fields(stretch, starts, smallest if smallest == int(sizes.max()) else 0)
     magic, attributes = fields.at(16, np.uint8), fields.at(17, np.uint8)
     newest = int(magic.max())
     if newest > 1 or (attributes & CODEC_MASK).any() or not _magic_fits(magic, parts, counts):
@@ -112,29 +100,11 @@ def read_entries(
     timestamp_ms, timestamp_type = _timestamps(fields, magic, attributes, parts, counts)
     ahead: Any = 18 + 8 * magic.astype(np.int64) if is_mixed else 18 + 8 * newest
     lengths = _lengths(fields, ahead, starts, ends)
-    if lengths is None or not _checksums_match(stretch, starts, crc, fields.step):
+    if lengths is None or not checksums_match(stretch, starts, crc, fields.step, _HEAD_BYTES):
         return None
     key_start, key_length, value_start, value_length, is_regular = lengths
     step = fields.step if is_regular and not is_mixed else 0
     return Entries(offset, key_start, key_length, value_start, value_length, timestamp_ms, timestamp_type, step)
-
-
-class _Fields:
-    """Reads one field of all entries; `step` is their size if all have the same, else 0."""
-
-    def __init__(self, stretch: NDArray[np.uint8], starts: Ints, step: int) -> None:
-        self.stretch = stretch
-        self.starts = starts
-        self.step = step
-
-    def at(self, delta: Any, kind: Any) -> NDArray[Any]:
-        """Return the field `delta` bytes behind the start of each entry; it must end within its entry."""
-        if self.step and isinstance(delta, int):
-            return np.ndarray((len(self.starts),), kind, self.stretch, delta, (self.step,))
-        room = len(self.stretch) - np.dtype(kind).itemsize + 1
-        anywhere: NDArray[Any] = np.ndarray((room,), kind, self.stretch, 0, (1,))
-        found: NDArray[Any] = anywhere[self.starts + delta]
-        return found
 
 
 def _counts(positions: Ints, parts: Sequence[Part]) -> Ints | None:
@@ -185,7 +155,7 @@ def _ascends(offset: Ints, parts: Sequence[Part], counts: Ints, floor: int) -> b
 
 
 def _timestamps(
-    fields: _Fields, magic: NDArray[np.uint8], attributes: NDArray[np.uint8], parts: Sequence[Part], counts: Ints
+    fields: Fields, magic: NDArray[np.uint8], attributes: NDArray[np.uint8], parts: Sequence[Part], counts: Ints
 ) -> tuple[Ints, NDArray[np.int32]]:
     """Return timestamps and their types; that of a wrapper with LogAppendTime holds for all messages in it."""
     if not magic.any():
@@ -202,7 +172,7 @@ def _timestamps(
     return timestamp_ms, kind.astype(np.int32)
 
 
-def _lengths(fields: _Fields, ahead: Any, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints, Ints, bool] | None:
+def _lengths(fields: Fields, ahead: Any, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints, Ints, bool] | None:
     """Return where keys and values start, their lengths, and whether all lengths are equal; None if they do not fit.
 
     Args:
@@ -225,17 +195,3 @@ def _lengths(fields: _Fields, ahead: Any, starts: Ints, ends: Ints) -> tuple[Int
     # A null value takes as many bytes as an empty one.
     is_regular = is_regular and int(value_length.min()) == int(value_length.max())
     return key_start, key_length, value_start, value_length, is_regular
-
-
-def _checksums_match(stretch: NDArray[np.uint8], starts: Ints, crc: NDArray[np.uint32], step: int) -> bool:
-    """Compare all checksums in one call (see the module docstring)."""
-    gaps = np.empty(len(starts) - 1, _GAP)
-    gaps["crc"] = crc[:-1]
-    gaps["closing"] = np.void(_CLOSING)
-    if step:
-        heads: NDArray[Any] = np.ndarray((len(gaps),), "V16", stretch, step, (step,))
-        heads[:] = gaps.view("V16")
-    elif len(gaps):
-        anywhere: NDArray[Any] = np.ndarray((len(stretch) - _HEAD_BYTES + 1,), "V16", stretch, 0, (1,))
-        anywhere[starts[1:]] = gaps.view("V16")
-    return bool(crc32(stretch[_HEAD_BYTES:]) == int(crc[-1]))

@@ -24,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from simpleconsumer.column_arrays import Ints, column_schema
 from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka08.column_batches import COLUMNS, Rows, column_schema, size_of, to_batch
-from simpleconsumer.kafka08.column_entries import Ints, Part, read_entries, wrappers_among
+from simpleconsumer.kafka08.column_batches import COLUMNS, Rows, size_of, to_batch
+from simpleconsumer.kafka08.column_entries import Part, read_entries, wrappers_among
 from simpleconsumer.kafka08.message_set import REACHED, Entry, next_entry, open_levels
 from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.kafka08.offset_order import PLAIN, why_damaged
@@ -78,7 +79,7 @@ def decode_columns(
 
     Threads: Any number at once, each with its own generator.
     """
-    schema = column_schema(columns)
+    schema = column_schema(columns, COLUMNS)
     if not 1 <= max_batch_bytes <= _LARGEST_BATCH_BYTES:
         raise ValueError(f"max_batch_bytes is {max_batch_bytes}: from 1 to {_LARGEST_BATCH_BYTES} are possible")
     levels = open_levels(message_set, start_offset, high_watermark, max_decoded_bytes, resume)

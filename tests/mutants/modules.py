@@ -34,6 +34,7 @@ TESTS: Final[dict[str, list[str]]] = {
     "simpleconsumer/codecs.py": [f"{_WIRE}codecs.py", f"{_WIRE}wrappers.py"],
     "simpleconsumer/kafka08/classify.py": [f"{_WIRE}classify.py", f"{_WIRE}down_conversion.py"],
     "simpleconsumer/kafka08/column_entries.py": _COLUMNS,
+    "simpleconsumer/column_arrays.py": _COLUMNS,
     "simpleconsumer/column_walk.py": _COLUMNS,
     "simpleconsumer/kafka08/columns.py": _COLUMNS,
     "simpleconsumer/kafka08/down_conversion.py": [f"{_WIRE}down_conversion.py"],

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from decoding import MEBIBYTE, memory_growth_below
 
+from simpleconsumer import column_arrays
 from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import (
@@ -416,7 +417,10 @@ def test_a_batch_outlives_the_buffer_it_came_from() -> None:
 # The checksum of all in one
 
 
-def test_the_closing_bytes_bring_the_checksum_back_to_its_start() -> None:
+@pytest.mark.parametrize("size", column_arrays.CLOSING)
+def test_the_closing_bytes_bring_the_checksum_back_to_its_start(size: int) -> None:
+    closing = column_arrays.CLOSING[size]
+    assert len(closing) == size
     for body in (b"", b"x", b"any body " * 100):
-        right = column_entries.crc32(body).to_bytes(4, "little")
-        assert column_entries.crc32(body + right + column_entries._CLOSING) == 0
+        right = column_arrays.crc32(body).to_bytes(4, "little")
+        assert column_arrays.crc32(body + right + closing) == 0
