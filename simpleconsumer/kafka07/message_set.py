@@ -47,7 +47,16 @@ from simpleconsumer.errors import (
 from simpleconsumer.kafka07.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level, OpenEntry, shapes_at
 from simpleconsumer.types import Buffer, EntryMessage, Message
 
-__all__ = ["LAYOUT", "SMALLEST_MESSAGE", "Reading", "decode_messages", "next_entry", "open_reading", "read_messages"]
+__all__ = [
+    "LAYOUT",
+    "SMALLEST_MESSAGE",
+    "Reading",
+    "decode_messages",
+    "next_entry",
+    "open_entry_at",
+    "open_reading",
+    "read_messages",
+]
 
 SMALLEST_MESSAGE: Final = 5
 """Size of a magic 0 message without payload."""
@@ -236,14 +245,24 @@ def next_entry(reading: Reading, topic: str, partition: int | str) -> Entry | No
             levels.append(_open_entry(levels, found))
             return None
     except _Fault as fault:
-        is_wanted = reading.is_wanted()
-        error = _place(fault, reading, topic, partition)
-        if is_wanted:
-            raise error from fault.__cause__
+        if reading.is_wanted():  # no variable for the error: its traceback holds this frame
+            raise _place(fault, reading, topic, partition) from fault.__cause__
+        _place(fault, reading, topic, partition)
         return None
     is_wanted = reading.is_wanted()
     entry.index += 1
     return found if is_wanted else None
+
+
+def open_entry_at(level: Level, position: int) -> Level | None:
+    """Return the inside of a compressed entry of the outermost set; None if anything is wrong with it."""
+    at = copy(level)
+    at.position = position
+    try:
+        found = _read_entry(at, is_inside=False)
+        return None if found is None or not found.codec else _open_entry([at], found)
+    except (_Fault, BrokenFraming):
+        return None
 
 
 def open_reading(

@@ -53,7 +53,7 @@ def entries(data: Buffer) -> list[tuple[int, int]]:
     position = 0
     while position + 4 <= len(data):
         (size,) = struct.unpack_from(">i", data, position)
-        if position + 4 + size > len(data):
+        if size < 5 or position + 4 + size > len(data):
             break
         found.append((position, position + 4 + size))
         position += 4 + size
