@@ -15,6 +15,7 @@ _STREAMS: Final = "tests/streams/test_"
 _SETS: Final = [
     f"{_WIRE}{name}.py" for name in ("offset_order", "shallow_end", "wrappers", "values", "message_set_properties")
 ]
+_SETS_07: Final = [f"{_WIRE}{name}.py" for name in ("kafka07_message_set", "kafka07_properties")]
 _COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "column_walk", "columns_properties")]
 _STORE: Final = [f"{_OFFSETS}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults", "fences")]
 
@@ -32,6 +33,13 @@ TESTS: Final[dict[str, list[str]]] = {
     "rebalance/waits.py": [f"{_REBALANCE}waits.py", f"{_REBALANCE}machine.py"],
     "rebalance/znodes.py": [f"{_REBALANCE}znodes.py"],
     "simpleconsumer/codecs.py": [f"{_WIRE}codecs.py", f"{_WIRE}wrappers.py"],
+    "simpleconsumer/kafka07/boundaries.py": [f"{_WIRE}kafka07_fetching.py"],
+    "simpleconsumer/kafka07/classify.py": [f"{_WIRE}kafka07_fetching.py"],
+    "simpleconsumer/kafka07/column_entries.py": _SETS_07,
+    "simpleconsumer/kafka07/columns.py": _SETS_07,
+    "simpleconsumer/kafka07/message_set.py": _SETS_07,
+    "simpleconsumer/kafka07/message_shapes.py": _SETS_07,
+    "simpleconsumer/kafka07/requests.py": [f"{_WIRE}kafka07_requests.py"],
     "simpleconsumer/kafka08/classify.py": [f"{_WIRE}classify.py", f"{_WIRE}down_conversion.py"],
     "simpleconsumer/kafka08/column_entries.py": _COLUMNS,
     "simpleconsumer/column_arrays.py": _COLUMNS,
