@@ -6,6 +6,8 @@ with SimpleConsumer("broker1", 9092) as consumer:
     [offset] = consumer.get_offsets_before("clicks", 0, EARLIEST)
     for message in consumer.fetch("clicks", 0, offset):
         print(message.offset, message.key, message.value)
+
+A broker of Kafka 0.7 is read with `SimpleConsumer("broker1", 9092, dialect=KAFKA07)`.
 """
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer

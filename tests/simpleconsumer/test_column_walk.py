@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from simpleconsumer import column_lanes, column_walk
 from simpleconsumer.entry_walk import EntryLayout
+from simpleconsumer.kafka07 import message_set as kafka07
+from simpleconsumer.kafka07.message_encode import encode_entry
 from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.kafka08.shallow import LAYOUT
 from simpleconsumer.types import Buffer
@@ -212,3 +214,57 @@ def test_lanes_walk_again_behind_what_they_cannot(walked_by_lanes: list[int]) ->
     assert entry_positions(data).tolist() == one_by_one(data)
     assert len(walked_by_lanes) > 1
     assert sum(walked_by_lanes) > 1.8 * COUNT
+
+
+# Kafka 0.7: no offsets, and heads of six bytes that look alike
+
+
+def one_by_one_07(data: Buffer) -> list[int]:
+    found, position = [0], 0
+    while position + 4 <= len(data):
+        position += struct.unpack_from(">I", data, position)[0] + 4
+        if position <= len(data):
+            found.append(position)
+    return found
+
+
+HEAD_OF_ANOTHER_07 = encode_entry(b"a message in a message")
+VALUES_07: dict[str, Values] = {**VALUES, "messages": lambda draw: HEAD_OF_ANOTHER_07 * draw.randrange(1, 4)}
+
+
+def message_set_07(values: Values, magic: int = 1, count: int = COUNT) -> bytes:
+    draw = random.Random(7)
+    return b"".join(encode_entry(values(draw) or b"", magic) for _ in range(count))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("values", VALUES_07)
+def test_entries_of_kafka_0_7_are_found_by_lanes_as_one_by_one(values: str, magic: int) -> None:
+    data = message_set_07(VALUES_07[values], magic)
+    assert column_walk.entry_positions(data, kafka07.LAYOUT).tolist() == one_by_one_07(data)
+
+
+def test_a_set_of_kafka_0_7_is_walked_by_lanes_nearly_to_its_end(walked_by_lanes: list[int]) -> None:
+    data = message_set_07(VALUES["text"])
+    assert column_walk.entry_positions(data, kafka07.LAYOUT).tolist() == one_by_one_07(data)
+    assert sum(walked_by_lanes) > 0.95 * COUNT
+
+
+@given(
+    values=st.sampled_from(sorted(VALUES_07)), count=st.integers(30, 300), cut=st.integers(0, 200),
+    damages=st.lists(st.tuples(st.integers(0, 299), sizes | st.none()), max_size=3), shift=st.integers(-20, 20),
+)  # fmt: skip
+@settings(deadline=None)
+@pytest.mark.usefixtures("eager_lanes")
+def test_wrong_sizes_lead_lanes_through_sets_of_kafka_0_7_where_they_lead_the_walk_one_by_one(
+    values: str, count: int, cut: int, damages: list[tuple[int, int | None]], shift: int
+) -> None:
+    data = bytearray(message_set_07(VALUES_07[values], count=count))
+    starts = one_by_one_07(data)
+    for index, size in damages:
+        if index < count:
+            if size is None:  # a few bytes too far or too short
+                size = max(0, struct.unpack_from(">i", data, starts[index])[0] + shift)
+            struct.pack_into(">i", data, starts[index], size)
+    del data[len(data) - cut :]
+    assert column_walk.entry_positions(data, kafka07.LAYOUT).tolist() == one_by_one_07(data)

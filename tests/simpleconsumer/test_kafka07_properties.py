@@ -217,6 +217,19 @@ def test_any_bytes_give_messages_or_documented_errors(data: bytes) -> None:
         assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
 
 
+@given(data=damaged_sets(), base=bases, kind=kinds)
+@settings(deadline=None)
+def test_the_end_of_a_set_is_behind_its_last_whole_entry(data: bytes, base: int, kind: type[Buffer]) -> None:
+    whole = entries(data)
+    end = whole[-1][1] if whole else 0
+    is_broken = end + 4 <= len(data) and struct.unpack_from(">i", data, end)[0] < 5
+    if is_broken:
+        with pytest.raises(BrokenFraming, match=f"entry at byte {end}, after {len(whole)} entries, has size"):
+            KAFKA07.set_end(kind(data), base)
+    else:
+        assert KAFKA07.set_end(kind(data), base) == (end, base + end if whole else None, len(whole))
+
+
 @given(inside=st.binary(max_size=200), codec=codecs)
 def test_any_bytes_in_a_compressed_entry_give_messages_or_documented_errors(inside: bytes, codec: str) -> None:
     data = encode_wrapper(inside, codec) + encode_message_set([b"after"])
