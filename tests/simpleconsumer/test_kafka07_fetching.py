@@ -22,6 +22,7 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     NoSuchRequest,
 )
+from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.kafka07.boundaries import Boundary, PositionIs, find_boundary
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set
 from simpleconsumer.types import FetchedPartition, FetchRequest, Message, ProducedPartition, TopicPartition
@@ -93,7 +94,9 @@ def test_an_entry_that_does_not_fit_is_asked_for_with_its_size() -> None:
             size_bytes=5010,
             reason=f"the entry at 1000 does not fit into {size} bytes: it takes 5010 bytes",
         )
-    assert classify(entry[:100], 100, 5010).size_bytes == 5010
+    at_the_limit = classify(entry[:100], 100, 5010)
+    assert (at_the_limit.outcome, at_the_limit.size_bytes) == (Outcome.GROW, 5010)
+    assert classify(struct.pack(">iB", MAX_FRAME_BYTES - 4, 1), 5, MAX_FRAME_BYTES).outcome is Outcome.GROW
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -199,6 +202,7 @@ def test_the_size_of_an_entry_is_enough() -> None:
     assert find_boundary(head, 0, 1006) == Boundary(PositionIs.BOUNDARY, 1006, 1006)
     assert find_boundary(head, 0, 2000) == Boundary(PositionIs.UNKNOWN, 1006, 1006)
     assert find_boundary(head[:3], 0, 2000) == Boundary(PositionIs.UNKNOWN, 0, 0)
+    assert find_boundary(encode_entry(b"", 0), 0, 3) == Boundary(PositionIs.INSIDE, 0, 9), "the smallest entry"
     assert find_boundary(b"", 70, 70) == Boundary(PositionIs.BOUNDARY, 70, 70)
 
 
