@@ -150,9 +150,9 @@ def test_recorded_answers_to_fetches() -> None:
 def test_a_multifetch_has_an_error_code_for_each_partition() -> None:
     wanted = [("a", "0-0", 0, 100), ("a", "0-7", 0, 100)]
     found = fetch(*wanted).decode(memoryview(answer("hand-multifetch-with-one-wrong")))
-    assert [(each.partition, each.error_code, len(each.message_set)) for each in found] == [
-        ("0-0", 0, 46),
-        ("0-7", 3, 0),
+    assert [(each.topic, each.partition, each.error_code, len(each.message_set)) for each in found] == [
+        ("a", "0-0", 0, 46),
+        ("a", "0-7", 3, 0),
     ]
 
 
@@ -193,7 +193,7 @@ def test_a_multifetch_answer_that_is_cut_or_has_more_is_an_error(name: str) -> N
     for length in range(len(body)):
         with pytest.raises(DecodeError):
             kafka07.decode_multi_fetch(body[:length], wanted)
-    with pytest.raises(DecodeError, match="1 bytes behind its end"):
+    with pytest.raises(DecodeError, match="multifetch response: 1 bytes behind its end"):
         kafka07.decode_multi_fetch(body + b"\0", wanted)
     with pytest.raises(DecodeError):
         kafka07.decode_multi_fetch(body, wanted[:-1])
@@ -209,13 +209,18 @@ def test_the_malformed_answer_to_a_negative_fetch_size_is_an_error() -> None:
 
 def test_an_error_of_the_whole_multifetch_is_one_of_each_partition() -> None:
     found = kafka07.decode_multi_fetch(struct.pack(">h", -1), [FetchRequest("t", n, 0, 9) for n in (0, 1)])
-    assert [(each.partition, each.error_code) for each in found] == [(0, -1), (1, -1)]
+    assert found == [FetchedPartition("t", number, -1, -1, memoryview(b"")) for number in (0, 1)]
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0", b"\0\0\0\0\0\1", b"\0\0\xff\xff\xff\xff", b"\0\0\0\0\0\0x"])
 def test_offsets_that_make_no_sense_are_an_error(body: bytes) -> None:
     with pytest.raises(DecodeError):
         kafka07.decode_offsets(body)
+
+
+def test_bytes_behind_offsets_are_an_error() -> None:
+    with pytest.raises(DecodeError, match="offsets response: 1 bytes behind its end at byte 6"):
+        kafka07.decode_offsets(struct.pack(">hix", 0, 0))
 
 
 def test_an_error_code_of_offsets_is_kept() -> None:
@@ -226,7 +231,9 @@ def test_an_error_code_of_offsets_is_kept() -> None:
 # Arguments
 
 
-@pytest.mark.parametrize(("partition", "number"), [("0-3", 3), ("1000000-0", 0), (5, 5), ("2-10", 10)])
+@pytest.mark.parametrize(
+    ("partition", "number"), [("0-3", 3), ("1000000-0", 0), (5, 5), ("2-10", 10), ("0-2147483647", 2**31 - 1)]
+)
 def test_the_number_of_a_partition_is_behind_its_broker(partition: int | str, number: int) -> None:
     assert KAFKA07.partition_number(partition) == number
 
@@ -242,6 +249,11 @@ def test_what_is_no_partition_is_refused(text: str) -> None:
 def test_a_name_is_counted_in_bytes_as_brokers_read_it() -> None:
     body = fetch(("grüße", 0, 0, 1)).body
     assert body.startswith(struct.pack(">h", 7) + "grüße".encode())
+
+
+def test_a_multifetch_is_its_fetches_behind_their_number() -> None:
+    wanted = [("t", 0, 5, 1), ("u", 7, 6, 2)]
+    assert fetch(*wanted).body == b"\0\2" + fetch(wanted[0]).body + fetch(wanted[1]).body
 
 
 def test_versions_are_refused() -> None:
