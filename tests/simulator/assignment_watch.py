@@ -49,7 +49,7 @@ class AssignmentWatch:
         group: str,
         strategy: Strategy,
         member_of: Callable[[int], str],
-        place: Callable[[str, int], Place],
+        place: Callable[[str, int | str], Place],
         write: Callable[[str, Place, str], None],
     ) -> None:
         self._list = znodes.ids_path(group)

@@ -148,7 +148,7 @@ class Brokers:
         """The topics that exist, with their numbers of partitions."""
         return {topic: len(logs) for topic, logs in self._topics.items()}
 
-    def place(self, topic: str, partition: int) -> Place:
+    def place(self, topic: str, partition: int | str) -> Place:
         """The partition's name in a history: the topic with the number of its incarnation behind it."""
         life = self._lives.get(topic, 0)
         return (f"{topic}~{life}" if life else topic), partition
@@ -251,9 +251,9 @@ class Brokers:
         log.messages[-back] = message._replace(entry=found.to_bytes(8, signed=True) + message.entry[8:])
         self.damaged[topic, partition, offset] = message.id
 
-    def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
+    def ends(self, topic: str, partition: int | str) -> tuple[int, int] | None:
         """First offset and log end of a partition as it is now, None without it."""
-        log = self._log(topic, partition)
+        log = self._log(topic, int(partition))
         return None if log is None else (log.first, log.end)
 
     def set_leader(self, topic: str, partition: int, broker: int | None) -> None:

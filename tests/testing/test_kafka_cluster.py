@@ -158,7 +158,7 @@ def test_0_7_2_needs_a_jar_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(MavenMissing, match=r"/no/such\.jar is not a file"):
             cluster.start_all()
         with pytest.raises(NotSupported, match=r"needs Kafka 0\.8 or newer"):
-            cluster.create_topic("t")
+            cluster.create_topic("t", replication=2)
     finally:
         cluster.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,6 +55,7 @@ class Cluster(Protocol):
         folder: holds the data of the brokers.
         timeout_s: longest wait for a leader.
         login: how it and its members authenticate to ZooKeeper; None: not at all.
+        jar: path of the jar of Kafka 0.7, for its brokers and Java members; None: the environment names it.
     """
 
     version: str
@@ -61,6 +63,7 @@ class Cluster(Protocol):
     folder: Path
     timeout_s: float
     login: ZooKeeperLogin | None
+    jar: str | os.PathLike[str] | None
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -124,30 +127,32 @@ class Cluster(Protocol):
     def create_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication: int = 1,
         *,
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, object] | None = None,
-    ) -> dict[int, int]:
+    ) -> dict[int | str, int]:
         """Partition -> leader of a new topic; returns when every leader serves requests."""
 
-    def add_partitions(self, name: str, total: int) -> dict[int, int]:
+    def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
         """Partition -> leader after the topic has grown to `total` partitions."""
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; returns when its node is gone."""
 
-    def partitions(self, topic: str) -> list[int]:
+    def partitions(self, topic: str) -> list[int | str]:
         """The partitions of a topic, in order; KitError if there is no such topic."""
 
-    def leader(self, topic: str, partition: int) -> int | None:
+    def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as it is registered; None without one."""
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a broker the leader of a partition; returns when it serves requests."""
 
-    def wait_leaders(self, topic: str, partitions: Sequence[int], timeout_s: float | None = None) -> dict[int, int]:
+    def wait_leaders(
+        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
+    ) -> dict[int | str, int]:
         """Partition -> leader, once all of these have one; WaitTimeout if that takes too long."""
 
     def produce(
@@ -174,11 +179,13 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         version: of Kafka, whose protocol the brokers speak; set by the kinds.
         brokers: by id; set by the kinds.
         login: how the cluster and its members authenticate to ZooKeeper; None: not at all.
+        jar: path of the jar of Kafka 0.7, for its brokers and Java members; None: the environment names it.
     """
 
     version: str
     brokers: dict[int, AnyBroker]
     login: ZooKeeperLogin | None = None
+    jar: str | os.PathLike[str] | None = None
 
     def __init__(
         self,
@@ -302,20 +309,20 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     def create_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication: int = 1,
         *,
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, object] | None = None,
-    ) -> dict[int, int]:
+    ) -> dict[int | str, int]:
         """Partition -> leader of a new topic; returns when every leader serves requests."""
 
     @abstractmethod
-    def partitions(self, topic: str) -> list[int]:
+    def partitions(self, topic: str) -> list[int | str]:
         """The partitions of a topic, in order; KitError if there is no such topic."""
 
     @abstractmethod
-    def leader(self, topic: str, partition: int) -> int | None:
+    def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as it is registered; None without one."""
 
     # ---- start and end

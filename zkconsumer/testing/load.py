@@ -57,7 +57,7 @@ def load(
     with Writer(cluster, topic, codec=codec, timeout_s=timeout_s) as writer:
         for partition in chosen:
             for start in range(first, first + count, batch):
-                values = [make(partition, n) for n in range(start, min(start + batch, first + count))]
+                values = [make(int(partition), n) for n in range(start, min(start + batch, first + count))]
                 base = writer.write(partition, values)
                 now = time.monotonic_ns()
                 events += [
@@ -90,8 +90,8 @@ class _PacedLoad(ABC):
             due = max(due + self._interval_s, time.monotonic() - _LATE_S)
             yield number
 
-    def _produce(self, broker: SimpleConsumer, topic: str, partition: int, value: str, acks: int) -> None:
-        offset = broker.produce(topic, partition, [value.encode()], acks=acks)
+    def _produce(self, broker: SimpleConsumer, topic: str, partition: int | str, value: str, acks: int) -> None:
+        offset = broker.produce(topic, int(partition), [value.encode()], acks=acks)
         self.acked.append(Event(time.monotonic_ns(), "acked", "", topic, partition, offset, value))
 
     @abstractmethod

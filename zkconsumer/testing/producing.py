@@ -51,7 +51,7 @@ class Produced(NamedTuple):
         offset: Its offset.
     """
 
-    partition: int
+    partition: int | str
     offset: int
 
 
@@ -60,13 +60,13 @@ class Target(Protocol):
 
     version: str
 
-    def create_topic(self, name: str, partitions: int = 1) -> dict[int, int]:
+    def create_topic(self, name: str, partitions: int | None = None) -> dict[int | str, int]:
         """Create a topic."""
 
-    def partitions(self, topic: str) -> list[int]:
+    def partitions(self, topic: str) -> list[int | str]:
         """The partitions of a topic, in order; KitError if there is no such topic."""
 
-    def leader(self, topic: str, partition: int) -> int | None:
+    def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition; None without one."""
 
     def port(self, broker_id: int) -> int:
@@ -97,7 +97,7 @@ class Writer:
         self._timeout_s = timeout_s
         self._connections: dict[int, SimpleConsumer] = {}
 
-    def write(self, partition: int, messages: Sequence[bytes | KeyValue]) -> int:
+    def write(self, partition: int | str, messages: Sequence[bytes | KeyValue]) -> int:
         """The offset of the first of these messages, which are stored at the partition's leader.
 
         A broker that refuses because it does not lead the partition any more does not end it: its new leader is asked.
@@ -113,7 +113,9 @@ class Writer:
             if leader is None:
                 raise KitError(f"{self._topic}/{partition} has no leader")
             try:
-                return self._connection(leader).produce(self._topic, partition, messages, codec=self._codec, acks=1)
+                return self._connection(leader).produce(
+                    self._topic, int(partition), messages, codec=self._codec, acks=1
+                )
             except BrokerError as error:
                 if not error.retriable or deadline.expired:
                     raise
@@ -160,7 +162,7 @@ def produce(
         known = _partitions(cluster, topic, partitions, partition)
         if partition is not None and partition not in known:
             raise KitError(f"topic {topic} has the partitions {', '.join(map(str, known))}; there is no {partition}")
-        indexes: dict[int, list[int]] = {}
+        indexes: dict[int | str, list[int]] = {}
         for index, chosen in enumerate(_chosen(pairs, partition, known)):
             indexes.setdefault(chosen, []).append(index)
         went: list[Produced | None] = [None] * len(pairs)
@@ -222,7 +224,7 @@ def _check_numbers(**given: int | None) -> None:
             raise TypeError(f"{name} is {value!r}: an int is needed")
 
 
-def _partitions(cluster: Target, topic: str, wanted: int | None, needed: int | None) -> list[int]:
+def _partitions(cluster: Target, topic: str, wanted: int | None, needed: int | None) -> list[int | str]:
     """The partitions of a topic, which is created if it is not there, unless it would not have the needed one."""
     try:
         known = cluster.partitions(topic)
@@ -232,20 +234,20 @@ def _partitions(cluster: Target, topic: str, wanted: int | None, needed: int | N
                 f"topic {topic} would be created with {wanted or 1} partitions, without the partition {needed}; "
                 "give partitions=, the number of its partitions"
             ) from None
-        return sorted(cluster.create_topic(topic, 1 if wanted is None else wanted))
+        return list(cluster.create_topic(topic, wanted))
     if wanted not in (None, len(known)):
         raise KitError(f"topic {topic} exists and has {len(known)} partitions, not {wanted}")
     return known
 
 
-def _chosen(pairs: Iterable[KeyValue], partition: int | None, known: Sequence[int]) -> Iterator[int]:
+def _chosen(pairs: Iterable[KeyValue], partition: int | str | None, known: Sequence[int | str]) -> Iterator[int | str]:
     """The partition of each message."""
     without_key = 0
     for key, _ in pairs:
         if partition is not None:
             yield partition
         elif key is not None:
-            yield partition_of_key(key, known)
+            yield partition_of_key(key, [int(each) for each in known])
         else:
             yield known[without_key % len(known)]
             without_key += 1

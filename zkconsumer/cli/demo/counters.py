@@ -29,8 +29,8 @@ class Counters:
         self.repeated = 0
         self.delivered_by: Counter[str] = Counter()
         self._start_ns = start_ns
-        self._acked: Counter[int] = Counter()
-        self._seen: defaultdict[int, set[int]] = defaultdict(set)
+        self._acked: Counter[int | str] = Counter()
+        self._seen: defaultdict[int | str, set[int]] = defaultdict(set)
         self._each_second: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
     def take(self, events: Iterable[Event]) -> None:

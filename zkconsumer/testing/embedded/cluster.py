@@ -261,12 +261,12 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
     def create_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication: int = 1,
         *,
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, object] | None = None,
-    ) -> dict[int, int]:
+    ) -> dict[int | str, int]:
         """Partition -> leader of a new topic; returns when every leader serves requests.
 
         Args:
@@ -277,14 +277,14 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             KitError: the topic exists, or its name is not allowed.
         """
         kafka_topics.check_name(name)
-        chosen = assignment or kafka_topics.spread(partitions, replication, sorted(self.brokers))
+        chosen = assignment or kafka_topics.spread(partitions or 1, replication, sorted(self.brokers))
         try:
             self.registry.create_topic(name, chosen, config or {})
         except TopicExists:
             raise KitError(f"topic {name} exists already") from None
         return self.wait_leaders(name, sorted(chosen))
 
-    def add_partitions(self, name: str, total: int) -> dict[int, int]:
+    def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
         """Partition -> leader after the topic has grown to `total` partitions."""
         present = self._entry(name).assignment
         if total <= len(present):
@@ -300,7 +300,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         with self._control_of_brokers.lock:
             self._control_of_brokers.reconcile()
 
-    def partitions(self, topic: str) -> list[int]:
+    def partitions(self, topic: str) -> list[int | str]:
         """The partitions of a topic, in order.
 
         Raises:
@@ -308,9 +308,9 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         """
         return sorted(self._entry(topic).assignment)
 
-    def leader(self, topic: str, partition: int) -> int | None:
+    def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as it is registered; None without one."""
-        state = self.registry.state(topic, partition)
+        state = self.registry.state(topic, int(partition))
         return None if state is None or state.leader == NO_LEADER else state.leader
 
     def log(self, topic: str, partition: int) -> PartitionLog:
@@ -346,17 +346,19 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
                 self.registry.set_assignment(topic, assignment | {partition: wanted})
             self._control_of_brokers.reconcile(order={(topic, partition): broker_id})
 
-    def wait_leaders(self, topic: str, partitions: Sequence[int], timeout_s: float | None = None) -> dict[int, int]:
+    def wait_leaders(
+        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
+    ) -> dict[int | str, int]:
         """Partition -> leader, once all of these have one.
 
         Raises:
             WaitTimeout: after `timeout_s` (by default the cluster's) seconds.
         """
 
-        def leaders() -> dict[int, int] | None:
+        def leaders() -> dict[int | str, int] | None:
             self._control_of_brokers.reconcile()
             known = self.image.topics.get(topic, {})
-            found = {p: known[p][1].leader for p in partitions if p in known}
+            found: dict[int | str, int] = {p: known[int(p)][1].leader for p in partitions if p in known}
             running = all(leader in self.brokers and self.brokers[leader].running for leader in found.values())
             return found if len(found) == len(partitions) and running else None
 

@@ -50,7 +50,7 @@ KINDS = frozenset(
 )
 _OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
 _ENDS_OF_SESSIONS = frozenset({"ended", "expired"})
-Place = tuple[str, int]
+Place = tuple[str, int | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Event:
     kind: str
     member: str = ""
     topic: str = ""
-    partition: int = -1
+    partition: int | str = -1
     offset: int = -1
     id: str = ""
 
@@ -85,7 +85,15 @@ def id_of(value: bytes | None) -> str:
     return (value or b"").decode("ascii", "backslashreplace")
 
 
+def partition_of(name: str) -> int | str:
+    """The partition of a name: a number, or in Kafka 0.7 `broker-partition`."""
+    return int(name) if name.isdigit() else name
+
+
 _DEFAULTS = {each.name: each.default for each in fields(Event)}
+_TYPES: dict[str, tuple[type, ...]] = {name: (type(default),) for name, default in _DEFAULTS.items()} | {
+    "kind": (str,), "time_ns": (int,), "partition": (int, str),
+}
 
 
 def format_event(event: Event) -> str:
@@ -104,9 +112,10 @@ def parse_event(line: str) -> Event:
     if not isinstance(values, dict) or not set(values) <= set(_DEFAULTS):
         raise ValueError(f"not an event: {line[:200]!r}")
     for name, value in values.items():
-        wanted = str if name in ("kind", "member", "topic", "id") else int
-        if type(value) is not wanted:
-            raise ValueError(f"field {name} of an event is {value!r}, {wanted.__name__} is wanted")
+        wanted = _TYPES[name]
+        if type(value) not in wanted:
+            names = " or ".join(each.__name__ for each in wanted)
+            raise ValueError(f"field {name} of an event is {value!r}, {names} is wanted")
     if not {"time_ns", "kind"} <= set(values):
         raise ValueError(f"an event needs time_ns and kind: {line[:200]!r}")
     return Event(**values)

@@ -12,11 +12,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from zkconsumer.testing.cluster import ClusterFrame, broker_ids
-from zkconsumer.testing.errors import KitError, MavenMissing, NotSupported, StartFailed
+from zkconsumer.testing.errors import KitError, NotSupported, StartFailed
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka import topics as kafka_topics
+from zkconsumer.testing.kafka import topics_07
 from zkconsumer.testing.kafka.broker import KafkaBroker
+from zkconsumer.testing.kafka.jars import JAR_SETS, KAFKA_07_JAR, is_07, kafka_jars
 from zkconsumer.testing.kafka.settings import FIRST_WITH_TLS, version_tuple
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.versions import require
@@ -25,8 +27,6 @@ from zkconsumer.testing.zookeeper.client import connected_client
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer, end_session
 
-KAFKA_07_JAR = "ZKCONSUMER_KAFKA_07_JAR"
-JAR_SETS = {"3.9.2": "3.9.2-broker"}  # the set named 3.9.2 also holds the command line tools, which no broker needs
 CLIENT_SESSION_S = 30.0
 PORT_TAKEN = "Address already in use"
 
@@ -40,7 +40,7 @@ def kafka_versions() -> list[str]:
 def needs_of(version: str) -> str:
     """What brokers of a version need on this machine, jars that are fetched already left out."""
     needs = maven.needs_of(JAR_SETS.get(version, version))
-    return f"{needs}; its jar, named by {KAFKA_07_JAR}" if version_tuple(version) < (0, 8) else needs
+    return f"{needs}; its jar, named by {KAFKA_07_JAR}" if is_07(version) else needs
 
 
 def nearest_version(version: str) -> str | None:
@@ -119,7 +119,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         )  # fmt: skip
         self.version = version
         self.login = login
-        self._jar = jar
+        self.jar = jar
         self._settings = dict(settings or {})
         self._broker_settings = {key: dict(value) for key, value in (broker_settings or {}).items()}
         self._client: KazooClient | None = None
@@ -198,16 +198,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
             _end(client)
 
     def _jars(self) -> list[Path]:
-        jars: list[Path] = []
-        if version_tuple(self.version) < (0, 8):
-            chosen = self._jar or os.environ.get(KAFKA_07_JAR)
-            if not chosen or not Path(chosen).is_file():
-                raise MavenMissing(
-                    f"Kafka {self.version} is in no public repository: pass jar=... or set {KAFKA_07_JAR} to the path "
-                    f"of kafka-{self.version}.jar" + (f" ({chosen} is not a file)" if chosen else "")
-                )
-            jars.append(Path(chosen).resolve())
-        return maven.jars(JAR_SETS.get(self.version, self.version)) + jars
+        return kafka_jars(self.version, self.jar)
 
     def start(self, broker_id: int, *, port: int | None = None, settings: Mapping[str, object] | None = None) -> None:
         """Start one broker again on its data.
@@ -260,32 +251,58 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
     def create_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication: int = 1,
         *,
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, object] | None = None,
-    ) -> dict[int, int]:
+    ) -> dict[int | str, int]:
         """Partition -> leader of a new topic; returns when every leader serves requests and every broker knows it.
 
         Args:
+            partitions: how many; None means 1. In Kafka 0.7 on each broker, and the brokers' settings decide: None, or
+                as many as they have.
             assignment: partition -> replica ids, the leader first, instead of an even spread.
             config: topic settings such as `{"segment.bytes": 1048576}`.
 
         Raises:
             KitError: the topic exists, or its name is not allowed.
-            NotSupported: 0.7, where a topic comes into being with its first message.
+            NotSupported: 0.7, which has no replicas and no settings of a topic, or has other numbers of partitions.
         """
-        self._needs((0, 8), "creating a topic")
         kafka_topics.check_name(name)
-        chosen = assignment or kafka_topics.spread(partitions, replication, sorted(self.brokers))
+        if is_07(self.version):
+            if replication != 1 or assignment or config:
+                self._needs((0, 8), "a topic with replicas or settings of its own")
+            return self._create_topic_07(name, partitions)
+        chosen = assignment or kafka_topics.spread(partitions or 1, replication, sorted(self.brokers))
         try:
             kafka_topics.create(self.client, name, chosen, config or {})
         except NodeExistsError:
             raise KitError(f"topic {name} exists already") from None
         return self.wait_leaders(name, sorted(chosen))
 
-    def add_partitions(self, name: str, total: int) -> dict[int, int]:
+    def _create_topic_07(self, name: str, wanted: int | None) -> dict[int | str, int]:
+        if topics_07.partitions_of(self.client, name):
+            raise KitError(f"topic {name} exists already")
+        running = sorted(each.broker_id for each in self.brokers.values() if each.running)
+        for broker_id in running:
+            topics_07.create(self.brokers[broker_id].port, name, self.timeout_s)
+        registered = f"topic {name} to be registered by brokers {running}"
+        found: list[str] = []
+
+        def by_all() -> bool:
+            found[:] = topics_07.partitions_of(self.client, name)
+            return {int(each.partition("-")[0]) for each in found} == set(running)
+
+        wait_until(by_all, self.timeout_s, registered, state=lambda: found)
+        if wanted is not None and wanted * len(running) != len(found):
+            raise NotSupported(
+                f"topic {name} has the partitions {', '.join(found)}: in Kafka 0.7 the brokers' settings decide, as "
+                f'settings={{"num.partitions": {wanted}}} or {{"topic.partition.count.map": "{name}:{wanted}"}}'
+            )
+        return {each: int(each.partition("-")[0]) for each in found}
+
+    def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
         """Partition -> leader after the topic has grown to `total` partitions.
 
         New partitions get as many replicas as partition 0 has.
@@ -310,22 +327,27 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         paths = (kafka_topics.topic_path(name), kafka_topics.deletion_path(name))
         wait_until(lambda: not any(map(self.client.exists, paths)), self.timeout_s, f"topic {name} to be deleted")
 
-    def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic, in order.
+    def partitions(self, topic: str) -> list[int | str]:
+        """The partitions of a topic, in order; in Kafka 0.7 those of the registered brokers, `broker-partition`.
 
         Raises:
             KitError: there is no such topic.
-            NotSupported: 0.7, where each broker has partitions of its own.
         """
-        self._needs((0, 8), "listing the partitions of a topic")
-        found = sorted(kafka_topics.assignment_of(self.client, topic))
+        found: list[int | str] = []
+        if is_07(self.version):
+            found += topics_07.partitions_of(self.client, topic)
+        else:
+            found += sorted(kafka_topics.assignment_of(self.client, topic))
         if not found:
             raise KitError(f"there is no topic {topic}")
         return found
 
-    def leader(self, topic: str, partition: int) -> int | None:
+    def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as ZooKeeper has it; None without one."""
-        return kafka_topics.leader_in_zookeeper(self.client, topic, partition)
+        if is_07(self.version):
+            known = topics_07.partitions_of(self.client, topic)
+            return int(str(partition).partition("-")[0]) if partition in known else None
+        return kafka_topics.leader_in_zookeeper(self.client, topic, int(partition))
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a broker the leader of a partition; returns when it serves requests.
@@ -352,15 +374,18 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         )
         self.wait_leaders(topic, [partition])
 
-    def wait_leaders(self, topic: str, partitions: Sequence[int], timeout_s: float | None = None) -> dict[int, int]:
+    def wait_leaders(
+        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
+    ) -> dict[int | str, int]:
         """Partition -> leader, once every running broker names the same leaders and those serve requests.
 
         Raises:
             WaitTimeout: after `timeout_s` (by default the cluster's) seconds.
         """
         last: dict[int, object] = {}
+        numbers = [int(each) for each in partitions]
 
-        def leaders() -> dict[int, int] | None:
+        def leaders() -> dict[int | str, int] | None:
             last.clear()
             agreed: dict[int, int] = {}
             for broker in self.brokers.values():
@@ -372,13 +397,13 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
                     last[broker.broker_id] = error
                     return None
                 last[broker.broker_id] = told
-                for partition in partitions:
+                for partition in numbers:
                     if partition not in told or told[partition].leader < 0:
                         return None
                     leader = told[partition].leader
                     if agreed.setdefault(partition, leader) != leader:
                         return None
-            return agreed if agreed and self._leads(topic, agreed) else None
+            return dict(agreed.items()) if agreed and self._leads(topic, agreed) else None
 
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         found = wait_until(leaders, limit_s, f"leaders of {topic} {list(partitions)}", state=lambda: last)

@@ -31,13 +31,18 @@ class PartitionAnswer:
 
 def ask(port: int, body: bytes, *, timeout_s: float = 5.0) -> bytes:
     """The body of a broker's answer to one request; OSError when there is none in time."""
-    deadline = Deadline(timeout_s)
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        (length,) = struct.unpack(">i", _exactly(connection, 4, deadline))
-        if not 0 <= length <= MAX_REPLY_BYTES:
-            raise ConnectionError(f"answer of {length} bytes from 127.0.0.1:{port}")
-        return _exactly(connection, length, deadline)
+        return ask_on(connection, body, timeout_s=timeout_s)
+
+
+def ask_on(connection: socket.socket, body: bytes, *, timeout_s: float = 5.0) -> bytes:
+    """The body of the answer to one request on a connection that stands; OSError when there is none in time."""
+    deadline = Deadline(timeout_s)
+    connection.sendall(struct.pack(">i", len(body)) + body)
+    (length,) = struct.unpack(">i", _exactly(connection, 4, deadline))
+    if not 0 <= length <= MAX_REPLY_BYTES:
+        raise ConnectionError(f"answer of {length} bytes from {connection.getpeername()}")
+    return _exactly(connection, length, deadline)
 
 
 def answers(port: int, generation_07: bool = False, *, timeout_s: float = 5.0) -> bool:

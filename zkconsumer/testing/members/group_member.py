@@ -30,8 +30,8 @@ class Delivered:
     Attributes:
         time_ns: when, in nanoseconds of CLOCK_MONOTONIC.
         topic: its topic.
-        partition: its partition.
-        offset: its offset.
+        partition: its partition; in Kafka 0.7 the text `broker-partition`.
+        offset: its offset; of a Java member of Kafka 0.7, which is told none, the position that it would commit now.
         stream: the number of the member's stream that delivered it.
         value: None for a message without one.
         key: None for a message without one.
@@ -39,7 +39,7 @@ class Delivered:
 
     time_ns: int
     topic: str
-    partition: int
+    partition: int | str
     offset: int
     stream: int
     value: bytes | None

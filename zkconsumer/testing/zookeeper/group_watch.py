@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.history.events import Event, Place
+from zkconsumer.testing.history.events import Event, Place, partition_of
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.client import KitClient, connected_client
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
@@ -62,7 +62,7 @@ def owned_by(client: KazooClient, group: str, member_id: str) -> list[Place]:
     places = []
     for answer in [(topic, client.get_children_async(f"{root}/{topic}")) for topic in topics]:
         try:
-            places += [(answer[0], int(partition)) for partition in answer[1].get(timeout=10)]
+            places += [(answer[0], partition_of(partition)) for partition in answer[1].get(timeout=10)]
         except NoNodeError:  # deleted in the meantime
             continue
     return sorted(place for place, owner in owners(client, group, places).items() if owner.member_id == member_id)

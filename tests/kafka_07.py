@@ -1,0 +1,40 @@
+"""What tests of a real Kafka 0.7 share: the mark that skips them without its jar, and raw produce requests."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import zlib
+from collections.abc import Sequence
+
+import pytest
+
+from zkconsumer.testing.kafka.jars import KAFKA_07_JAR
+from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
+
+needs_jar_07 = pytest.mark.skipif(
+    not os.environ.get(KAFKA_07_JAR),
+    reason=f"Kafka 0.7 is in no public repository: set {KAFKA_07_JAR} to the path of a kafka-0.7.2.jar",
+)
+"""For tests of a real Kafka 0.7, also where all other real servers are required."""
+
+
+def entry(value: bytes, magic: int = 1) -> bytes:
+    """An entry of a message set of Kafka 0.7 that is not compressed."""
+    head = struct.pack(">bb", 1, 0) if magic == 1 else struct.pack(">b", 0)
+    message = head + struct.pack(">I", zlib.crc32(value)) + value
+    return struct.pack(">i", len(message)) + message
+
+
+def produce_07(port: int, topic: str, partition: int, values: Sequence[bytes]) -> int:
+    """The end of the log behind these messages, which the broker has stored and shows."""
+    data = b"".join(map(entry, values))
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    request = struct.pack(">h", 0) + name + struct.pack(">ii", partition, len(data)) + data
+    latest = struct.pack(">h", OFFSETS_07) + name + struct.pack(">iqi", partition, -1, 1)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        answer = ask_on(connection, latest)
+    (end,) = struct.unpack_from(">q", answer, 6)
+    return int(end)
