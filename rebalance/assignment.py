@@ -17,7 +17,7 @@ from rebalance.errors import UnequalSubscriptions
 Partition = tuple[str, int | str]
 """Topic and partition as the znode is named: an integer in 0.8, `broker-partition` in 0.7."""
 
-_Partition = TypeVar("_Partition", int, str)
+_Partition = TypeVar("_Partition", int, str, int | str)
 
 _HASHED_TEXT = {"0.8": "[{},{}]", "1.0": "{}-{}"}
 
@@ -66,9 +66,16 @@ def assign_topic_range(partitions: Sequence[_Partition], threads: Sequence[str])
     return owners
 
 
+def sort_partitions(partitions: Iterable[int | str]) -> list[int | str]:
+    """Return the partitions of one topic in the order of their generation: numbers by number, names as text."""
+    found = set(partitions)
+    names = sort_partitions_07(each for each in found if isinstance(each, str))
+    return [*sort_partitions_08(each for each in found if isinstance(each, int)), *names]
+
+
 def assign_range(
-    partitions: Mapping[str, Iterable[int]], threads: Mapping[str, Iterable[str]]
-) -> dict[tuple[str, int], str]:
+    partitions: Mapping[str, Iterable[int | str]], threads: Mapping[str, Iterable[str]]
+) -> dict[Partition, str]:
     """Return (topic, partition) -> thread id, each topic by itself, `partition.assignment.strategy=range`.
 
     Args:
@@ -79,14 +86,14 @@ def assign_range(
         (topic, partition): thread
         for topic in sorted(partitions.keys() & threads.keys())
         for partition, thread in assign_topic_range(
-            sort_partitions_08(partitions[topic]), sort_thread_ids(threads[topic])
+            sort_partitions(partitions[topic]), sort_thread_ids(threads[topic])
         ).items()
     }
 
 
 def assign_roundrobin(
-    partitions: Mapping[str, Iterable[int]], threads: Mapping[str, Iterable[str]], order: str = "0.8"
-) -> dict[tuple[str, int], str]:
+    partitions: Mapping[str, Iterable[int | str]], threads: Mapping[str, Iterable[str]], order: str = "0.8"
+) -> dict[Partition, str]:
     """Return (topic, partition) -> thread id, in turns, `partition.assignment.strategy=roundrobin`.
 
     Partitions are sorted by the Java hash of a text; equal hashes by topic, then number. In Java a hash map
@@ -112,19 +119,19 @@ def assign_roundrobin(
     return {found: receivers[index % len(receivers)] for index, found in enumerate(ordered)}
 
 
-def hash_collisions(partitions: Mapping[str, Iterable[int]], order: str = "0.8") -> list[list[tuple[str, int]]]:
+def hash_collisions(partitions: Mapping[str, Iterable[int | str]], order: str = "0.8") -> list[list[Partition]]:
     """Return the groups of partitions whose hashes are equal: round robin with Java members is undefined there.
 
     >>> hash_collisions({"Aa": [0], "BB": [0], "CC": [0]})
     [[('Aa', 0), ('BB', 0)]]
     """
-    groups: dict[int, list[tuple[str, int]]] = {}
+    groups: dict[int, list[Partition]] = {}
     for value, found in _by_hash(partitions, order):
         groups.setdefault(value, []).append(found)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _by_hash(partitions: Mapping[str, Iterable[int]], order: str) -> list[tuple[int, tuple[str, int]]]:
+def _by_hash(partitions: Mapping[str, Iterable[int | str]], order: str) -> list[tuple[int, Partition]]:
     if order not in _HASHED_TEXT:
         raise ValueError(f"round robin order {order!r} is none of {', '.join(_HASHED_TEXT)}")
     text = _HASHED_TEXT[order]

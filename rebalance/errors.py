@@ -3,6 +3,7 @@
     RebalanceError
     ├── UnreadableNode           a znode holds text that cannot be used; it is reported, and no member stops
     │   ├── Kafka07Node          the text is in the format of Kafka 0.7, where that of 0.8 is expected
+    │   ├── Kafka08Node          the text is in the format of Kafka 0.8, where that of 0.7 is expected
     │   └── NoPlaintextListener  a broker registration without a PLAINTEXT address
     ├── RefusedNode              ZooKeeper does not let us read a znode: its content is unknown, not wrong
     ├── InvalidName              a group, topic, client or consumer name that Kafka does not allow (a ValueError)
@@ -59,6 +60,10 @@ class UnreadableNode(RebalanceError):
 
 class Kafka07Node(UnreadableNode):
     """A znode in the format of Kafka 0.7: the cluster, or that member, is of another version."""
+
+
+class Kafka08Node(UnreadableNode):
+    """A znode in the format of Kafka 0.8 and later, in a cluster or a group of Kafka 0.7."""
 
 
 class NoPlaintextListener(UnreadableNode):

@@ -22,7 +22,6 @@ from rebalance import znodes
 from rebalance.assignment import Partition
 from rebalance.claims import Ask
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
-from rebalance.lenient_json import java_refusal
 from rebalance.loop import Loop
 from rebalance.owner_reader import JAVA_VERSION, OwnerReading
 from rebalance.ports import Member
@@ -30,6 +29,7 @@ from rebalance.refused_nodes import RefusedNodes
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
 from rebalance.snapshot import GroupSnapshot, OwnerNode, TopicNode
 from rebalance.subscription import Subscription
+from rebalance.topic_brokers import BrokersReading
 
 __all__ = ["MOST_DOUBTED", "GroupReader"]
 
@@ -71,6 +71,7 @@ class GroupReader:
         self._group = member.group
         self._subscription = member.subscription
         self._strategy = member.strategy
+        self._generation = member.generation
         self._changed = changed
         self._fresh: set[str] = set()
         self._members: dict[str, Subscription | UnreadableNode | UnsupportedFilter | RefusedNode] = {}
@@ -335,7 +336,8 @@ class _Read:
             reader._created_ms[name] = stat.created_ms
             (reader._java_members.add if stat.version == JAVA_VERSION else reader._java_members.discard)(name)
             try:
-                member = Subscription.from_registration(znodes.parse_registration(reply.value[0], path))
+                registration = reader._generation.value.parse_registration(reply.value[0], path)
+                member = Subscription.from_registration(registration)
             except (UnreadableNode, UnsupportedFilter) as error:
                 if isinstance(error, UnreadableNode) and not watched:
                     self._read_member(name, watched=True)
@@ -344,7 +346,7 @@ class _Read:
                 reader._members[name] = error
             else:
                 reader._members[name] = member
-                if refusal := java_refusal(reply.value[0]):
+                if refusal := reader._generation.value.java_refusal(reply.value[0]):
                     log.warning("member %s of group %s stops every Java member of it: %s", name, reader._group, refusal)
             self._topic_list_if_needed()
 
@@ -402,6 +404,9 @@ class _Read:
 
     def _read_topic(self, topic: str, path: str) -> None:
         reader = self._reader
+        if reader._generation.value.has_broker_nodes:
+            self._read_brokers_of(topic, path)
+            return
 
         def handle(reply: Reply) -> None:
             if reply.fault is not None and reply.fault.is_refusal:
@@ -421,6 +426,34 @@ class _Read:
             reader._topics[topic] = TopicNode(partitions, stat.czxid)
 
         self._get(path, True, handle)
+
+    def _read_brokers_of(self, topic: str, path: str) -> None:
+        """Read a topic of Kafka 0.7, whose brokers are its children. It has no incarnations: they come and go."""
+        reader = self._reader
+        self._opened()
+        reader._fresh.add(path)
+
+        def read(partitions: tuple[str, ...] | None, failed: tuple[GetData | GetChildren, Reply] | None) -> None:
+            if self.silent:
+                return
+            if failed is not None:
+                question, reply = failed
+                reader._fresh.discard(path)
+                if reply.fault is not None and reply.fault.is_lost:
+                    self._fail(question.path, reply)
+                    return
+                reader._refused[path] = reader._refusals.add(question, reply)
+                self._closed()
+                return
+            reader._refused.pop(path, None)
+            if partitions is None:
+                reader._topics.pop(topic, None)
+                self._watch_creation(GetChildren(path))
+            else:
+                reader._topics[topic] = TopicNode(partitions)
+            self._closed()
+
+        BrokersReading(reader._ask, topic, reader._node_changed, read).start()
 
     def _watch_creation(self, question: GetData | GetChildren) -> None:
         """Watch for the creation of a node: `exists` sets a watch on a missing node, a read does not."""

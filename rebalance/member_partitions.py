@@ -114,7 +114,7 @@ class MemberPartitions:
                 self.all[partition] = MemberPartition(p.PartitionMachine(), self._loop.clock())
             self.handle(partition, p.Want(thread_id))
 
-    def _restart(self, topic: str, partitions: Collection[int]) -> None:
+    def _restart(self, topic: str, partitions: Collection[int | str]) -> None:
         """Start a topic that was created anew at its smallest offset: offsets of the old incarnation would skip it."""
         log.warning("topic %s was deleted and created again; starting at its smallest offset", topic)
         self._offsets.forget_topic(topic, self._topics.incarnation(topic), partitions)

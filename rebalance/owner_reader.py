@@ -78,15 +78,17 @@ class OwnerReading:
         if not self._unanswered:
             self._done(self._owners if self._is_readable else None, frozenset(self._java))
 
-    def _read_topic(self, topic: str, partitions: frozenset[int]) -> None:
+    def _read_topic(self, topic: str, partitions: frozenset[int | str]) -> None:
+        by_name = {str(partition): partition for partition in partitions}
+
         def listed(reply: Reply) -> None:
             for name in reply.value[0]:
-                if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) in partitions:
-                    self._read_owner(topic, int(name))
+                if name in by_name:
+                    self._read_owner(topic, by_name[name])
 
         self._request(GetChildren(znodes.owners_path(self._group, topic)), listed)
 
-    def _read_owner(self, topic: str, partition: int) -> None:
+    def _read_owner(self, topic: str, partition: int | str) -> None:
         def read(reply: Reply) -> None:
             data, stat = reply.value
             self._owners[topic, partition] = OwnerNode(znodes.parse_owner(data), stat.czxid)

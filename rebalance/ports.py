@@ -11,6 +11,7 @@ from typing import Protocol
 
 from rebalance.assignment import Partition
 from rebalance.claims import Fence
+from rebalance.generation import ChosenGeneration
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from rebalance.waits import RebalanceTimes
@@ -71,7 +72,7 @@ class Offsets(Protocol):
 
     def load(self, fence: Fence | None, partition: Partition, done: Callable[[int | None], None]) -> None: ...
 
-    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int]) -> None: ...
+    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str]) -> None: ...
 
     def commit(
         self,
@@ -138,3 +139,4 @@ class Member:
     audit_s: float = 30.0
     max_processing_s: float | None = None
     times: RebalanceTimes = field(default_factory=RebalanceTimes)
+    generation: ChosenGeneration = field(default_factory=ChosenGeneration)

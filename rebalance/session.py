@@ -23,7 +23,6 @@ from rebalance.pipeline import Pipeline
 from rebalance.ports import Member
 from rebalance.registration import Attempt, Registrar
 from rebalance.requests import Delete, Exists, Multi, Reply, SessionChange
-from rebalance.znodes import format_registration
 
 __all__ = ["SessionFollower", "SessionKeeper"]
 
@@ -175,7 +174,7 @@ class SessionKeeper:
             Attempt(
                 session_id=session_id,
                 number=self._number + self._has_stood,
-                data=format_registration(registration),
+                data=self.member.generation.value.format_registration(registration),
                 patience_s=self.registration_patience_s,
                 old_sessions=frozenset(self._sessions) - {session_id},
                 standing=None if standing is None else standing.version,

@@ -36,9 +36,12 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """`/brokers/topics/<topic>`: its partitions, and the zxid of its creation, which identifies its incarnation."""
+    """`/brokers/topics/<topic>`: its partitions, and the zxid of its creation, which identifies its incarnation.
 
-    partitions: tuple[int, ...]
+    In Kafka 0.7, whose topics have no incarnation, the zxid is 0.
+    """
+
+    partitions: tuple[int | str, ...]
     czxid: int = 0
 
 
@@ -162,7 +165,7 @@ def _threads(snapshot: GroupSnapshot, topic: str, strategy: Strategy) -> list[st
 def _roundrobin(
     snapshot: GroupSnapshot,
     consumer_id: str,
-    partitions: Mapping[str, tuple[int, ...]],
+    partitions: Mapping[str, tuple[int | str, ...]],
     strategy: Strategy,
     warnings: list[str],
 ) -> Assignment:
@@ -181,7 +184,7 @@ def _roundrobin(
     return _pick(assigned, consumer_id, warnings)
 
 
-def _pick(assigned: Mapping[tuple[str, int], str], consumer_id: str, warnings: list[str]) -> Assignment:
+def _pick(assigned: Mapping[Partition, str], consumer_id: str, warnings: list[str]) -> Assignment:
     prefix = consumer_id + "-"
     owners: dict[Partition, str] = dict(assigned.items())
     mine = {

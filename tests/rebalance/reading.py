@@ -10,11 +10,11 @@ from asking import Asker
 from kazoo.client import KazooClient
 
 from rebalance import znodes
+from rebalance.generation import GENERATION_08, ChosenGeneration, Generation
 from rebalance.group_reader import GroupReader
 from rebalance.ports import Member
 from rebalance.snapshot import GroupSnapshot, Strategy
 from rebalance.subscription import Subscription
-from rebalance.znodes import format_registration
 from zkconsumer.testing.waiting import wait_until
 
 __all__ = ["Reading", "join", "leave"]
@@ -26,13 +26,14 @@ class Reading:
     def __init__(
         self, connect: str, group: str, subscription: Subscription, strategy: Strategy | None = None,
         session_s: float = 10.0, needs_owners: Callable[[GroupSnapshot], bool] = lambda _: False,
+        generation: Generation = GENERATION_08,
     ) -> None:
         self.asker = Asker(connect, session_s)
         self.group = group
         self.changes: list[str] = []
+        member = Member(group, "me", subscription, strategy or Strategy(), generation=ChosenGeneration(generation))
         self.reader = GroupReader(
-            self.asker.ask, self.asker.loop, Member(group, "me", subscription, strategy or Strategy()),
-            self.changes.append, random.Random(group), needs_owners,
+            self.asker.ask, self.asker.loop, member, self.changes.append, random.Random(group), needs_owners
         )
 
     def read(self) -> GroupSnapshot:
@@ -48,9 +49,11 @@ class Reading:
         self.changes.clear()
 
 
-def join(client: KazooClient, group: str, name: str, subscription: Subscription) -> None:
-    client.create(znodes.registration_path(group, name), format_registration(subscription.to_registration(1)),
-                  ephemeral=True)
+def join(
+    client: KazooClient, group: str, name: str, subscription: Subscription, generation: Generation = GENERATION_08
+) -> None:
+    data = generation.format_registration(subscription.to_registration(1))
+    client.create(znodes.registration_path(group, name), data, ephemeral=True)
 
 
 def leave(client: KazooClient, group: str, name: str) -> None:

@@ -25,7 +25,7 @@ _ORDERS = {"roundrobin": "0.8", "roundrobin-1.0": "1.0"}
 ROUNDROBIN = frozenset(_ORDERS)
 """The strategies that differ in the order alone."""
 
-Place = tuple[str, int]
+Place = tuple[str, int | str]
 """Topic and partition."""
 
 
@@ -55,7 +55,7 @@ class AssignmentPreview:
 def previews(
     members: Members,
     known_topics: Sequence[str],
-    partitions: Mapping[str, Sequence[int]],
+    partitions: Mapping[str, Sequence[int | str]],
     strategies: Iterable[str] = STRATEGIES,
 ) -> list[AssignmentPreview]:
     """Return what each strategy assigns; round robin is left out where the subscriptions do not allow it.
@@ -78,7 +78,7 @@ def previews(
 
 
 def _preview(
-    strategy: str, partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterable[str]]
+    strategy: str, partitions: Mapping[str, Sequence[int | str]], threads: Mapping[str, Iterable[str]]
 ) -> AssignmentPreview | None:
     if strategy == "range":
         return AssignmentPreview(strategy, assign_range(partitions, threads))

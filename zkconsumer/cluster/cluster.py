@@ -10,11 +10,12 @@ from typing import Final
 
 from rebalance import znodes
 from rebalance.counters import Counters
-from rebalance.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.requests import GetChildren, ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.cluster.log_ends import LogOffsets, ask_leaders
 from zkconsumer.cluster.registry import ClusterReader
+from zkconsumer.cluster.topic_partitions import read_partitions
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 
 __all__ = ["Cluster"]
@@ -74,20 +75,15 @@ class Cluster:
         [listing] = read_all(self._port, [GetChildren(znodes.TOPICS)], self._read_timeout_s)
         return [] if listing is None else sorted(listing[0])
 
-    def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int, ...]]:
-        """Return the partitions of those of the topics that exist.
+    def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+        """Return the partitions of those of the topics that exist: numbers, or in Kafka 0.7 `broker-partition`.
 
         Raises:
             UnreadableNode: The node of a topic cannot be understood.
             ZooKeeperSilent: ZooKeeper does not answer in time.
             AccessRefused: The node of a topic may not be read.
         """
-        values = read_all(self._port, [GetData(znodes.topic_path(topic)) for topic in topics], self._read_timeout_s)
-        return {
-            topic: znodes.parse_topic(topic, value[0])
-            for topic, value in zip(topics, values, strict=True)
-            if value is not None
-        }
+        return read_partitions(self._port, topics, self._read_timeout_s)
 
     def leaders(
         self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int | None]

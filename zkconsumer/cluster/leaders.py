@@ -1,4 +1,4 @@
-"""Looks up partition leaders: in metadata answers of the brokers first, then in ZooKeeper.
+"""Looks up partition leaders: in metadata answers of the brokers first, then in ZooKeeper; in Kafka 0.7 by name.
 
 Rules, and which failure each prevents:
 - A metadata request always names topics, and only topics that exist in ZooKeeper: an empty list means all topics, and
@@ -6,6 +6,7 @@ Rules, and which failure each prevents:
 - Broker addresses come from ZooKeeper: a broker that came back on another port has registered the new port, while other
   brokers may still report the old one (KAFKA-474).
 - A broker that has just denied leading a partition is taken for its leader only if ZooKeeper names it too (KAFKA-1367).
+- The name of a partition of Kafka 0.7, `broker-partition`, says which broker has it; there is no metadata.
 - Each broker has a few seconds to answer; brokers that did not answer the last time are asked last (KAFKA-714).
 
 Source: kafka.client.ClientUtils (0.8.2.2).
@@ -19,6 +20,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from rebalance.counters import Counters
+from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
@@ -82,6 +84,9 @@ class BrokerDirectory:
             RebalanceError: ZooKeeper does not answer.
         """
         self.reported = {}
+        named = [partition for partition in wanted if isinstance(partition.partition, str)]
+        if named:
+            return self._by_name(named)
         topics = sorted(self._existing_topics(sorted({name for name, _ in wanted})))
         if not topics:
             return {}
@@ -102,6 +107,12 @@ class BrokerDirectory:
             if leader in brokers:
                 found[partition] = brokers[leader]
         return found
+
+    def _by_name(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Broker]:
+        """Return the brokers of partitions of Kafka 0.7, whose names say them, as far as they are registered."""
+        brokers = {broker.id: broker for broker in self._read_brokers()}
+        found = {each: brokers.get(broker_and_number(each.partition)[0]) for each in partitions}
+        return {partition: broker for partition, broker in found.items() if broker is not None}
 
     def _metadata(self, topics: list[str], brokers: Collection[Broker]) -> ClusterMetadata | None:
         """Return the metadata of the first broker that answers; None when no broker answers."""

@@ -9,10 +9,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rebalance import znodes
+from rebalance import znodes, znodes_07
 from rebalance.errors import GroupRefused, Kafka07Node, NoPlaintextListener, RefusedNode, UnreadableNode
+from rebalance.generation import Generation
 from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.generation import find_generation
 from zkconsumer.cluster.zookeeper_reads import error_of, read_each
 
 __all__ = ["ClusterReader"]
@@ -24,6 +26,23 @@ def _why_left_out(error: UnreadableNode) -> str:
     if not isinstance(error, NoPlaintextListener):
         return str(error)
     return f"it has no PLAINTEXT listener ({error.path}), and TLS and SASL to brokers are not supported yet"
+
+
+def _broker(broker_id: int, data: bytes | None) -> Broker:
+    """Return a registered broker, of whichever generation it is.
+
+    Raises:
+        UnreadableNode: Its registration cannot be used.
+    """
+    try:
+        node = znodes.parse_broker(broker_id, data)
+    except Kafka07Node:
+        node = znodes_07.parse_broker_07(broker_id, data)
+        return Broker(node.id, node.host, node.port, generation="kafka07")
+    # Only fetch 2 brings timestamps; the registration's version says that a broker is of 0.10 or later.
+    fetch_version = 2 if node.registration_version >= 3 else 0
+    commit_version = 2 if node.registration_version >= 2 else 1  # 2 is the registration of 0.9
+    return Broker(node.id, node.host, node.port, fetch_version, commit_version=commit_version)
 
 
 class ClusterReader:
@@ -89,39 +108,54 @@ class ClusterReader:
                 refused[broker_id] = str(value)  # `_read_each` has logged it
                 continue
             try:
-                node = znodes.parse_broker(broker_id, value[0])
+                brokers.append(_broker(broker_id, value[0]))
             except UnreadableNode as error:
                 unreadable.append(error)
                 left_out[broker_id] = _why_left_out(error)
-            else:
-                # Only fetch 2 brings timestamps; the registration's version says that a broker is of 0.10 or later.
-                fetch_version = 2 if node.registration_version >= 3 else 0
-                commit_version = 2 if node.registration_version >= 2 else 1  # 2 is the registration of 0.9
-                broker = Broker(node.id, node.host, node.port, fetch_version, commit_version=commit_version)
-                brokers.append(broker)
         for broker_id in sorted(left_out.keys() - self._reported_brokers):
             log.warning("broker %d is left out: %s", broker_id, left_out[broker_id])
         self._reported_brokers = frozenset(left_out)
         self.left_out = left_out | refused
         return brokers, unreadable
 
-    def refuse_foreign_generation(self, group: str) -> None:
-        """Raise when this release cannot consume from the cluster; called before anything is registered.
+    def usable_brokers(self, group: str) -> list[Broker]:
+        """Return the brokers that are registered, for a start in which there is no other way than to reach them.
 
         Raises:
-            GroupRefused: The brokers are of Kafka 0.7, or none of them has a PLAINTEXT listener.
+            GroupRefused: There are brokers, and none of them has a PLAINTEXT listener.
             ZooKeeperSilent: No answer in time.
         """
         brokers, unreadable = self._brokers()
-        for error in unreadable:
-            if isinstance(error, Kafka07Node):
-                reason = f"the cluster runs Kafka 0.7, which this release does not speak yet ({error})"
-                raise GroupRefused(group, reason)
         if not brokers and any(isinstance(error, NoPlaintextListener) for error in unreadable):
             raise GroupRefused(group, "no broker of the cluster has a PLAINTEXT listener, and TLS and SASL "
                                       "listeners are not spoken yet")
         if not brokers and not unreadable:
             log.warning("no broker is registered under %s; waiting for one", znodes.BROKERS)
+        return brokers
+
+    def refuse_07(self, group: str) -> None:
+        """Raise for a caller that does not serve Kafka 0.7.
+
+        Raises:
+            GroupRefused: The brokers are of Kafka 0.7, or see `usable_brokers`.
+            ZooKeeperSilent: No answer in time.
+        """
+        for broker in self.usable_brokers(group):
+            if broker.generation == "kafka07":
+                raise GroupRefused(group, f"the cluster runs Kafka 0.7 ({znodes.broker_path(broker.id)}), which this "
+                                          "does not read yet")
+
+    def find_generation(self, group: str, forced: str) -> Generation:
+        """Return the generation of Kafka with which a member has to work; called before anything is registered.
+
+        Args:
+            forced: The value of `kafka.generation`.
+
+        Raises:
+            GroupRefused: See `usable_brokers` and `zkconsumer.cluster.generation.find_generation`.
+            ZooKeeperSilent: No answer in time.
+        """
+        return find_generation(self._port, group, forced, self.usable_brokers(group), self._timeout_s)
 
     def topic_exists(self, topic: str) -> bool:
         """Return True if the topic exists in ZooKeeper; brokers create a topic that they are asked about."""

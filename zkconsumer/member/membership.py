@@ -18,7 +18,7 @@ from rebalance.claims import Fence
 from rebalance.coordinator import Coordinator
 from rebalance.counted_port import CountedPort
 from rebalance.counters import Counters
-from rebalance.errors import AccessRefused
+from rebalance.errors import AccessRefused, GroupRefused
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.machine import GroupState
@@ -149,7 +149,7 @@ class Membership:
         self._thread.start()
         self._refuse_start()  # a leave that found no thread has stopped its loop
         if not self._is_refused():
-            self.cluster.reader.refuse_foreign_generation(self.config.group_id)
+            self._choose_generation()
         self.loop.post(self.coordinator.start)
         self.loop.post(self.coordinator.when_settled, self._settled.set)
         if self.config.auto_commit_enable:
@@ -160,6 +160,16 @@ class Membership:
             self._settled.wait(self.coordinator.session.registration_patience_s + _REFUSAL_S)
         if self.coordinator.error is not None:
             raise self.coordinator.error
+
+    def _choose_generation(self) -> None:
+        """Find out how the group is written in ZooKeeper; nothing is registered before."""
+        config = self.config
+        found = self.cluster.reader.find_generation(config.group_id, config.kafka_generation)
+        if config.partition_assignment_strategy not in found.strategies:
+            raise GroupRefused(config.group_id, f"partition.assignment.strategy is "
+                                                f"{config.partition_assignment_strategy}, and members of Kafka "
+                                                f"{found.name} have {' and '.join(found.strategies)} alone")
+        self.coordinator.member.generation.value = found
 
     def _refuse_start(self) -> None:
         """Raise why the group cannot be joined any more."""

@@ -150,7 +150,7 @@ class KafkaOffsets(KnownOffsets):
         if self._thread is not None:
             self._thread.join(max(0.0, timeout_s))
 
-    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int] = ()) -> None:
+    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str] = ()) -> None:
         """Note that the topic was created anew: what was done and committed of its old incarnation no longer counts.
 
         Args:

@@ -276,7 +276,7 @@ class TwoStores:
         for store in self._written:
             store.out_of_range(partition)
 
-    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int] = ()) -> None:
+    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str] = ()) -> None:
         """Note that the topic was created anew, with these partitions."""
         for store in self._both:
             store.forget_topic(topic, incarnation, partitions)

@@ -97,7 +97,7 @@ class ZooKeeperOffsets(KnownOffsets):
     def _is_over(self, fence: Fence | None) -> bool:
         return self._fence is not None if fence is None else fence not in self._standing
 
-    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int] = ()) -> None:
+    def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str] = ()) -> None:
         """The topic was created anew: what was done and committed of its old incarnation no longer counts.
 
         Args:

@@ -68,7 +68,7 @@ class ClusterOffsets:
             PlanningFailed: Kafka 0.7, or no PLAINTEXT listener.
         """
         try:
-            self._cluster.reader.refuse_foreign_generation(self._config.group_id)
+            self._cluster.reader.refuse_07(self._config.group_id)
         except GroupRefused as error:  # its text is about joining a group, which a query does not do
             raise PlanningFailed(f"ZooKeeper at {self._config.zookeeper_connect}: {error.reason}") from error
 
@@ -88,7 +88,8 @@ class ClusterOffsets:
             ZooKeeperSilent: No answer in time.
         """
         try:
-            return self._cluster.partitions(topics)
+            found = self._cluster.partitions(topics)
+            return {topic: tuple(int(number) for number in numbers) for topic, numbers in found.items()}
         except UnreadableNode as error:
             raise PlanningFailed(str(error)) from error
 

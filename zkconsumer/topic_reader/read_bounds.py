@@ -106,7 +106,7 @@ class BoundsSearch:
     def _partitions(self) -> list[TopicPartition]:
         topic, where = self._wanted.topic, f"in ZooKeeper at {self._config.zookeeper_connect}"
         try:
-            self._cluster.reader.refuse_foreign_generation("")
+            self._cluster.reader.refuse_07("")
             existing = self._cluster.partitions([topic]).get(topic)
         except GroupRefused as error:
             raise ReadFailed(f"the topic cannot be read {where}: {error.reason}") from error
@@ -116,12 +116,13 @@ class BoundsSearch:
             near = difflib.get_close_matches(topic, self._cluster.topics(), n=1)
             hint = f"did you mean {near[0]!r}?" if near else "`zkconsumer topics` lists those that exist"
             raise ReadFailed(f"there is no topic {topic!r} {where}", hint)
+        numbers = [int(number) for number in existing]
         chosen = self._chosen()
-        unknown = sorted(set(chosen or ()) - set(existing))
+        unknown = sorted(set(chosen or ()) - set(numbers))
         if unknown:
             named = ", ".join(map(str, unknown[:_SHOWN]))
-            raise ReadFailed(f"topic {topic!r} has no partition {named}", f"it has {_ranges(existing)}")
-        return [TopicPartition(topic, number) for number in sorted(existing if chosen is None else chosen)]
+            raise ReadFailed(f"topic {topic!r} has no partition {named}", f"it has {_ranges(numbers)}")
+        return [TopicPartition(topic, number) for number in sorted(numbers if chosen is None else chosen)]
 
     def _chosen(self) -> set[int] | None:
         """Return the partitions that were named, None for all."""

@@ -100,7 +100,7 @@ class Sender:
             if not self._settings.may_create:
                 raise self._no_topic("and --no-create is given")
             self._ask_for_topic(brokers)
-        self.partitions = self._cluster.partitions([self._topic]).get(self._topic, ())
+        self.partitions = tuple(map(int, self._cluster.partitions([self._topic]).get(self._topic, ())))
         if not self.partitions:
             raise CliError(f"topic {self._topic!r} has no partitions")
         deadline = time.monotonic() + _TOPIC_APPEARS_S
