@@ -77,6 +77,17 @@ class Dialect(Protocol):
     def partition_number(self, partition: int | str) -> int:
         """Return the number of a partition among those of its topic, or of its topic on its broker."""
 
+    def cuts(self, batch: Any, max_rows: int | None) -> Iterator[tuple[int, int]]:
+        """Yield first row and end of each part into which a record batch is cut; in 0.7 between entries if possible.
+
+        Args:
+            batch: At least one row, with the `place_columns`.
+            max_rows: Most rows of a part; None for no limit.
+        """
+
+    def place_of(self, batch: Any, row: int) -> tuple[int, int]:
+        """Return offset and index of a row of a record batch: `start_offset` and `start_index` of the decoders."""
+
     def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
         """Return where to continue behind a row of a record batch: `start_offset` and `start_index` of the decoders."""
 

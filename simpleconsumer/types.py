@@ -134,8 +134,9 @@ class Message(Generic[K, V]):
     key: K | None
     value: V | None
     timestamp_ms: int | None
-    # Of the class, so that messages of Kafka 0.8, and plain entries of 0.7, neither store nor set it.
+    # Of the class, so that messages of Kafka 0.8, and plain entries of 0.7, neither store nor set them.
     index = 0
+    _done_in_entry = 0
 
     def __init__(
         self,
@@ -198,6 +199,11 @@ class EntryMessage(Message[K, V]):
     ) -> None:
         super().__init__(topic, partition, offset, next_offset, key, value, timestamp_ms)
         self.index = index
+
+    @property
+    def _done_in_entry(self) -> int:  # type: ignore[override]
+        """How many messages of the entry at `next_offset` are done when this one is: 0 for the last one."""
+        return self.index + 1 if self.next_offset == self.offset else 0
 
 
 Encodable = bytes | tuple[bytes | None, bytes | None] | Message

@@ -51,6 +51,19 @@ class Kafka07:
         """Return the number of a partition on its broker, of the name `broker-partition`."""
         return requests.partition_number(partition)
 
+    def cuts(self, batch: Any, max_rows: int | None) -> Iterator[tuple[int, int]]:
+        """Yield parts that end where an entry ends, if one does within `max_rows`.
+
+        A part that starts within an entry ends with it: while its partition is revoked, no other may be delivered.
+        """
+        from simpleconsumer.kafka07.column_cuts import cuts
+
+        return cuts(batch, max_rows)
+
+    def place_of(self, batch: Any, row: int) -> tuple[int, int]:
+        """Return the position of the entry of a row, and the number of the row in that entry."""
+        return batch.column("offset")[row].as_py(), batch.column("entry_index")[row].as_py()
+
     def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
         """Return the position behind a row, and how many messages of the entry there are done."""
         offset, index, behind = (batch.column(name)[row].as_py() for name in self.place_columns)

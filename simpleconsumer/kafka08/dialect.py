@@ -48,6 +48,16 @@ class Kafka08:
         """Return the number itself."""
         return int(partition)
 
+    def cuts(self, batch: Any, max_rows: int | None) -> Iterator[tuple[int, int]]:
+        """Yield parts of so many rows."""
+        count = batch.num_rows if max_rows is None else max_rows
+        for first in range(0, batch.num_rows, count):
+            yield first, min(first + count, batch.num_rows)
+
+    def place_of(self, batch: Any, row: int) -> tuple[int, int]:
+        """Return the offset of a row, and 0."""
+        return batch.column("offset")[row].as_py(), 0
+
     def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
         """Return the offset behind a row: the next number."""
         return batch.column("offset")[row].as_py() + 1, 0

@@ -112,7 +112,9 @@ class LoopStream(KafkaStream[K, V]):
     def _has_open_hand(self) -> bool:
         """Return whether a message is in hand, and not stored by an explicit commit."""
         hand = self._queue.in_hand
-        return hand is not None and hand is self.handed and hand.next_offset > self._queue.committed
+        if hand is None or hand is not self.handed:
+            return False
+        return hand.next_offset > self._queue.committed or hand._done_in_entry > 0
 
     def _finish(self) -> None:
         """Take note that the message in hand is done, before the next one is looked for."""

@@ -278,7 +278,12 @@ class Fetcher:
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would stay in memory until the last of them is read.
                 message_set = bytes(answer.message_set[result.first_byte : result.valid_bytes])
-                queue.push(Chunk(message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark))
+                queue.push(
+                    Chunk(
+                        message_set, result.next_offset, self._dialect, data_offset=one.offset,
+                        high_watermark=answer.high_watermark,
+                    )
+                )
                 state.moved_on(result.next_offset, result.valid_bytes)
                 now = self._clock()
                 state.answered(now, answer.high_watermark)
@@ -322,7 +327,8 @@ class Fetcher:
             task.state.need = Need.NOTHING
             queue.push(
                 Chunk(
-                    bytes(answer.message_set), MAX_INT64, self._dialect, high_watermark=answer.high_watermark,
+                    bytes(answer.message_set), MAX_INT64, self._dialect, data_offset=task.state.offset,
+                    high_watermark=answer.high_watermark,
                     error=BrokenFraming(reason),
                 )
             )  # fmt: skip

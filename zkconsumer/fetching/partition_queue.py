@@ -12,6 +12,9 @@ point. Four rules make that safe:
    they count once however often they are given back. After an interrupt in between, the chunk is still in the queue
    and the step is done again.
 4. *The thread that removes a callback calls it.* `deque.popleft` succeeds for one thread only.
+
+In Kafka 0.7 the messages of a compressed entry share one position. A queue that is ended while some of them are done
+delivers the others first, as only whole entries can be committed; that is `is_finishing`.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class Chunk:
     Attributes:
         data: Whole entries of a message set; a copy, as the answer's memory is used again.
         next_offset: Position once the chunk is read.
+        data_offset: Position of the first byte of the data in Kafka 0.7; else None.
         dialect: Decodes the data; None for a chunk without data.
         high_watermark: Where the log ended when the chunk was fetched; None when that is not known.
         size_bytes: How many bytes of the budget it needs.
@@ -46,6 +50,7 @@ class Chunk:
     __slots__ = (
         "charge",
         "data",
+        "data_offset",
         "dialect",
         "error",
         "high_watermark",
@@ -61,11 +66,13 @@ class Chunk:
         next_offset: int,
         dialect: Dialect | None,
         *,
+        data_offset: int | None = None,
         high_watermark: int | None = None,
         reset_to: int | None = None,
         error: Exception | None = None,
     ) -> None:
         self.data = data
+        self.data_offset = data_offset
         self.next_offset = next_offset
         self.dialect = dialect
         self.high_watermark = high_watermark
@@ -82,6 +89,8 @@ class InHand(Protocol):
     Attributes:
         offset: Of the message, or of the first one.
         next_offset: Behind the message, or the last one.
+        index: Its number, or that of the first one, in a compressed entry of Kafka 0.7; else 0.
+        _done_in_entry: How many messages of the entry at `next_offset` are done when it is; 0 but in Kafka 0.7.
     """
 
     @property
@@ -89,6 +98,12 @@ class InHand(Protocol):
 
     @property
     def next_offset(self) -> int: ...
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def _done_in_entry(self) -> int: ...
 
 
 class Reader(Protocol):
@@ -124,6 +139,7 @@ class PartitionQueue:
         is_live: Cleared by the coordinator when the partition is revoked, lost, or the consumer stops.
         in_hand: The message or batch that the application works on; None between them.
         position: Offset behind the last done message, up to date whenever nothing is in hand.
+        index: How many messages of the entry at `position` are done; 0 but in Kafka 0.7.
         is_settled: True once the final position was reported; from then on the queue does not count.
         failure: What ended the partition (`on.message.error=stop`, broken framing), else None.
         chunks: What is queued, with the chunk that is being read.
@@ -141,6 +157,7 @@ class PartitionQueue:
         "chunks",
         "failure",
         "in_hand",
+        "index",
         "is_live",
         "is_settled",
         "partition",
@@ -151,6 +168,7 @@ class PartitionQueue:
     def __init__(self, partition: TopicPartition, position: int, stream: Reader, budget: ByteBudget) -> None:
         self.partition = partition
         self.position = position
+        self.index = 0
         self.stream = stream
         self.is_live = True
         self.is_settled = False
@@ -173,7 +191,7 @@ class PartitionQueue:
         self._budget.charge(chunk.charge, chunk.size_bytes, self.stream)
         self.chunks.append(chunk)
         self.stream._ready.append(self)
-        if not self.is_live or self.failure is not None:
+        if (not self.is_live and not self.is_finishing) or self.failure is not None:
             self.drop()
         self.stream._wake()
 
@@ -197,20 +215,32 @@ class PartitionQueue:
         except ValueError:  # the coordinator was first
             pass
 
-    def finish_hand(self, position: int) -> None:
+    def finish_hand(self, position: int, index: int = 0) -> None:
         """Take note that nothing is in hand and everything below `position` is done; completes a drain.
 
         The position never goes back, not even where damaged offsets do.
+
+        Args:
+            index: How many messages of the entry at `position` are done.
         """
-        self.position = position = max(position, self.position)
+        if position > self.position:
+            self.position, self.index = position, index
+        elif position == self.position and index > self.index:
+            self.index = index
         self.in_hand = None
-        if not self.is_live:
-            self.settle(position)
+        if not self.is_live and not self.index:
+            self.drop()
+            self.settle(self.position)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the queue was ended, and the rest of the entry at its position is still to be delivered."""
+        return self.index > 0 and not self.is_live and not self.is_settled and self.failure is None
 
     def reset(self, position: int) -> None:
         """Continue at another position of the log, to which the offsets committed so far do not apply."""
         self._position_left = self.position
-        self.position = position
+        self.position, self.index = position, 0
         self._committed = -1
 
     def halt(self, reason: str) -> None:
@@ -238,11 +268,15 @@ class PartitionQueue:
         return max(hand.offset, min(hand.next_offset, self.committed))
 
     def end(self, done: Callable[[int], None] | None = None) -> None:
-        """Deliver nothing more, and drop the chunks; `done` gets the final position once nothing is in hand."""
+        """Deliver nothing more, and drop the chunks; `done` gets the final position once nothing is in hand.
+
+        In Kafka 0.7 the rest of an entry that was begun is delivered first.
+        """
         if done is not None:
             self._waiting.append((done, True))
         self.is_live = False
-        self.drop()
+        if not self._is_inside_entry():
+            self.drop()
         self.settle_if_done()
         self.stream._wake()
 
@@ -254,8 +288,15 @@ class PartitionQueue:
     def settle_if_done(self) -> None:
         """Complete a drain when nothing is in hand, or only what was committed."""
         hand = self.in_hand
-        if not self.is_live and (hand is None or hand.next_offset <= self.committed):
+        if self.is_live or self._is_inside_entry():
+            return
+        if hand is None or hand.next_offset <= self.committed:
             self.settle(self.done_position())
+
+    def _is_inside_entry(self) -> bool:
+        """Whether some messages of an entry are done, or in hand, and others are not."""
+        hand = self.in_hand
+        return (self.index if hand is None else hand._done_in_entry) > 0 and self.failure is None
 
     def cancel(self) -> int:
         """End without waiting for what is in hand, and return the final position; the queue does not count any more."""

@@ -311,6 +311,8 @@ def _explicit_position(queue: PartitionQueue, reader: object) -> int:
 def _is_in_hand(queue: PartitionQueue, reader: object) -> bool:
     """Return True while a reader other than `reader`, and one that lives, works on a message."""
     hand = queue.in_hand
-    if hand is None or hand.next_offset <= queue.committed or queue.stream._reader == reader:
+    if hand is None or queue.stream._reader == reader:
+        return False
+    if hand.next_offset <= queue.committed and not hand._done_in_entry:
         return False
     return queue.stream._is_being_read()

@@ -23,8 +23,10 @@ class MessageBatch:
         topic: Of all its messages.
         partition: Of all its messages.
         offset: Offset of the first message.
-        next_offset: Offset behind the last message, which is to be committed when the batch is done.
+        next_offset: Offset behind the last message, which is to be committed when the batch is done. In Kafka 0.7 the
+            start of an entry: where a compressed entry does not fit into one batch, that of this entry.
         record_batch: A `pyarrow.RecordBatch` with the columns that were asked for. It shares no memory with others.
+        index: Number of the first message in its compressed entry of Kafka 0.7; else 0.
     """
 
     topic: str
@@ -32,11 +34,14 @@ class MessageBatch:
     offset: int
     next_offset: int
     record_batch: Any = field(repr=False)
+    index: int = field(default=0, repr=False)
+    _done_in_entry: int = field(default=0, repr=False)
+    _last_offset: int = field(default=-1, repr=False)
 
     @property
     def last_offset(self) -> int:
         """Offset of the last message."""
-        return self.next_offset - 1
+        return self._last_offset if self._last_offset >= 0 else self.next_offset - 1
 
     def __len__(self) -> int:
         """How many messages there are, at least 1; fewer than the offsets span where a log was compacted."""
@@ -84,6 +89,8 @@ class StreamBatches:
         partition: int | str,
         start_offset: int,
         *,
+        start_index: int,
+        data_offset: int | None,
         high_watermark: int | None,
         max_decoded_bytes: int,
         resume: object,
@@ -92,13 +99,13 @@ class StreamBatches:
         added = [name for name in dialect.place_columns if name not in self._wanted]
         for batch in dialect.decode_columns(
             data, topic, partition, start_offset, columns=[*self._wanted, *added], max_batch_bytes=self._max_bytes,
-            high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes, resume=resume,
+            start_index=start_index, data_offset=data_offset, high_watermark=high_watermark,
+            max_decoded_bytes=max_decoded_bytes, resume=resume,
         ):  # fmt: skip
-            offsets = batch.column("offset")
             wanted = batch.select(self._wanted) if added else batch
-            count = batch.num_rows if self._max_messages is None else self._max_messages
-            for first in range(0, batch.num_rows, count):
-                last = min(first + count, batch.num_rows) - 1
-                behind, _ = dialect.place_behind(batch, last)
-                part = wanted.slice(first, last - first + 1)
-                yield MessageBatch(topic, partition, offsets[first].as_py(), behind, part)
+            for first, end in dialect.cuts(batch, self._max_messages):
+                offset, index = dialect.place_of(batch, first)
+                last_offset, _ = dialect.place_of(batch, end - 1)
+                behind, done = dialect.place_behind(batch, end - 1)
+                part = wanted.slice(first, end - first)
+                yield MessageBatch(topic, partition, offset, behind, part, index, done, last_offset)

@@ -103,32 +103,37 @@ class Cursor:
         # What an interrupted call had decoded already is decoded again.
         decoding = self._decode_uninterrupted(queue, chunk) if self.was_cut_off else None
         if decoding is None:
-            return OpenChunk(self._items_of(queue, chunk, queue.position, chunk.resume), next)
+            return OpenChunk(self._items_of(queue, chunk, chunk.resume), next)
         return OpenChunk(decoding.messages, decoding.take) if decoding.is_done else None
 
     def open_behind_error(self, queue: PartitionQueue, chunk: Chunk, resume: object) -> Iterator[Any]:
         """Return what comes behind an error; from then on the chunk is always opened there."""
-        rest = self._items_of(queue, chunk, 0, resume)
+        rest = self._items_of(queue, chunk, resume, is_behind=True)
         chunk.resume = resume
         return rest
 
-    def _items_of(self, queue: PartitionQueue, chunk: Chunk, start_offset: int, resume: object) -> Iterator[Any]:
+    def _items_of(
+        self, queue: PartitionQueue, chunk: Chunk, resume: object, is_behind: bool = False
+    ) -> Iterator[Any]:
+        """Return what is in a chunk from the position of its queue on, or all that is behind `resume`."""
         dialect = chunk.dialect
         if dialect is None:
             return iter(())
         topic, partition = queue.partition
         decode = dialect.decode_messages if self.batches is None else partial(self.batches._decode, dialect)
         return decode(
-            chunk.data, topic, partition, start_offset, high_watermark=chunk.high_watermark,
-            max_decoded_bytes=self._max_decoded_bytes, resume=resume,
+            chunk.data, topic, partition, 0 if is_behind else queue.position,
+            start_index=0 if is_behind else queue.index, data_offset=chunk.data_offset,
+            high_watermark=chunk.high_watermark, max_decoded_bytes=self._max_decoded_bytes, resume=resume,
         )  # fmt: skip
 
     def _decode_uninterrupted(self, queue: PartitionQueue, chunk: Chunk) -> UninterruptedDecoding | None:
         """Return what comes next in a chunk, decoded or being decoded; None if the system gives no thread for it."""
         decoding = self._decoding
-        if decoding is None or not decoding.is_next(self.batches, chunk, queue.position):
-            items = self._items_of(queue, chunk, queue.position, chunk.resume)
-            decoding = UninterruptedDecoding(self.batches, chunk, queue.position, items, self._wake)
+        place = queue.position, queue.index
+        if decoding is None or not decoding.is_next(self.batches, chunk, place):
+            items = self._items_of(queue, chunk, chunk.resume)
+            decoding = UninterruptedDecoding(self.batches, chunk, place, items, self._wake)
             self._decoding = decoding
         return decoding if decoding.start() else None
 

@@ -25,7 +25,7 @@ from threading import get_ident, main_thread
 from typing import Any, Generic, NamedTuple, Protocol, Self
 
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.types import K, Message, TopicPartition, V
+from simpleconsumer.types import EntryMessage, K, Message, TopicPartition, V
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.fetching.byte_budget import ByteBudget
@@ -261,9 +261,9 @@ class KafkaStream(Generic[K, V]):
         queue = self._queue
         hand = queue.in_hand
         if message is not None:
-            queue.finish_hand(message.offset)
+            queue.finish_hand(message.offset, message.index)
         elif hand is not None:
-            queue.finish_hand(hand.next_offset)
+            queue.finish_hand(hand.next_offset, hand._done_in_entry)
 
     # -- the slow path: between chunks ---------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class KafkaStream(Generic[K, V]):
             trouble: What is wrong with the next message.
             batches: Who asks for a batch; None for a message.
         """
-        self._source = _NO_CHUNK
+        source, self._source = self._source, _NO_CHUNK
         self._finish_hand(message)
         self.handed = None
         self._cursor.read_for(batches)
@@ -315,7 +315,9 @@ class KafkaStream(Generic[K, V]):
         if chunk is not None:
             if trouble is not None:
                 rest = self._report(queue, chunk, trouble, message)
-            elif batches is not None and queue.is_live and queue.failure is None:
+            elif message is not None and queue.is_finishing and self._hand_over_rest(queue, message, source):
+                return message
+            elif batches is not None and (queue.is_live or queue.is_finishing) and queue.failure is None:
                 rest = self._cursor.rest
             if rest is not None:
                 found = self._read(queue, chunk, rest)
@@ -334,6 +336,16 @@ class KafkaStream(Generic[K, V]):
                 self._wait(deadline)
         return found
 
+    def _hand_over_rest(self, queue: PartitionQueue, message: Message, source: Iterator[Message]) -> bool:
+        """Hand over a message of an entry of Kafka 0.7 that was begun before its partition was revoked or paused."""
+        queue.in_hand = message
+        if not (queue.is_finishing and self._clock() < self._lease.until):
+            queue.finish_hand(message.offset, message.index)
+            return False
+        self._source = source
+        self.handed = message
+        return True
+
     def _wait(self, deadline: float | None) -> None:
         wait_s = None if deadline is None else deadline - self._clock()
         if wait_s is not None and wait_s <= 0:
@@ -350,7 +362,7 @@ class KafkaStream(Generic[K, V]):
                 queue = self._ready[0]
             except IndexError:  # the coordinator has just dropped it
                 continue
-            if not queue.is_live or queue.failure is not None:
+            if not (queue.is_live or queue.is_finishing) or queue.failure is not None:
                 queue.drop()
                 continue
             try:
@@ -392,7 +404,7 @@ class KafkaStream(Generic[K, V]):
                     self._reader = get_ident()
                     if self._decode is not None:
                         self._decode(found)
-                    if queue.is_live and self._clock() < self._lease.until:
+                    if (queue.is_live or queue.is_finishing) and self._clock() < self._lease.until:
                         if cursor.batches:
                             cursor.rest = items
                         else:
@@ -434,8 +446,8 @@ class KafkaStream(Generic[K, V]):
         else:
             self._stop_partition(queue, trouble)
             return None
-        queue.in_hand = bad = Message(*queue.partition, queue.position, next_offset, None, None)
-        if not (queue.is_live and self._clock() < self._lease.until):
+        queue.in_hand = bad = _unreadable(queue, next_offset)
+        if not ((queue.is_live or queue.is_finishing) and self._clock() < self._lease.until):
             queue.finish_hand(queue.position)
             return None
         self._failures += 1
@@ -449,7 +461,7 @@ class KafkaStream(Generic[K, V]):
             rest = self._cursor.open_behind_error(queue, chunk, trouble.resume)
         if self._on_error == "skip":
             log.warning("message skipped, on.message.error=skip: %s", trouble)
-            queue.finish_hand(next_offset)
+            queue.finish_hand(next_offset, bad._done_in_entry)
             return rest
         self._cursor.rest = rest
         self._source = _NO_CHUNK if rest is None or self._cursor.batches is not None else rest
@@ -467,3 +479,10 @@ class KafkaStream(Generic[K, V]):
         log.error("%s", error)
         if self._on_error != "stop":
             raise error from trouble
+
+
+def _unreadable(queue: PartitionQueue, next_offset: int) -> Message:
+    """Return what stands for the next message of a queue, which cannot be read."""
+    if next_offset > queue.position and not queue.index:
+        return Message(*queue.partition, queue.position, next_offset, None, None)
+    return EntryMessage(*queue.partition, queue.position, next_offset, None, None, index=queue.index)

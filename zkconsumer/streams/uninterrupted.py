@@ -34,24 +34,25 @@ class UninterruptedDecoding:
     """
 
     def __init__(
-        self, source: object, chunk: Chunk, position: int, messages: Iterator[Any], wake: Callable[[], None]
+        self, source: object, chunk: Chunk, place: tuple[int, int], messages: Iterator[Any], wake: Callable[[], None]
     ) -> None:
         self.messages = messages
         self.is_done = False
         self._source = source
         self._chunk = chunk
-        self._position = position
+        self._place = place
         self._wake = wake
         self._started = _thread.allocate_lock()
         self._found: InHand | None = None
         self._error: BaseException | None = None
         self._is_spent = False
 
-    def is_next(self, source: object, chunk: Chunk, position: int) -> bool:
-        """Return whether this is what comes next in a chunk from a position on."""
+    def is_next(self, source: object, chunk: Chunk, place: tuple[int, int]) -> bool:
+        """Return whether this is what comes next in a chunk from a place on, position and index of its queue."""
         if self._is_spent or self._source is not source or self._chunk is not chunk:
             return False
-        return self._position <= position <= (self._position if self._found is None else self._found.offset)
+        found = self._found
+        return self._place <= place <= (self._place if found is None else (found.offset, found.index))
 
     def start(self) -> bool:
         """Start the thread if it does not run yet; return False if the system gives no thread.
