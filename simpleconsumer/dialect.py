@@ -45,6 +45,7 @@ class Dialect(Protocol):
         name: As in `Broker.generation`.
         has_correlation_ids: Whether requests and answers carry one.
         has_metadata: Whether brokers can be asked who leads what.
+        has_long_poll: Whether a broker waits for messages before it answers a fetch.
         chooses_partition: Whether a broker chooses the partition of messages that are produced to partition -1.
         not_leader_codes: Error codes of a broker that does not lead a partition.
         columns: Names of the columns of `decode_columns`, as `simpleconsumer.columns` describes them.
@@ -59,6 +60,9 @@ class Dialect(Protocol):
 
     @property
     def has_metadata(self) -> bool: ...
+
+    @property
+    def has_long_poll(self) -> bool: ...
 
     @property
     def chooses_partition(self) -> bool: ...

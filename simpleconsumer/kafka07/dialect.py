@@ -37,6 +37,7 @@ class Kafka07:
     name: Final = "kafka07"
     has_correlation_ids: Final = False
     has_metadata: Final = False
+    has_long_poll: Final = False
     chooses_partition: Final = True
     not_leader_codes: Final = NOT_LEADER_CODES
     columns: Final = ("key", "value", "offset", "entry_index", "next_offset", "timestamp_ms", "timestamp_type")

@@ -34,6 +34,7 @@ class Kafka08:
     name: Final = "kafka08"
     has_correlation_ids: Final = True
     has_metadata: Final = True
+    has_long_poll: Final = True
     chooses_partition: Final = False
     not_leader_codes: Final = NOT_LEADER_CODES
     columns: Final = ("key", "value", "offset", "timestamp_ms", "timestamp_type")

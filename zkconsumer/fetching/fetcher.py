@@ -6,6 +6,7 @@ leader finder when its broker does not lead it any more. Rules, and which failur
   full queue stops all partitions of its broker).
 - It never ends by an error: nobody would fetch the partitions of a fetcher that ended silently (KAFKA-1178).
 - What cannot be asked now is asked after a pause; without anything to ask it waits.
+- A broker of Kafka 0.7 answers at once, so the pause is here: short behind messages, `fetcher.backoff.ms` while idle.
 
 What an answer means is decided by the dialect (`simpleconsumer.dialect`).
 
@@ -44,6 +45,8 @@ _LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
 _LONGEST_SLEEP_S: Final = 1.0
 _BUDGET_POLL_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 10.0
+_SHORTEST_PAUSE_S: Final = 0.002
+"""The first pause behind an empty answer of a broker that does not wait for messages; it doubles."""
 
 
 class FetcherCalls(NamedTuple):
@@ -116,6 +119,8 @@ class Fetcher:
         self._lock = threading.RLock()
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._is_refused = False
+        self._empty_pause = Backoff(_SHORTEST_PAUSE_S, max(config.fetcher_backoff_ms / 1000, _SHORTEST_PAUSE_S), 2.0)
+        self._empty_rounds = 0
         self._fault: str | None = None
         self._wakeup = Wakeup()
         self._is_stopped = False
@@ -188,10 +193,13 @@ class Fetcher:
                 tasks = self._wanted()
             self._log_ends.ask(tasks)
             asked, wait_ms = self._plan([task for task in tasks if task.is_placed])
-            if asked:
-                self._fetch(asked, wait_ms)
-            else:
+            if not asked:
                 self._sleep()
+            elif self._fetch(asked, wait_ms):
+                self._empty_rounds = 0
+            elif not self._dialect.has_long_poll:
+                self._wakeup.wait(self._empty_pause.wait_s(self._empty_rounds))
+                self._empty_rounds += 1
         except SimpleConsumerError as error:
             self._lose_all(error)
         return False
@@ -244,7 +252,8 @@ class Fetcher:
         self._is_refused = len(asked) < len(ready)
         return asked, poll_wait_ms(self._longest_poll_ms, min(left_out_s, default=None))
 
-    def _fetch(self, asked: list[_Asked], wait_ms: int) -> None:
+    def _fetch(self, asked: list[_Asked], wait_ms: int) -> bool:
+        """Fetch once; return whether any of it was not empty."""
         requests = [
             FetchRequest(*one.task.state.partition, one.offset, one.size_bytes)
             for one in asked
@@ -263,6 +272,7 @@ class Fetcher:
                     self._fail(one.task, "the answer leaves this partition out")
                 elif one.task.is_wanted and one.task.state.offset == one.offset:
                     self._take(one, answer)
+            return any(len(answer.message_set) for answer in answers)
         finally:
             self._budget.answered(self)
 
