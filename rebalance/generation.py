@@ -21,6 +21,7 @@ class Generation(Protocol):
         name: `0.7` or `0.8`, as in `kafka.generation`.
         has_broker_nodes: Whether the children of a topic are its brokers; else its data lists its partitions.
         strategies: The assignment strategies that its Java members have.
+        storages: Where its groups can keep their offsets.
     """
 
     @property
@@ -31,6 +32,9 @@ class Generation(Protocol):
 
     @property
     def strategies(self) -> tuple[str, ...]: ...
+
+    @property
+    def storages(self) -> tuple[str, ...]: ...
 
     def format_registration(self, registration: Registration) -> bytes:
         """Return the data of a registration node.
@@ -56,6 +60,7 @@ class _Generation08:
     name: Final = "0.8"
     has_broker_nodes: Final = False
     strategies: Final = ("range", "roundrobin")
+    storages: Final = ("zookeeper", "kafka")
 
     def format_registration(self, registration: Registration) -> bytes:
         return znodes.format_registration(registration)
@@ -73,6 +78,7 @@ class _Generation07:
     name: Final = "0.7"
     has_broker_nodes: Final = True
     strategies: Final = ("range",)
+    storages: Final = ("zookeeper",)
 
     def format_registration(self, registration: Registration) -> bytes:
         return znodes_07.format_registration_07(registration)

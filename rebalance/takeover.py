@@ -27,6 +27,9 @@ __all__ = ["Takeover"]
 
 log = logging.getLogger(__name__)
 
+RESETS = ("smallest", "largest")
+"""The ends of a log at which a partition may start."""
+
 
 class Takeover:
     """Takes claimed partitions into delivery; those that come together are reported together.
@@ -62,7 +65,8 @@ class Takeover:
         """Find the start offset of a partition that was just claimed, under the present turn of its entry.
 
         Args:
-            policy: the end of the log at which delivery starts without a stored offset, `smallest` or `largest`.
+            policy: the end of the log at which delivery starts without a stored offset, `smallest` or `largest`; any
+                other word, which Kafka 0.7 has, refuses the partition then.
             fence: the registration under which the partition was claimed.
         """
         turn = entry.turn
@@ -73,6 +77,10 @@ class Takeover:
                 return
             if offset is not None:
                 positioned(offset)
+            elif policy not in RESETS:
+                self._refuse(partition, turn, f"no offset is stored, and auto.offset.reset is {policy!r}, which names no "
+                                              f"end of the log: set the group's offset, or the policy")
+                self._moved()
             else:
                 self._delivery.resolve(partition, policy, lambda found: self._loop.post(resolved, found))
 

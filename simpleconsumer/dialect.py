@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Boundary, FetchResult, Request
 from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
 from simpleconsumer.types import (
@@ -45,6 +45,7 @@ class Dialect(Protocol):
         name: As in `Broker.generation`.
         has_correlation_ids: Whether requests and answers carry one.
         has_metadata: Whether brokers can be asked who leads what.
+        has_byte_positions: Whether offsets are bytes of the log, which shows not where an entry starts.
         has_long_poll: Whether a broker waits for messages before it answers a fetch.
         chooses_partition: Whether a broker chooses the partition of messages that are produced to partition -1.
         not_leader_codes: Error codes of a broker that does not lead a partition.
@@ -63,6 +64,9 @@ class Dialect(Protocol):
 
     @property
     def has_long_poll(self) -> bool: ...
+
+    @property
+    def has_byte_positions(self) -> bool: ...
 
     @property
     def chooses_partition(self) -> bool: ...
@@ -227,6 +231,22 @@ class Dialect(Protocol):
 
     def first_offset_in(self, data: Buffer, offset: int, start: int) -> int:
         """Return the first offset that may be in the entry that holds `offset`, at least `start`."""
+
+    def first_entry_fault(self, data: Buffer) -> str | None:
+        """Return why the first entry of a set cannot be one, None if it can, or is not whole. 0.7 only; else None."""
+
+    def find_boundary(self, data: Buffer, data_offset: int, position: int) -> Boundary:
+        """Return whether a position is the start of an entry, from entries before it. 0.7 only.
+
+        Args:
+            data_offset: Position of the first byte of the data, the start of an entry.
+
+        Raises:
+            BrokenFraming: An entry before the position has an impossible size.
+        """
+
+    def last_entry_before(self, data: Buffer, data_offset: int, position: int) -> int | None:
+        """Return where the entry of a set starts that ends at a position; None if none does. 0.7 only; else None."""
 
     def classify(
         self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0

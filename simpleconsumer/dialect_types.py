@@ -6,7 +6,16 @@ import enum
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-__all__ = ["MAX_BATCH_BYTES", "MAX_DECODED_BYTES", "MAX_DEPTH", "FetchResult", "Outcome", "Request"]
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "MAX_DECODED_BYTES",
+    "MAX_DEPTH",
+    "Boundary",
+    "FetchResult",
+    "Outcome",
+    "PositionIs",
+    "Request",
+]
 
 MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
 """Default of the most bytes that one wrapper, with the wrappers inside of it, may inflate to."""
@@ -63,6 +72,7 @@ class FetchResult(NamedTuple):
         size_bytes: GROW: what to ask for; TOO_LARGE: what the message takes.
         reason: A clause for the log and the status, for every outcome without progress.
         first_byte: CHUNK: where the whole entries start.
+        last_byte: CHUNK: where the last whole entry starts; only in 0.7.
     """
 
     outcome: Outcome
@@ -72,3 +82,27 @@ class FetchResult(NamedTuple):
     size_bytes: int = 0
     reason: str = ""
     first_byte: int = 0
+    last_byte: int = 0
+
+
+class PositionIs(enum.Enum):
+    """What is known of a position."""
+
+    BOUNDARY = "the start of an entry, or the end of the log"
+    INSIDE = "within an entry"
+    UNKNOWN = "behind the entries that were looked at"
+
+
+class Boundary(NamedTuple):
+    """What a walk found out about a position.
+
+    Attributes:
+        position_is: Where the position is.
+        start: BOUNDARY: the position. INSIDE: where the entry around it starts. UNKNOWN: where the walk continues: a
+            start of an entry before the position, of which the size is needed next. It may be behind the data.
+        end: INSIDE: where the entry around it ends; else `start`.
+    """
+
+    position_is: PositionIs
+    start: int
+    end: int

@@ -9,38 +9,13 @@ Pure: the caller fetches.
 
 from __future__ import annotations
 
-import enum
-from typing import NamedTuple
-
+from simpleconsumer.dialect_types import Boundary, PositionIs
 from simpleconsumer.entry_walk import plain, walk_entries
 from simpleconsumer.errors import BrokenFraming
 from simpleconsumer.kafka07.message_set import LAYOUT
 from simpleconsumer.types import Buffer
 
-__all__ = ["Boundary", "PositionIs", "find_boundary"]
-
-
-class PositionIs(enum.Enum):
-    """What is known of a position."""
-
-    BOUNDARY = "the start of an entry, or the end of the log"
-    INSIDE = "within an entry"
-    UNKNOWN = "behind the entries that were looked at"
-
-
-class Boundary(NamedTuple):
-    """What a walk found out about a position.
-
-    Attributes:
-        position_is: Where the position is.
-        start: BOUNDARY: the position. INSIDE: where the entry around it starts. UNKNOWN: where the walk continues: a
-            start of an entry before the position, of which the size is needed next. It may be behind the data.
-        end: INSIDE: where the entry around it ends; else `start`.
-    """
-
-    position_is: PositionIs
-    start: int
-    end: int
+__all__ = ["find_boundary", "last_entry_before"]
 
 
 def find_boundary(data: Buffer, data_offset: int, position: int) -> Boundary:
@@ -76,3 +51,14 @@ def find_boundary(data: Buffer, data_offset: int, position: int) -> Boundary:
         return Boundary(PositionIs.INSIDE, start, end)
     known = PositionIs.BOUNDARY if end == position else PositionIs.UNKNOWN
     return Boundary(known, end, end)
+
+
+def last_entry_before(data: Buffer, data_offset: int, position: int) -> int | None:
+    """Return where the entry starts that ends at a position; None if none of the data does.
+
+    Args:
+        data: Whole entries of the log from `data_offset` on.
+    """
+    view = memoryview(plain(data))[: max(0, position - data_offset)]
+    walk = walk_entries(view, LAYOUT)
+    return data_offset + walk.last if walk.entries and data_offset + walk.end == position else None

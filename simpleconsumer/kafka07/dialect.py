@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Boundary, FetchResult, Request
 from simpleconsumer.entry_walk import plain, walk_entries
 from simpleconsumer.errors import NoSuchRequest
 from simpleconsumer.kafka07 import message_set, requests
-from simpleconsumer.kafka07.boundaries import find_boundary
+from simpleconsumer.kafka07.boundaries import find_boundary, last_entry_before
 from simpleconsumer.kafka07.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka07.message_encode import encode_message_set
 from simpleconsumer.types import (
@@ -38,6 +38,7 @@ class Kafka07:
     has_correlation_ids: Final = False
     has_metadata: Final = False
     has_long_poll: Final = False
+    has_byte_positions: Final = True
     chooses_partition: Final = True
     not_leader_codes: Final = NOT_LEADER_CODES
     columns: Final = ("key", "value", "offset", "entry_index", "next_offset", "timestamp_ms", "timestamp_type")
@@ -217,6 +218,18 @@ class Kafka07:
     def first_offset_in(self, data: Buffer, offset: int, start: int) -> int:
         """Return the start of the entry that holds a position; `start` is that of the first entry of the data."""
         return find_boundary(data, start, offset).start
+
+    def first_entry_fault(self, data: Buffer) -> str | None:
+        """Return why the first entry of a set cannot be one; see `message_set.first_entry_fault`."""
+        return message_set.first_entry_fault(data)
+
+    def find_boundary(self, data: Buffer, data_offset: int, position: int) -> Boundary:
+        """Return whether a position is the start of an entry; see `boundaries`."""
+        return find_boundary(data, data_offset, position)
+
+    def last_entry_before(self, data: Buffer, data_offset: int, position: int) -> int | None:
+        """Return where the entry of a set starts that ends at a position; see `boundaries`."""
+        return last_entry_before(data, data_offset, position)
 
     def classify(
         self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0

@@ -304,6 +304,20 @@ def _move_to(reading: Reading, offset: int) -> None:
     del reading.levels[1:]
 
 
+def first_entry_fault(data: Buffer) -> str | None:
+    """Return why the first entry of a set cannot be one: its size, its magic or its CRC; None if it is not whole.
+
+    A position that is not the start of an entry shows here: its bytes pass for an entry once in four billion times.
+    """
+    try:
+        _read_entry(Level(plain(data), MAX_DECODED_BYTES), is_inside=False)
+    except BrokenFraming as error:
+        return str(error)
+    except _Fault as fault:
+        return fault.reason
+    return None
+
+
 def _read_entry(level: Level, *, is_inside: bool) -> Entry | None:
     """Return the entry at the level's position, checked; None at the end of the set.
 

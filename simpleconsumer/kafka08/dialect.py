@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Boundary, FetchResult, PositionIs, Request
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka08 import entry_heads, message_set, requests
 from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
@@ -35,6 +35,7 @@ class Kafka08:
     has_correlation_ids: Final = True
     has_metadata: Final = True
     has_long_poll: Final = True
+    has_byte_positions: Final = False
     chooses_partition: Final = False
     not_leader_codes: Final = NOT_LEADER_CODES
     columns: Final = ("key", "value", "offset", "timestamp_ms", "timestamp_type")
@@ -233,6 +234,18 @@ class Kafka08:
     def first_offset_in(self, data: Buffer, offset: int, start: int) -> int:
         """Return the first offset that may be in the entry that holds `offset`; see `entry_heads`."""
         return entry_heads.first_offset_in(data, offset, start)
+
+    def first_entry_fault(self, data: Buffer) -> str | None:
+        """Return None: an offset is found wherever it is."""
+        return None
+
+    def find_boundary(self, data: Buffer, data_offset: int, position: int) -> Boundary:
+        """Return that every offset can be asked for."""
+        return Boundary(PositionIs.BOUNDARY, position, position)
+
+    def last_entry_before(self, data: Buffer, data_offset: int, position: int) -> int | None:
+        """Return None: entries are found by their offsets."""
+        return None
 
     def classify(
         self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0

@@ -61,10 +61,15 @@ def implausible(values: Mapping[str, Any], given: Collection[str], names_of_07: 
 Found = Iterator[tuple[str, str, str]]
 
 
+_ONLY_07 = {"offsets.storage": "zookeeper", "partition.assignment.strategy": "range"}
+"""What members of Kafka 0.7 cannot choose."""
+
+
 def _about_07(values: Mapping[str, Any], given: Collection[str], names: list[str]) -> Iterator[Finding]:
     if values["kafka.generation"] == "0.7":
-        yield Finding("error", None, "kafka.generation", "kafka.generation=0.7 is not supported: this release speaks "
-                                                         "to Kafka 0.8 and later")  # fmt: skip
+        for name, only in _ONLY_07.items():
+            if values[name] != only:
+                yield Finding("error", None, name, f"{name} is {values[name]}, and Kafka 0.7 has {only} alone")
         return
     sentence = warning_about_07(names, given)
     if sentence is not None:

@@ -23,7 +23,18 @@ from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetching.byte_shares import Candidate
 
-__all__ = ["BROKEN_TRIES", "EMPTY_TRIES", "FetchState", "Need", "OutOfLog", "RangeCheck", "check_range", "poll_wait_ms"]
+__all__ = [
+    "BROKEN_TRIES",
+    "EMPTY_TRIES",
+    "FETCHED",
+    "EntryMark",
+    "FetchState",
+    "Need",
+    "OutOfLog",
+    "RangeCheck",
+    "check_range",
+    "poll_wait_ms",
+]
 
 BROKEN_TRIES: Final = 3
 """How many times a set with impossible sizes is fetched again before the partition is given up."""
@@ -42,8 +53,15 @@ class Need(enum.Enum):
     BOUNDS = "both ends of the log"
     END_CHECK = "log end after a leader change"
     RANGE_CHECK = "range after out-of-range"
+    SEGMENTS = "where the segment of the position starts"
+    WALK = "the entries before the position"
+    COMPARE = "the last entry again"
     FETCH = "messages"
     NOTHING = "stopped"
+
+
+FETCHED: Final = frozenset((Need.FETCH, Need.WALK, Need.COMPARE))
+"""What is asked for by a fetch request."""
 
 
 class OutOfLog(ZkConsumerError):  # noqa: N818 - the name says what happened
@@ -90,6 +108,25 @@ def check_range(position: int, earliest: int, latest: int, policy: str) -> Range
     return RangeCheck(earliest if policy == "smallest" else latest, True)
 
 
+class EntryMark(NamedTuple):
+    """An entry of Kafka 0.7 that was fetched, to be compared with what its broker has later.
+
+    Attributes:
+        start: Position of its first byte.
+        end: Position behind it.
+        crc: Of all its bytes.
+    """
+
+    start: int
+    end: int
+    crc: int
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes it takes."""
+        return self.end - self.start
+
+
 @dataclass(slots=True)
 class FetchState:
     """The state of fetching one partition during one ownership.
@@ -110,6 +147,10 @@ class FetchState:
         answered_at: Time of the last good answer; None before.
         empty: Number of empty answers in a row although the log continues.
         doubted_at: Since when the log has seemed to end before the position; None if it does not.
+        is_start_checked: Whether an entry is known to start at the first position; in Kafka 0.7 alone it may not.
+        doubt: Why none seems to start there, while the one around it is looked for.
+        walk_from, walk_at: Where that search started, and where it is.
+        last_entry: The entry before `offset`; None if it is not known, and but in Kafka 0.7.
 
     Threads: Changed by the thread that has the partition at the moment (leader finder or a fetcher); others may read
         single attributes.
@@ -133,6 +174,18 @@ class FetchState:
     answered_at: float | None = None
     empty: int = 0
     doubted_at: float | None = None
+    is_start_checked: bool = False
+    doubt: str = ""
+    walk_from: int = -1
+    walk_at: int = -1
+    last_entry: EntryMark | None = None
+
+    @property
+    def asked_offset(self) -> int:
+        """What to fetch from: the position, or what a check needs."""
+        if self.need is Need.WALK:
+            return self.walk_at
+        return self.last_entry.start if self.need is Need.COMPARE and self.last_entry is not None else self.offset
 
     def __post_init__(self) -> None:
         self.size_bytes = self.size_bytes or self.configured_bytes

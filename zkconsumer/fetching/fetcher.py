@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -29,7 +30,8 @@ from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchReque
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, poll_wait_ms
+from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, FETCHED, EntryMark, Need, poll_wait_ms
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.log_end_requests import LogEndRequests
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
@@ -111,9 +113,10 @@ class Fetcher:
             reuse_answers=True,  # chunks are copies
             dialect=self._dialect,
         )
+        self._checks = EntryChecks(broker.id, self._consumer, counters, CheckCalls(self._fail, calls.out_of_range))
         self._log_ends = LogEndRequests(
             broker, self._consumer, clock, counters, self._fail,
-            lambda task, reason: self._lose(task, reason, broker.id), calls.out_of_range,
+            lambda task, reason: self._lose(task, reason, broker.id), calls.out_of_range, self._checks.compare_later,
         )  # fmt: skip
         # Reentrant: a signal handler may shut down on a thread that is inside.
         self._lock = threading.RLock()
@@ -192,6 +195,8 @@ class Fetcher:
                 self._log_ends.pause_for_more()
                 tasks = self._wanted()
             self._log_ends.ask(tasks)
+            if self._dialect.has_byte_positions:
+                self._checks.ask(tasks, self._clock())
             asked, wait_ms = self._plan([task for task in tasks if task.is_placed])
             if not asked:
                 self._sleep()
@@ -230,7 +235,7 @@ class Fetcher:
         left_out_s: list[float] = []
         for task in tasks:
             state, queue = task.state, task.queue
-            if queue is None or state.need is not Need.FETCH or state.retry_at > now:
+            if queue is None or state.need not in FETCHED or state.retry_at > now:
                 continue
             # One more than the setting allows, as the chunk that is being read counts, too.
             if len(queue.chunks) <= self._config.queued_max_message_chunks:
@@ -246,7 +251,7 @@ class Fetcher:
         for task, size in zip(ready, sizes, strict=True):
             if size:
                 task.state.asked(now)
-                asked.append(_Asked(task, task.state.offset, size))
+                asked.append(_Asked(task, task.state.asked_offset, size))
             else:
                 left_out_s.append(task.state.waits_for_room(now))
         self._is_refused = len(asked) < len(ready)
@@ -270,7 +275,7 @@ class Fetcher:
                 answer = found.get(one.task.state.partition)
                 if answer is None:
                     self._fail(one.task, "the answer leaves this partition out")
-                elif one.task.is_wanted and one.task.state.offset == one.offset:
+                elif one.task.is_wanted and one.task.state.asked_offset == one.offset:
                     self._take(one, answer)
             return any(len(answer.message_set) for answer in answers)
         finally:
@@ -279,21 +284,26 @@ class Fetcher:
     def _take(self, one: _Asked, answer: FetchedPartition) -> None:
         """Handle the answer about one partition."""
         task, queue, state = one.task, one.task.queue, one.task.state
+        if state.need is not Need.FETCH:
+            self._checks.take(task, answer)
+            return
         result = self._dialect.classify(
             answer, one.offset, one.size_bytes, self._largest_bytes, self.broker.fetch_version
         )
         if queue is None:
             return
+        unchecked = self._dialect.has_byte_positions and not state.is_start_checked
+        if unchecked and self._checks.doubts(task, answer, result):
+            return
         match result.outcome:
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would stay in memory until the last of them is read.
                 message_set = bytes(answer.message_set[result.first_byte : result.valid_bytes])
-                queue.push(
-                    Chunk(
-                        message_set, result.next_offset, self._dialect, data_offset=one.offset,
-                        high_watermark=answer.high_watermark,
-                    )
-                )
+                chunk = Chunk(message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark)
+                if self._dialect.has_byte_positions:
+                    self._place(chunk, one.offset, result)
+                    state.last_entry = chunk.last_entry
+                queue.push(chunk)
                 state.moved_on(result.next_offset, result.valid_bytes)
                 now = self._clock()
                 state.answered(now, answer.high_watermark)
@@ -319,6 +329,12 @@ class Fetcher:
                 self._lose(task, result.reason, self.broker.id)
             case Outcome.BACK_OFF:
                 self._fail(task, result.reason)
+
+    def _place(self, chunk: Chunk, position: int, result: FetchResult) -> None:
+        """Take note of where a chunk of Kafka 0.7 is in its log, which its bytes do not say."""
+        chunk.data_offset = position
+        crc = zlib.crc32(memoryview(chunk.data)[result.last_byte :])
+        chunk.last_entry = EntryMark(position + result.last_byte, result.next_offset, crc)
 
     def _give_up_message(self, one: _Asked, queue: PartitionQueue, result: FetchResult) -> None:
         """Queue the error about a message that cannot be fetched, and continue behind it."""

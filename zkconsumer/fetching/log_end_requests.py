@@ -37,6 +37,7 @@ class LogEndRequests:
         failed: Called with a task that must be asked for again later, and the reason.
         not_led: Called with a task that this broker does not lead, and the reason.
         out_of_range: Called with each partition whose position turns out to be outside its log.
+        still_long_enough: Called with a task whose log, on another leader or after a failure, has its position.
         counters: Counts requests and errors.
 
     Threads: That of the fetcher.
@@ -51,8 +52,10 @@ class LogEndRequests:
         failed: Callable[[FetchTask, str], None],
         not_led: Callable[[FetchTask, str], None],
         out_of_range: Callable[[TopicPartition], None],
+        still_long_enough: Callable[[FetchTask], None],
     ) -> None:
         self._broker = broker
+        self._still_long_enough = still_long_enough
         self._consumer = consumer
         self._clock = clock
         self._counters = counters
@@ -118,7 +121,9 @@ class LogEndRequests:
                 task.resolved(*ends)
         elif state.need is Need.END_CHECK:
             state.need = Need.FETCH
-            if ends[0] < state.offset:
+            if ends[0] >= state.offset:
+                self._still_long_enough(task)
+            else:
                 log.warning(
                     "%s/%s: its log ends at %d on broker %d, its leader now, below our position %d: messages were "
                     "lost with the former leader, unless this one is still catching up",

@@ -19,6 +19,7 @@ delivers the others first, as only whole entries can be committed; that is `is_f
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -26,6 +27,7 @@ from typing import Protocol
 from simpleconsumer.dialect import Dialect
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
+from zkconsumer.fetching.fetch_state import EntryMark
 
 __all__ = ["Chunk", "PartitionQueue", "InHand", "Reader"]
 
@@ -43,6 +45,7 @@ class Chunk:
         charge: What it takes of the budget now.
         reset_to: Not None: no data, the position jumps there (`auto.offset.reset`).
         error: Not None: no data (or data that ends in this error), raised when the reader gets there.
+        last_entry: The last entry of the data in Kafka 0.7; else None.
         resume: Where decoding continues behind the last error that was raised about this chunk; None before the first
             one. A chunk may be opened again, and then no error is raised twice.
     """
@@ -54,6 +57,7 @@ class Chunk:
         "dialect",
         "error",
         "high_watermark",
+        "last_entry",
         "next_offset",
         "reset_to",
         "resume",
@@ -67,12 +71,14 @@ class Chunk:
         dialect: Dialect | None,
         *,
         data_offset: int | None = None,
+        last_entry: EntryMark | None = None,
         high_watermark: int | None = None,
         reset_to: int | None = None,
         error: Exception | None = None,
     ) -> None:
         self.data = data
         self.data_offset = data_offset
+        self.last_entry = last_entry
         self.next_offset = next_offset
         self.dialect = dialect
         self.high_watermark = high_watermark
@@ -141,6 +147,7 @@ class PartitionQueue:
         position: Offset behind the last done message, up to date whenever nothing is in hand.
         index: How many messages of the entry at `position` are done; 0 but in Kafka 0.7.
         is_settled: True once the final position was reported; from then on the queue does not count.
+        last_entry: The entry that ends at the final position, in Kafka 0.7, as far as it is known; else None.
         failure: What ended the partition (`on.message.error=stop`, broken framing), else None.
         chunks: What is queued, with the chunk that is being read.
 
@@ -160,6 +167,7 @@ class PartitionQueue:
         "index",
         "is_live",
         "is_settled",
+        "last_entry",
         "partition",
         "position",
         "stream",
@@ -169,6 +177,7 @@ class PartitionQueue:
         self.partition = partition
         self.position = position
         self.index = 0
+        self.last_entry: EntryMark | None = None
         self.stream = stream
         self.is_live = True
         self.is_settled = False
@@ -200,6 +209,8 @@ class PartitionQueue:
     def take_out(self, chunk: Chunk) -> None:
         """Remove a chunk that was read, unless another thread dropped it meanwhile."""
         self._budget.release(chunk.charge)
+        if chunk.last_entry is not None:
+            self.last_entry = chunk.last_entry
         try:
             self.chunks.remove(chunk)
         except ValueError:
@@ -321,6 +332,8 @@ class PartitionQueue:
         while True:
             try:
                 chunk = self.chunks[-1]
+                if chunk.last_entry is not None:
+                    self._mark_last_entry(chunk)
                 self._budget.release(chunk.charge)
                 self.chunks.remove(chunk)
             except IndexError:
@@ -332,3 +345,12 @@ class PartitionQueue:
                 self.stream._ready.remove(self)
             except ValueError:
                 return
+
+    def _mark_last_entry(self, chunk: Chunk) -> None:
+        """Keep the entry that ends at the position, of a chunk of Kafka 0.7 that was read in part."""
+        position, start = self.position, None
+        if chunk.dialect is not None and chunk.data_offset is not None and chunk.data_offset < position:
+            start = chunk.dialect.last_entry_before(chunk.data, chunk.data_offset, position)
+        if start is not None and chunk.data_offset is not None:
+            data = chunk.data[start - chunk.data_offset : position - chunk.data_offset]
+            self.last_entry = EntryMark(start, position, zlib.crc32(data))

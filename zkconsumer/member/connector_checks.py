@@ -10,7 +10,7 @@ from rebalance.assignment import Partition
 from rebalance.subscription import check_topic
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ConfigError, NotSupported
+from zkconsumer.errors import ConfigError
 
 __all__ = ["check_config", "check_decoders", "check_statistics", "check_topic_counts", "checked_timeout"]
 
@@ -18,11 +18,9 @@ log = logging.getLogger(__name__)
 
 
 def check_config(config: object) -> None:
-    """Refuse what is no configuration, and settings that this release does not serve."""
+    """Refuse what is no configuration."""
     if not isinstance(config, ConsumerConfig):
         raise TypeError(f"config is {config!r}; it must be a ConsumerConfig(zookeeper_connect, group_id, ...)")
-    if config.kafka_generation == "0.7":
-        raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")
 
 
 def check_topic_counts(topic_counts: object) -> None:

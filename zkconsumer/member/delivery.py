@@ -16,12 +16,13 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rebalance.counters import Counters
+from rebalance.takeover import RESETS
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_meter import FetchMeter
-from zkconsumer.fetching.fetch_state import FetchState, Need
+from zkconsumer.fetching.fetch_state import EntryMark, FetchState, Need
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
@@ -65,12 +66,15 @@ class Delivery:
         died: Died = lambda name, error: None,
     ) -> None:
         self._config = config
+        # In Kafka 0.7 any other word has the reader get an error.
+        self._policy = config.auto_offset_reset if config.auto_offset_reset in RESETS else "stop"
         self._streams = tuple(streams.values())
         self._streams_by_thread = streams
         self._clock = clock
         self._meters: dict[TopicPartition, FetchMeter] = {}
         self._budget = ByteBudget(config.queued_max_bytes, len(self._streams))
         self._tasks: dict[TopicPartition, FetchTask] = {}
+        self._last_entries: dict[TopicPartition, EntryMark] = {}
         self._paused: set[TopicPartition] = set()
         calls = PoolCalls(self._tasks.get, out_of_range, died)
         self._pool = FetcherPool(config, brokers, self._budget, clock, calls, counters or Counters())
@@ -103,9 +107,11 @@ class Delivery:
 
     def _open(self, name: TopicPartition, stream: Reader, offset: int, *, refusal: str | None = None) -> None:
         """Start with a queue of its own."""
+        self._end_before(name)
         queue = PartitionQueue(name, offset, stream, self._budget)
         state = FetchState(name, offset, self._config.fetch_message_max_bytes)
-        task = FetchTask(state, queue, self._config.auto_offset_reset)
+        self._compare_with_before(state)
+        task = FetchTask(state, queue, self._policy)
         task.refusal = state.error = refusal
         task.meter = self._meters.setdefault(name, FetchMeter(self._clock()))
         self._replace(task)
@@ -116,6 +122,12 @@ class Delivery:
             queue.push(Chunk(b"", MAX_INT64, None, error=ValueError(refusal)))
         else:
             self._finder.look_for(name, is_new=True)
+
+    def _compare_with_before(self, state: FetchState) -> None:
+        """In Kafka 0.7, have the last entry that was delivered read again: the log may be another one by now."""
+        before = self._last_entries.get(state.partition)
+        if before is not None and before.end == state.offset:
+            state.last_entry, state.need, state.size_bytes = before, Need.COMPARE, before.size_bytes
 
     def _stream_of(self, topic: str, thread_id: str) -> KafkaStream:
         stream = self._streams_by_thread.get((topic, thread_id))
@@ -174,10 +186,7 @@ class Delivery:
         task = self._tasks.pop(TopicPartition(*partition), None)
         self._paused.discard(TopicPartition(*partition))
         self._finder.forget(TopicPartition(*partition))
-        if task is None:
-            return None
-        task.is_cancelled = True
-        return None if task.queue is None else task.queue.cancel()
+        return None if task is None else self._cancel(task)
 
     def fail(self, error: Exception) -> None:
         """Raise an error on every stream from now on, and deliver nothing more."""
@@ -193,12 +202,24 @@ class Delivery:
         self._finder.look_for(task.state.partition, is_new=True)
 
     def _replace(self, task: FetchTask) -> None:
-        before = self._tasks.get(task.state.partition)
-        if before is not None:
-            before.is_cancelled = True
-            if before.queue is not None:
-                before.queue.cancel()
+        self._end_before(task.state.partition)
         self._tasks[task.state.partition] = task
+
+    def _end_before(self, name: TopicPartition) -> None:
+        """End what was started of a partition before."""
+        before = self._tasks.get(name)
+        if before is not None:
+            self._cancel(before)
+
+    def _cancel(self, task: FetchTask) -> int | None:
+        """End a task at once; return the done position of what was delivered."""
+        task.is_cancelled = True
+        if task.queue is None:
+            return None
+        position = task.queue.cancel()
+        if task.queue.last_entry is not None:
+            self._last_entries[task.state.partition] = task.queue.last_entry
+        return position
 
     def _queue(self, partition: Partition) -> PartitionQueue:
         task = self._tasks.get(TopicPartition(*partition))

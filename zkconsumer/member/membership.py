@@ -165,10 +165,16 @@ class Membership:
         """Find out how the group is written in ZooKeeper; nothing is registered before."""
         config = self.config
         found = self.cluster.reader.find_generation(config.group_id, config.kafka_generation)
-        if config.partition_assignment_strategy not in found.strategies:
-            raise GroupRefused(config.group_id, f"partition.assignment.strategy is "
-                                                f"{config.partition_assignment_strategy}, and members of Kafka "
-                                                f"{found.name} have {' and '.join(found.strategies)} alone")
+        for name, value, known in (
+            ("partition.assignment.strategy", config.partition_assignment_strategy, found.strategies),
+            ("offsets.storage", config.offsets_storage, found.storages),
+        ):
+            if value not in known:
+                raise GroupRefused(config.group_id, f"{name} is {value}, and members of Kafka {found.name} have "
+                                                    f"{' and '.join(known)} alone")
+        if found.name == "0.7" and config.kafka_generation == "auto":
+            log.info("group %s is of Kafka 0.7; defaults are those of 0.8: kafka.generation=0.7 takes those of 0.7, and "
+                     "allows any word as auto.offset.reset", config.group_id)
         self.coordinator.member.generation.value = found
 
     def _refuse_start(self) -> None:

@@ -1,0 +1,220 @@
+"""Checks of positions of Kafka 0.7: whether an entry starts at a byte position, and whether the log is the same still.
+
+Rules, and which failure each prevents:
+- The first entry of an ownership is looked at before it is delivered. An operator, or another client, may have stored a
+  position within an entry; a broker serves it, and what comes are bytes from the middle of messages.
+- From such a position the entry around it is looked for, from the start of its segment on. Reading goes on at the
+  start of that entry: some messages come again, and none is lost. The walk reads a limited number of bytes.
+- A broker that comes back may have another log under the same name. So the last entry that was delivered is read again
+  and compared; 0.7 has neither epochs nor incarnations of topics.
+
+Threads: All of it on the thread of one fetcher, between its fetches.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from rebalance.counters import Counters
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.dialect_types import FetchResult, Outcome, PositionIs
+from simpleconsumer.errors import BrokenFraming, broker_error
+from simpleconsumer.types import MAX_INT64, Buffer, FetchedPartition, TopicPartition
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need
+from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.partition_queue import Chunk
+
+__all__ = ["MOST_WALKED_BYTES", "CheckCalls", "EntryChecks", "NoEntryThere"]
+
+log = logging.getLogger(__name__)
+
+MOST_WALKED_BYTES: Final = 2 * 1024**3
+"""How many bytes of a log are read at most to find the entry around a position: two segments of the default size."""
+_MOST_SEGMENTS: Final = 100_000
+_SIZE_BYTES: Final = 4
+_OUT_OF_RANGE: Final = 1
+
+
+class NoEntryThere(ZkConsumerError):  # noqa: N818 - the name says what is wrong
+    """No entry starts at a position, and none was found around it.
+
+    Attributes:
+        position: Where reading should have started.
+        reason: What is wrong there, and how far the search went, clauses.
+    """
+
+    remedy = "set the group's offset to earliest, latest, or a position that `zkconsumer consume` shows"
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(position, reason)
+        self.position = position
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"position {self.position} is not the start of an entry ({self.reason}); {self.remedy}"
+
+
+class CheckCalls(NamedTuple):
+    """What the checks call, on the thread of the fetcher.
+
+    Attributes:
+        failed: With a task that must be asked for again later, and the reason.
+        out_of_range: With each partition whose position turns out to be outside its log.
+    """
+
+    failed: Callable[[FetchTask, str], None]
+    out_of_range: Callable[[TopicPartition], None]
+
+
+class EntryChecks:
+    """The checks of one fetcher.
+
+    Args:
+        broker_id: Of the fetcher's broker.
+        consumer: The connection of the fetcher.
+        counters: Counts what was found.
+    """
+
+    def __init__(self, broker_id: int, consumer: SimpleConsumer, counters: Counters, calls: CheckCalls) -> None:
+        self._broker_id = broker_id
+        self._consumer = consumer
+        self._counters = counters
+        self._failed = calls.failed
+        self._out_of_range = calls.out_of_range
+
+    # -- the first entry -----------------------------------------------------------------------------------------------
+
+    def doubts(self, task: FetchTask, answer: FetchedPartition, result: FetchResult) -> bool:
+        """Look at the first answer of an ownership; return whether no entry seems to start at its position."""
+        state = task.state
+        fault: str | None = None
+        if result.outcome in (Outcome.BROKEN, Outcome.TOO_LARGE):
+            fault = result.reason
+        elif result.outcome is Outcome.CHUNK:
+            fault = self._consumer.dialect.first_entry_fault(answer.message_set)
+            state.is_start_checked = fault is None
+        if fault is None:
+            return False
+        log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); looking for the one around it",
+                    *state.partition, self._broker_id, state.offset, fault)
+        state.doubt = fault
+        state.need = Need.SEGMENTS
+        return True
+
+    def ask(self, tasks: Sequence[FetchTask], now: float) -> None:
+        """Ask where the segments start in which positions are that no entry seems to start at."""
+        for task in tasks:
+            state = task.state
+            if state.need is not Need.SEGMENTS or state.retry_at > now or not task.is_wanted:
+                continue
+            self._counters.add("broker_requests", "offsets")
+            [(code, starts)] = self._consumer.multi_offsets_before([state.partition], LATEST, _MOST_SEGMENTS)
+            below = [start for start in starts if start <= state.offset]
+            if code or not below:
+                state.need = Need.RANGE_CHECK
+                continue
+            state.walk_from = state.walk_at = max(below)
+            state.need = Need.WALK
+            state.size_bytes = self._walk_bytes(task)
+
+    def _walk_bytes(self, task: FetchTask) -> int:
+        state = task.state
+        return max(_SIZE_BYTES, min(state.configured_bytes, state.offset - state.walk_at + _SIZE_BYTES))
+
+    def take(self, task: FetchTask, answer: FetchedPartition) -> None:
+        """Handle the answer to a fetch that a check has asked for."""
+        if answer.error_code not in (0, _OUT_OF_RANGE):
+            row = broker_error(answer.error_code)
+            self._failed(task, f"{row.name} (code {row.code}): {row.meaning}")
+        elif task.state.need is Need.COMPARE:
+            self._compare(task, answer)
+        else:
+            self._walk(task, answer)
+
+    def _walk(self, task: FetchTask, answer: FetchedPartition) -> None:
+        state = task.state
+        if answer.error_code:
+            state.need = Need.RANGE_CHECK
+            return
+        try:
+            found = self._consumer.dialect.find_boundary(answer.message_set, state.walk_at, state.offset)
+        except BrokenFraming as error:
+            self._give_up(task, f"{state.doubt}; {error}, on the way from {state.walk_from}, where its segment starts")
+            return
+        if found.position_is is PositionIs.BOUNDARY:
+            # An entry starts there, and it is damaged: that is reported like any other damage.
+            self._go_on(task)
+        elif found.position_is is PositionIs.INSIDE:
+            self._start_at(task, found.start, found.end)
+        elif found.start - state.walk_from > MOST_WALKED_BYTES:
+            self._give_up(task, f"{state.doubt}; {MOST_WALKED_BYTES} bytes from {state.walk_from} on were read in vain")
+        elif found.start > state.walk_at:
+            state.walk_at = found.start
+            state.broken = 0
+            state.size_bytes = self._walk_bytes(task)
+        else:
+            state.broken += 1
+            if state.broken > BROKEN_TRIES:
+                self._give_up(task, f"{state.doubt}; the log ends at {state.walk_at}")
+            else:
+                self._failed(task, f"nothing comes from {state.walk_at}, before position {state.offset}")
+
+    def _start_at(self, task: FetchTask, start: int, end: int) -> None:
+        state, queue = task.state, task.queue
+        log.warning("%s/%s: position %d is within the entry from %d to %d; going on at its start, so messages of it "
+                    "may come again", *state.partition, state.offset, start, end)
+        self._counters.add("errors", "within_entry")
+        if queue is not None:
+            queue.push(Chunk(b"", start, None, reset_to=start))
+        state.moved_on(start)
+        self._go_on(task)
+
+    def _go_on(self, task: FetchTask) -> None:
+        state = task.state
+        state.need = Need.FETCH
+        state.is_start_checked = True
+        state.size_bytes = state.configured_bytes
+        state.error = None
+
+    def _give_up(self, task: FetchTask, reason: str) -> None:
+        task.state.need = Need.NOTHING
+        if task.queue is not None:
+            task.queue.push(Chunk(b"", MAX_INT64, None, error=NoEntryThere(task.state.offset, reason)))
+
+    # -- the same log --------------------------------------------------------------------------------------------------
+
+    def compare_later(self, task: FetchTask) -> None:
+        """Have the last entry before the position read again, if this member knows it."""
+        state = task.state
+        if state.last_entry is not None and state.last_entry.end == state.offset:
+            state.need = Need.COMPARE
+            state.size_bytes = state.last_entry.size_bytes
+
+    def _compare(self, task: FetchTask, answer: FetchedPartition) -> None:
+        state, mark = task.state, task.state.last_entry
+        assert mark is not None
+        data: Buffer = answer.message_set
+        if not answer.error_code and len(data) >= mark.size_bytes and zlib.crc32(data[: mark.size_bytes]) == mark.crc:
+            self._go_on(task)
+            return
+        self._counters.add("broker_requests", "offsets")
+        [(code, starts)] = self._consumer.multi_offsets_before([state.partition], EARLIEST)
+        if code or not starts:
+            place = f"the entry from {mark.start} to {mark.end}"
+            self._failed(task, f"{place} has changed, and no start of the log is known")
+            return
+        what = "is not in the log any more" if answer.error_code or not len(data) else "has other bytes"
+        log.warning("%s/%s: broker %d has another log than before: the entry from %d to %d, which was delivered, %s; "
+                    "going on at the start of the new log, %d", *state.partition, self._broker_id, mark.start, mark.end,
+                    what, starts[0])
+        self._counters.add("errors", "log_changed")
+        self._out_of_range(state.partition)
+        if task.queue is not None:
+            task.queue.push(Chunk(b"", starts[0], None, reset_to=starts[0]))
+        state.moved_on(starts[0])
+        state.last_entry = None
+        self._go_on(task)
