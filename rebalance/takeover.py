@@ -78,8 +78,8 @@ class Takeover:
             if offset is not None:
                 positioned(offset)
             elif policy not in RESETS:
-                self._refuse(partition, turn, f"no offset is stored, and auto.offset.reset is {policy!r}, which names no "
-                                              f"end of the log: set the group's offset, or the policy")
+                self._refuse(partition, turn, f"no offset is stored, and auto.offset.reset is {policy!r}, which names "
+                                              f"no end of the log: set the group's offset, or the policy")
                 self._moved()
             else:
                 self._delivery.resolve(partition, policy, lambda found: self._loop.post(resolved, found))

@@ -486,7 +486,7 @@ def test_settings_survive_a_round_trip(settings: dict[str, object]) -> None:
     assert ConsumerConfig.from_properties(properties) == written
 
 
-WITHOUT_EFFECT = {"fetcher.backoff.ms", "shallowiterator.enable"}
+WITHOUT_EFFECT = {"shallowiterator.enable"}
 """Those of Kafka 0.7: docs/CONFIGURATION.md names them."""
 DEFAULTS_OF_OTHERS = {"zookeeper.sync.time.ms"}
 

@@ -41,7 +41,7 @@ def said(found: FileCheck) -> list[str]:
         (["socket.timeout.ms=50"], "error 3: socket.timeout.ms is 50; it must be at least fetch.wait.max.ms, which is"),
         (["zookeeper.ssl.cafile=/ca"], "error None: zookeeper.use.ssl is False; it must be true, since zookeeper.ssl"),
         (["zookeeper.sasl.mechanism=DIGEST-MD5"], "error None: zookeeper.sasl.username is not set; it must be given"),
-        (["kafka.generation=0.7"], "error 3: kafka.generation=0.7 is not supported"),
+        (["kafka.generation=0.7", "offsets.storage=kafka"], "error 4: offsets.storage is kafka, and Kafka 0.7 has"),
         (["rebalance.max.retries=1"], "warning None: rebalance.max.retries x rebalance.backoff.ms = 2000 ms is less"),
         (["rebalance.drain.timeout.ms=5000"], "warning None: rebalance.drain.timeout.ms = 5000 is 4000 or more"),
         (["dual.commit.enabled=true"], "warning 3: dual.commit.enabled has no effect without offsets.storage=kafka"),

@@ -146,9 +146,9 @@ def test_beyond_the_end_the_policy_decides(cluster: KafkaCluster, topic: str, fr
         assert [message.value for message in take(stream, 1)] == [b"only"]
     cluster.client.set(path, b"1000")
     settings = {"kafka_generation": "0.7", "auto_offset_reset": "raise"}
-    with member(cluster, fresh_group, {topic: 1}, **settings) as (stream,):
-        with pytest.raises(PartitionStopped, match="1000"):
-            take(stream, 1)
+    stops = pytest.raises(PartitionStopped, match="1000")
+    with member(cluster, fresh_group, {topic: 1}, **settings) as (stream,), stops:
+        take(stream, 1)
 
 
 # -- brokers that come and go -----------------------------------------------------------------------------------------

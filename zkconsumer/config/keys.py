@@ -149,7 +149,7 @@ _REBALANCING = (
 )
 
 _KAFKA_07 = (
-    Key("fetcher.backoff.ms", Integer(0), 1000, "Sleep after a round of fetches that returned nothing.",
+    Key("fetcher.backoff.ms", Integer(0), 1000, "Kafka 0.7: longest pause behind fetches that returned nothing.",
         section="0.7"),
     Key("shallowiterator.enable", Boolean(), False, "Deliver compressed entries as they are.", section="0.7"),
 )

@@ -91,8 +91,8 @@ def _without_effect(values: Mapping[str, Any], given: Collection[str]) -> Found:
         yield ("warning", "shallowiterator.enable", "shallowiterator.enable has no effect: compressed message sets are "
                "always decoded")  # fmt: skip
     if "fetcher.backoff.ms" in given:
-        yield ("note", "fetcher.backoff.ms", "fetcher.backoff.ms has no effect: fetch.wait.max.ms is the wait of an "
-               "empty fetch")  # fmt: skip
+        yield ("note", "fetcher.backoff.ms", "fetcher.backoff.ms has no effect but with brokers of Kafka 0.7: "
+               "fetch.wait.max.ms is the wait of an empty fetch")  # fmt: skip
     if "auto.commit.interval.ms" in given and not values["auto.commit.enable"]:
         yield ("note", "auto.commit.interval.ms", "auto.commit.interval.ms has no effect with auto.commit.enable=false")
     if "zookeeper.sync.time.ms" in given and "rebalance.backoff.ms" in given:

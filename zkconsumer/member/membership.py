@@ -173,8 +173,8 @@ class Membership:
                 raise GroupRefused(config.group_id, f"{name} is {value}, and members of Kafka {found.name} have "
                                                     f"{' and '.join(known)} alone")
         if found.name == "0.7" and config.kafka_generation == "auto":
-            log.info("group %s is of Kafka 0.7; defaults are those of 0.8: kafka.generation=0.7 takes those of 0.7, and "
-                     "allows any word as auto.offset.reset", config.group_id)
+            log.info("group %s is of Kafka 0.7; defaults are those of 0.8: kafka.generation=0.7 takes those of 0.7, "
+                     "and allows any word as auto.offset.reset", config.group_id)
         self.coordinator.member.generation.value = found
 
     def _refuse_start(self) -> None:
