@@ -295,6 +295,9 @@ class Fetcher:
         unchecked = self._dialect.has_byte_positions and not state.is_start_checked
         if unchecked and self._checks.doubts(task, answer, result):
             return
+        log_end = answer.high_watermark
+        if self._dialect.has_byte_positions and len(answer.message_set) < one.size_bytes:
+            log_end = one.offset + len(answer.message_set)  # of its segment; the next answer says whether that is all
         match result.outcome:
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would stay in memory until the last of them is read.
@@ -306,11 +309,11 @@ class Fetcher:
                 queue.push(chunk)
                 state.moved_on(result.next_offset, result.valid_bytes)
                 now = self._clock()
-                state.answered(now, answer.high_watermark)
+                state.answered(now, log_end)
                 if task.meter is not None:
                     task.meter.add(now, result.next_offset - one.offset, result.valid_bytes)
             case Outcome.NOTHING:
-                if state.nothing_came(self._clock(), answer.high_watermark):
+                if state.nothing_came(self._clock(), log_end):
                     log.warning("%s/%s on broker %d: %s", *state.partition, self.broker.id, state.error)
             case Outcome.GROW:
                 state.grow(result.size_bytes)

@@ -168,7 +168,7 @@ class KafkaOffsets(KnownOffsets):
                 if partition in under_way:
                     record.earlier.add((under_way[partition], under_way[partition]))
         if partitions:
-            self._jobs.append(SurveyJob(topic, tuple(partitions)))
+            self._jobs.append(SurveyJob(topic, tuple(map(int, partitions))))
             self._loop.after_step(self._next)
 
     def start_at(self, partition: Partition, position: int) -> None:
