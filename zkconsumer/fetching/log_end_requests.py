@@ -14,7 +14,7 @@ from typing import Final
 
 from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokerError
+from simpleconsumer.errors import BrokerError, ConnectionFailed
 from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
 from zkconsumer.fetching.fetch_state import Need, OutOfLog, check_range
 from zkconsumer.fetching.fetch_task import FetchTask
@@ -97,8 +97,11 @@ class LogEndRequests:
         wanted = [task for task in ends if time_ms in task.ends_needed]
         if not wanted:
             return
-        self._counters.add("broker_requests", "offsets")
-        answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
+        if not self._consumer.dialect.has_correlation_ids:
+            wanted, answers = self._ask_one_by_one(wanted, time_ms, ends)
+        else:
+            self._counters.add("broker_requests", "offsets")
+            answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
         for task, (code, offsets) in zip(wanted, answers, strict=True):
             if code == 0 and offsets and offsets[0] >= 0:
                 ends[task].append(offsets[0])
@@ -111,6 +114,33 @@ class LogEndRequests:
                 self._not_led(task, reason)
             else:
                 self._failed(task, reason)
+
+    def _ask_one_by_one(
+        self, wanted: list[FetchTask], time_ms: int, ends: dict[FetchTask, list[int]]
+    ) -> tuple[list[FetchTask], list[tuple[int, list[int]]]]:
+        """Ask a broker of Kafka 0.7, and return the tasks that it answered, with the answers.
+
+        It closes the connection on a partition that it does not have. The others must not be lost with that one; if the
+        broker is gone, the next request fails, too.
+        """
+        answered: list[FetchTask] = []
+        answers: list[tuple[int, list[int]]] = []
+        lost: ConnectionFailed | None = None
+        for task in wanted:
+            self._counters.add("broker_requests", "offsets")
+            try:
+                answers += self._consumer.multi_offsets_before([task.state.partition], time_ms)
+            except ConnectionFailed as error:
+                if lost is not None or len(wanted) == 1:
+                    raise
+                lost = error
+                del ends[task]
+                self._failed(task, f"{error}; a broker of Kafka 0.7 closes the connection on a partition that it does "
+                                   "not have")
+            else:
+                answered.append(task)
+                lost = None
+        return answered, answers
 
     def _take_ends(self, task: FetchTask, ends: list[int]) -> None:
         """Handle the answer about the ends of a log."""

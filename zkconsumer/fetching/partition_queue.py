@@ -286,7 +286,7 @@ class PartitionQueue:
         if done is not None:
             self._waiting.append((done, True))
         self.is_live = False
-        if not self._is_inside_entry():
+        if not self.is_inside_entry():
             self.drop()
         self.settle_if_done()
         self.stream._wake()
@@ -299,13 +299,13 @@ class PartitionQueue:
     def settle_if_done(self) -> None:
         """Complete a drain when nothing is in hand, or only what was committed."""
         hand = self.in_hand
-        if self.is_live or self._is_inside_entry():
+        if self.is_live or self.is_inside_entry():
             return
         if hand is None or hand.next_offset <= self.committed:
             self.settle(self.done_position())
 
-    def _is_inside_entry(self) -> bool:
-        """Whether some messages of an entry are done, or in hand, and others are not."""
+    def is_inside_entry(self) -> bool:
+        """Whether some messages of an entry of Kafka 0.7 are done, or in hand, and others are not."""
         hand = self.in_hand
         return (self.index if hand is None else hand._done_in_entry) > 0 and self.failure is None
 

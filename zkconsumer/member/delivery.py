@@ -77,7 +77,8 @@ class Delivery:
         self._last_entries: dict[TopicPartition, EntryMark] = {}
         self._paused: set[TopicPartition] = set()
         calls = PoolCalls(self._tasks.get, out_of_range, died)
-        self._pool = FetcherPool(config, brokers, self._budget, clock, calls, counters or Counters())
+        self._counters = counters or Counters()
+        self._pool = FetcherPool(config, brokers, self._budget, clock, calls, self._counters)
         self._finder = self._pool.finder
         self._is_stopping = False
         self._held_since: dict[str, tuple[object, float]] = {}
@@ -179,7 +180,13 @@ class Delivery:
 
     def expire_drain(self, partition: Partition) -> int:
         """Stop waiting for the message in hand; return the final position, which does not count that message."""
-        return self._queue(partition).cancel()
+        return self._give_up_entry(self._queue(partition))
+
+    def _give_up_entry(self, queue: PartitionQueue) -> int:
+        """End a queue at once; return its final position. An entry of Kafka 0.7 that was begun comes again then."""
+        if queue.is_inside_entry() and not queue.is_settled:
+            self._counters.add("errors", "unfinished_entry")
+        return queue.cancel()
 
     def abandon(self, partition: Partition) -> int | None:
         """Deliver nothing more, at once; return the done position, None when delivery was not started."""
@@ -216,7 +223,7 @@ class Delivery:
         task.is_cancelled = True
         if task.queue is None:
             return None
-        position = task.queue.cancel()
+        position = self._give_up_entry(task.queue)
         if task.queue.last_entry is not None:
             self._last_entries[task.state.partition] = task.queue.last_entry
         return position
@@ -307,7 +314,7 @@ class Delivery:
             if left_s <= 0:
                 break
             finished.wait(min(left_s, _DEAD_READER_POLL_S))
-        return {name: queue.cancel() for name, queue in queues.items()}
+        return {name: self._give_up_entry(queue) for name, queue in queues.items()}
 
     def is_in_hand(self) -> bool:
         """Return True while an application works on a message."""
