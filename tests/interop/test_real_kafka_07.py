@@ -221,8 +221,9 @@ def test_a_java_member_takes_over_from_a_dead_one_of_ours_and_ours_from_a_dead_j
         java.kill()
         with member(cluster, fresh_group, {topic: 1}) as (stream,):
             values |= fill(cluster, topic, 5, first=10)
-            got = {message.value for message in take(stream, 20)}
-    assert got | {each.value for each in java.messages} == values
+            missing = values - {each.value for each in java.messages}
+            while missing:  # what Java had not committed comes again, so more may come than is missing
+                missing -= {take(stream, 1)[0].value}
 
 
 @pytest.mark.parametrize("filters", [("clicks.*", "whitelist"), ("other.*", "blacklist")])
