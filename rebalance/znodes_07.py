@@ -34,6 +34,7 @@ __all__ = [
     "MAX_PARTITIONS",
     "broker_and_number",
     "format_registration_07",
+    "is_partition",
     "parse_broker_07",
     "parse_partition_count_07",
     "parse_registration_07",
@@ -81,6 +82,13 @@ def broker_and_number(partition: int | str) -> tuple[int, int]:
     if found is None:
         raise ValueError(f"partition {partition!r}: partitions of Kafka 0.7 are named broker-partition, as '0-3'")
     return int(found[1]), int(found[2])
+
+
+def is_partition(value: object) -> bool:
+    """Return whether a value can be a partition: a number from 0 on, or a name of Kafka 0.7 such as `0-3`."""
+    if isinstance(value, str):
+        return _PARTITION.fullmatch(value) is not None
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def parse_partition_count_07(path: str, data: bytes | None) -> int:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.jars import KAFKA_07_JAR
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
+from zkconsumer.testing.waiting import wait_until
 
 needs_jar_07 = pytest.mark.skipif(
     not os.environ.get(KAFKA_07_JAR),
@@ -38,3 +40,14 @@ def produce_07(port: int, topic: str, partition: int, values: Sequence[bytes]) -
         answer = ask_on(connection, latest)
     (end,) = struct.unpack_from(">q", answer, 6)
     return int(end)
+
+
+def send_set(cluster: KafkaCluster, topic: str, partition: str, data: bytes) -> None:
+    """Produce a message set as it is; returns when the broker shows it."""
+    broker, number = map(int, partition.split("-"))
+    end = produce_07(cluster.port(broker), topic, number, [])
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    request = struct.pack(">h", 0) + name + struct.pack(">ii", number, len(data)) + data
+    with socket.create_connection(("127.0.0.1", cluster.port(broker))) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        wait_until(lambda: produce_07(cluster.port(broker), topic, number, []) == end + len(data), 10, "the set")

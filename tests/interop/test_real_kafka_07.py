@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import logging
-import socket
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
 from consuming_07 import PARTITIONS, fill, member, offset_of, take
-from kafka_07 import needs_jar_07, produce_07
+from kafka_07 import needs_jar_07, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
@@ -34,17 +33,6 @@ def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
     name = fresh_topic()
     cluster.create_topic(name)
     return name
-
-
-def send_set(cluster: KafkaCluster, topic: str, partition: str, data: bytes) -> None:
-    """Produce a message set as it is; returns when the broker shows it."""
-    broker, number = map(int, partition.split("-"))
-    end = produce_07(cluster.port(broker), topic, number, [])
-    name = struct.pack(">h", len(topic)) + topic.encode()
-    request = struct.pack(">h", 0) + name + struct.pack(">ii", number, len(data)) + data
-    with socket.create_connection(("127.0.0.1", cluster.port(broker))) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        wait_until(lambda: produce_07(cluster.port(broker), topic, number, []) == end + len(data), 10, "the set")
 
 
 def compressed(values: list[bytes], codec: str = "gzip") -> bytes:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 
@@ -88,7 +89,7 @@ def ask_leaders(
     for name, broker in leaders.items():
         by_leader[broker].append(name)
     questions = [
-        _Question(broker, names, times_ms, SimpleConsumer(broker.host, broker.port, timeout_s, client_id))
+        _Question(broker, names, times_ms, _connection(broker, timeout_s, client_id))
         for broker, names in by_leader.items()
     ]
     waiting: queue.SimpleQueue[_Question] = queue.SimpleQueue()
@@ -108,6 +109,10 @@ def ask_leaders(
         question.consumer.close()  # ends a request that is still under way
         found.update(question.result(deadline_s))
     return found
+
+
+def _connection(broker: Broker, timeout_s: float, client_id: str) -> SimpleConsumer:
+    return SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect_of(broker))
 
 
 class _Question:
@@ -148,7 +153,7 @@ class _Question:
                 assert isinstance(before, tuple)
                 found[name] = (*before, offset)
             for name, code in answer.refused.items():
-                found[name] = BrokerError(code, name.topic, int(name.partition)).name
+                found[name] = BrokerError(code, name.topic, name.partition).name
             known = list(answer.offsets)
         return found
 

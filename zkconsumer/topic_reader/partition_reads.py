@@ -220,18 +220,28 @@ class PartitionReads:
             if isinstance(chunk.error, OutOfLog):
                 self._leave_log(queue, chunk.error)
                 continue
-            return self._items(queue.position)
+            if chunk.reset_to is not None:
+                self._go_back(queue, chunk, chunk.reset_to)
+                continue
+            return self._items(queue.position, queue.index)
         return None
 
-    def _items(self, start_offset: int, resume: object = None) -> Iterator[Message]:
+    def _go_back(self, queue: PartitionQueue, chunk: Chunk, start: int) -> None:
+        """Read from the start of an entry of Kafka 0.7: the position that was named is within it."""
+        self._queue = self._chunk = None
+        queue.reset(start)
+        self._positions[queue.partition] = start
+        queue.take_out(chunk)
+
+    def _items(self, start_offset: int, start_index: int = 0, resume: object = None) -> Iterator[Message]:
         """Return the messages of the open chunk from an offset on, or behind an error."""
         queue, chunk = self._queue, self._chunk
         if queue is None or chunk is None or chunk.dialect is None:
             return iter(())
         topic, partition = queue.partition
         items = chunk.dialect.decode_messages(
-            chunk.data, topic, partition, start_offset, high_watermark=chunk.high_watermark,
-            max_decoded_bytes=self._config.decoded_max_bytes, resume=resume,
+            chunk.data, topic, partition, start_offset, start_index=start_index, data_offset=chunk.data_offset,
+            high_watermark=chunk.high_watermark, max_decoded_bytes=self._config.decoded_max_bytes, resume=resume,
         )  # fmt: skip
         end = self._bounds[queue.partition].end
         return items if end is None or chunk.next_offset <= end else self._before(items, end)
@@ -249,9 +259,13 @@ class PartitionReads:
         if queue is None or chunk is None:
             return iter(())
         position = self.positions(last)[queue.partition]
+        is_of_queue = last is not None and (last.topic, last.partition) == queue.partition
+        index = last._done_in_entry if last is not None and is_of_queue and last.next_offset == position else 0
+        if position <= queue.position:
+            index = max(index, queue.index)
         if chunk.resume is not None and position <= queue.position:
-            return self._items(0, chunk.resume)
-        return self._items(position)
+            return self._items(position, index, chunk.resume) if index else self._items(0, 0, chunk.resume)
+        return self._items(position, index)
 
     def _leave_chunk(self, last: Message | None) -> None:
         """Take note that the open chunk was read to its end.
@@ -277,7 +291,8 @@ class PartitionReads:
             self._report(error)
 
     def _move(self, queue: PartitionQueue, next_offset: int) -> None:
-        queue.position = max(queue.position, next_offset)
+        if next_offset > queue.position:
+            queue.position, queue.index = next_offset, 0
         end = self._bounds[queue.partition].end
         self._positions[queue.partition] = queue.position if end is None else min(queue.position, end)
         if end is not None and queue.position >= end:
@@ -315,7 +330,11 @@ class PartitionReads:
             return
         if self._config.on_message_error == "stop":
             self._stop(queue, str(error))
-        self._positions[queue.partition] = queue.position = max(queue.position, error.next_offset)
+        if error.next_offset > queue.position:
+            queue.position, queue.index = error.next_offset, 0
+        elif error.index >= queue.index:
+            queue.index = error.index + 1  # within an entry of Kafka 0.7
+        self._positions[queue.partition] = queue.position
         chunk.resume = error.resume
         self._report(error)
 

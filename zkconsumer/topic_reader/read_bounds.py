@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rebalance.assignment import sort_partitions
 from rebalance.errors import GroupRefused, UnreadableNode
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
@@ -56,13 +57,13 @@ class Wanted:
 
     Attributes:
         topic: Its name.
-        partitions: Their numbers; None for all.
+        partitions: Their numbers, in Kafka 0.7 their names; None for all.
         start: Where reading starts.
         is_bounded: Reading ends where the logs end now.
     """
 
     topic: str
-    partitions: tuple[int, ...] | None
+    partitions: tuple[int | str, ...] | None
     start: StartAt
     is_bounded: bool
 
@@ -106,7 +107,7 @@ class BoundsSearch:
     def _partitions(self) -> list[TopicPartition]:
         topic, where = self._wanted.topic, f"in ZooKeeper at {self._config.zookeeper_connect}"
         try:
-            self._cluster.reader.refuse_07("")
+            self._cluster.reader.usable_brokers("")
             existing = self._cluster.partitions([topic]).get(topic)
         except GroupRefused as error:
             raise ReadFailed(f"the topic cannot be read {where}: {error.reason}") from error
@@ -116,22 +117,22 @@ class BoundsSearch:
             near = difflib.get_close_matches(topic, self._cluster.topics(), n=1)
             hint = f"did you mean {near[0]!r}?" if near else "`zkconsumer topics` lists those that exist"
             raise ReadFailed(f"there is no topic {topic!r} {where}", hint)
-        numbers = [int(number) for number in existing]
         chosen = self._chosen()
-        unknown = sorted(set(chosen or ()) - set(numbers))
+        unknown = sort_partitions(set(chosen or ()) - set(existing))
         if unknown:
             named = ", ".join(map(str, unknown[:_SHOWN]))
-            raise ReadFailed(f"topic {topic!r} has no partition {named}", f"it has {_ranges(numbers)}")
-        return [TopicPartition(topic, number) for number in sorted(numbers if chosen is None else chosen)]
+            raise ReadFailed(f"topic {topic!r} has no partition {named}", f"it has {_ranges(existing)}")
+        return [TopicPartition(topic, number) for number in sort_partitions(existing if chosen is None else chosen)]
 
-    def _chosen(self) -> set[int] | None:
+    def _chosen(self) -> set[int | str] | None:
         """Return the partitions that were named, None for all."""
         start, partitions = self._wanted.start, self._wanted.partitions
         if not isinstance(start, Mapping):
             return None if partitions is None else set(partitions)
         if partitions is not None and set(partitions) != set(start):
             raise ReadFailed(
-                f"the partitions are {sorted(partitions)}, and the start names offsets of {sorted(start)}",
+                f"the partitions are {sort_partitions(partitions)}, and the start names offsets of "
+                f"{sort_partitions(start)}",
                 "name the same partitions in both, or leave the partitions out",
             )
         return set(start)
@@ -204,7 +205,7 @@ class BoundsSearch:
         if time.monotonic() + wait_s > self._deadline:
             shown = "; ".join(f"{name.topic}/{name.partition}: {reasons[name]}" for name in missing[:_SHOWN])
             more = f"; and {len(missing) - _SHOWN} more partitions" if len(missing) > _SHOWN else ""
-            answered = [int(name.partition) for name in names if name in found]
+            answered = [name.partition for name in names if name in found]
             instead = f"; the leaders of {_ranges(answered)} answered, and these can be read alone" if answered else ""
             raise ReadFailed(
                 f"the leaders did not report the ends of the logs within {self._timeout_s:g} s ({shown}{more})",
@@ -214,13 +215,13 @@ class BoundsSearch:
         return failures + 1
 
 
-def _ranges(partitions: Sequence[int]) -> str:
+def _ranges(partitions: Sequence[int | str]) -> str:
     """Return `partition 0`, `partitions 0 to 7`, or the numbers if some are missing in between."""
-    numbers = sorted(partitions)
+    numbers = sort_partitions(partitions)
     if not numbers:
         return "no partitions"
     if len(numbers) == 1:
         return f"partition {numbers[0]}"
-    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+    if isinstance(numbers[0], int) and isinstance(numbers[-1], int) and len(numbers) == numbers[-1] - numbers[0] + 1:
         return f"partitions {numbers[0]} to {numbers[-1]}"
     return f"partitions {', '.join(map(str, numbers[:20]))}{' and more' if len(numbers) > 20 else ''}"

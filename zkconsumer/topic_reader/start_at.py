@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
+from rebalance.znodes_07 import is_partition
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.cluster.segment_times import refuse_seconds
 from zkconsumer.errors import ReadFailed
 
 __all__ = ["StartAt", "check_start", "is_exact", "parse_start", "start_offset", "time_of"]
 
-StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime | Mapping[int, int]
+StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime | Mapping[int | str, int]
 """`earliest`, `latest`, an offset, a negative number to count back from the end, a time, or partition -> offset."""
 
 _WORDS: Final[Mapping[str, Literal["earliest", "latest"]]] = {
@@ -54,7 +55,7 @@ def check_start(start: object) -> StartAt:
         return start
     if isinstance(start, Mapping):
         for partition, offset in start.items():
-            if not _is_offset(partition) or not _is_offset(offset):
+            if not is_partition(partition) or not _is_offset(offset):
                 raise ValueError(f"start has {partition!r}: {offset!r}; it must map partitions to offsets from 0 on")
         return dict(start)
     raise TypeError(f"start is {start!r}; it must be {_ALLOWED}")
@@ -136,7 +137,7 @@ def start_offset(start: StartAt, name: TopicPartition, earliest: int, latest: in
         return latest if at_time is None else min(max(at_time, earliest), latest)
     if isinstance(start, int) and start < 0:
         return max(earliest, latest + start)
-    offset = start[int(name.partition)] if isinstance(start, Mapping) else start
+    offset = start[name.partition] if isinstance(start, Mapping) else start
     if not isinstance(offset, int) or not earliest <= offset <= latest:
         raise ReadFailed(
             f"{name.topic}/{name.partition}: offset {offset} is not in the log, which has {earliest} to {latest}",

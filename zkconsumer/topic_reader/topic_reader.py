@@ -13,6 +13,7 @@ from typing import Final, Literal, Self
 from rebalance import znodes
 from rebalance.requests import Exists
 from rebalance.subscription import check_topic
+from rebalance.znodes_07 import is_partition
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
@@ -20,7 +21,7 @@ from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import config_without_group
-from zkconsumer.errors import NotSupported, ReadFailed
+from zkconsumer.errors import ReadFailed
 from zkconsumer.topic_reader.partition_reads import PartitionReads
 from zkconsumer.topic_reader.read_bounds import BoundsSearch, Wanted
 from zkconsumer.topic_reader.start_at import StartAt, check_start
@@ -185,7 +186,7 @@ class _Raising:
 def read_topic(
     zookeeper: str,
     topic: str,
-    partitions: Iterable[int] | None = None,
+    partitions: Iterable[int | str] | None = None,
     *,
     start: StartAt = "earliest",
     until: Literal["end"] | None = "end",
@@ -199,7 +200,8 @@ def read_topic(
     Args:
         zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`.
         topic: Its name.
-        partitions: Numbers of the partitions to read; None for all that the topic has now.
+        partitions: Numbers of the partitions to read, in Kafka 0.7 names such as `0-3`; None for all that the topic has
+            now.
         start: `earliest`, `latest`, an offset, a negative number (so many offsets before the end of each partition), a
             `datetime` with a time zone, or a mapping of partitions to offsets, which also chooses the partitions. A
             time is exact to the message with brokers of Kafka 0.10.1 and later and messages with timestamps. Otherwise
@@ -221,7 +223,7 @@ def read_topic(
     """
     check_topic(topic)
     numbers = None if partitions is None else tuple(partitions)
-    if numbers is not None and (not numbers or not all(isinstance(each, int) and each >= 0 for each in numbers)):
+    if numbers is not None and (not numbers or not all(map(is_partition, numbers))):
         raise ValueError(f"partitions is {list(numbers)}; it must name at least one partition, as numbers from 0 on")
     if until not in ("end", None):
         raise ValueError(f"until is {until!r}; it must be 'end' or None")
@@ -230,8 +232,6 @@ def read_topic(
     if not 0 < stall_timeout_s <= LONGEST_STALL_S:
         raise ValueError(f"stall_timeout_s is {stall_timeout_s}; it must be above 0 and at most {LONGEST_STALL_S:g}")
     config = config_without_group(zookeeper, properties, client_id)
-    if config.kafka_generation == "0.7":
-        raise NotSupported("kafka.generation=0.7", "this release speaks to Kafka 0.8 and later")
     checked = check_start(start)
     if isinstance(checked, Mapping) and not checked:
         raise ReadFailed("start names no partition", "name at least one, or start at 'earliest'")
