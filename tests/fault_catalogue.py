@@ -149,7 +149,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     "H3": Entry("a topic is deleted"),
     "H4": Entry("a topic is deleted and created again", bugs=("new life not noticed",)),
     "H5": Entry("streams of a filter"),
-    "H6": Entry("0.7: partitions disappear with their broker", note="Kafka 0.7 is not in this release"),
+    "H6": Entry("0.7: partitions disappear with their broker"),
     "I1": Entry("shutdown hangs", simulation=("leave",), bugs=("leaves in the time of a session",)),
     "I2": Entry("streams do not end"),
     "I3": Entry("shutdown during a rebalance", suite=("session ended: during close",)),

@@ -142,6 +142,7 @@ def test_beyond_the_end_the_policy_decides(cluster: KafkaCluster, topic: str, fr
 # -- brokers that come and go -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("H6")
 def test_a_broker_that_comes_back_is_read_on(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
     fill(cluster, topic, 3)
     with member(cluster, fresh_group, {topic: 1}) as (stream,):
