@@ -148,7 +148,6 @@ def test_a_name_that_is_given_two_values_is_refused(arguments: list[str]) -> Non
         (["--topic", "t", "--property", "fetch.min.bytes=x"], "fetch.min.bytes is 'x'; it must be an integer from 0"),
         (["--topic", "t", "--property", "auto.commit.enable=maybe"], "auto.commit.enable is 'maybe'; it must be"),
         (["--topic", "t", "--consumer-config", "/no/file"], "the consumer config /no/file cannot be read: No such"),
-        (["--topic", "t", "--property", "kafka.generation=0.7", *QUICK], "kafka.generation=0.7 is not supported"),
     ],
 )
 def test_a_wrong_value_is_one_sentence_and_status_1(arguments: list[str], said: str) -> None:

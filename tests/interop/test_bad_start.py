@@ -31,7 +31,6 @@ from zkconsumer import (
     ConsumerIdInUse,
     GroupRefused,
     NamespaceMissing,
-    NotSupported,
     UnsupportedFilter,
     Whitelist,
     ZooKeeperUnavailable,
@@ -235,9 +234,22 @@ def test_a_setting_that_cannot_be_is_refused_by_name(settings: dict[str, object]
 
 
 @pytest.mark.catalogue("E13")
-def test_what_is_not_served_is_refused_before_anything_is_connected() -> None:
-    with pytest.raises(NotSupported, match=r"is not supported: "):
-        ConsumerConnector(ConsumerConfig("localhost:1", "group", kafka_generation="0.7"))
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"partition_assignment_strategy": "roundrobin"}, "roundrobin, and members of Kafka 0.7 have range alone"),
+        ({"offsets_storage": "kafka"}, "offsets.storage is kafka, and members of Kafka 0.7 have zookeeper alone"),
+        ({"kafka_generation": "0.8"}, "kafka.generation is 0.8, and broker 0 is registered as Kafka 0.7 does"),
+    ],
+)
+def test_what_kafka_07_does_not_have_is_refused_before_anything_is_registered(
+    zookeeper: ZooKeeperServer, fresh_topic: Callable[[], str], settings: dict[str, str], reason: str
+) -> None:
+    chroot = f"/{fresh_topic()}"
+    with zookeeper_client(zookeeper) as client:
+        client.create(f"{chroot}/brokers/ids/0", b"127.0.0.1-1300000000000:127.0.0.1:9092", makepath=True)
+        refused_by(zookeeper.connect + chroot, GroupRefused, reason, **settings)
+        assert client.get_children(chroot) == ["brokers"]
 
 
 @pytest.mark.catalogue("N1")
@@ -258,7 +270,6 @@ def test_a_topic_that_no_broker_would_have_is_refused(kafka_0822: KafkaCluster, 
 @pytest.mark.parametrize(
     ("node", "reason"),
     [
-        (b"127.0.0.1-1300000000000:127.0.0.1:9092", "0.7"),
         (
             json.dumps(
                 {"version": 4, "host": None, "port": -1, "endpoints": ["SSL://127.0.0.1:9093"], "timestamp": "1"}
