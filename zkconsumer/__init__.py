@@ -21,6 +21,7 @@ from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, 
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
+from zkconsumer.consumer import Consumer
 from zkconsumer.errors import (
     CommitFailed,
     ConcurrentStreamUse,
@@ -66,6 +67,7 @@ __all__ = [
     "ConnectorClosed",
     "ConnectorStatistics",
     "ConnectorStatus",
+    "Consumer",
     "ConsumerConfig",
     "ConsumerConnector",
     "ConsumerIdInUse",

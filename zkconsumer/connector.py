@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -32,7 +33,6 @@ from zkconsumer.errors import (
 from zkconsumer.filters import TopicFilter
 from zkconsumer.member.connector_checks import (
     check_config,
-    check_decoders,
     check_statistics,
     check_topic_counts,
     checked_offsets,
@@ -47,7 +47,8 @@ from zkconsumer.member.signal_handlers import called_by_signal_handler
 from zkconsumer.member.statistics_thread import StatisticsThread
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
-from zkconsumer.streams.cursor import DecodedKey, DecodedValue, Decoder
+from zkconsumer.streams.cursor import DecodedKey, DecodedValue
+from zkconsumer.streams.decoder_choice import DecoderChoice
 from zkconsumer.streams.stream import KafkaStream, StreamParts
 
 __all__ = ["ConsumerConnector", "new_consumer_id"]
@@ -135,21 +136,26 @@ class ConsumerConnector:
     def create_message_streams(
         self,
         topic_counts: Mapping[str, int],
-        key_decoder: Callable[[bytes], DecodedKey] | None = None,
+        decoder: Callable[[bytes], DecodedKey] | None = None,
         value_decoder: Callable[[bytes], DecodedValue] | None = None,
+        *,
+        key_decoder: Callable[[bytes], DecodedKey] | None = None,
     ) -> dict[str, list[KafkaStream[DecodedKey, DecodedValue]]]:
         """Create streams for each topic; returns when each assigned partition is positioned or blocked.
 
         Args:
             topic_counts: topic -> number of streams (at least 1). Empty is fine: a member that owns nothing.
-            key_decoder: bytes -> object, for keys that are there.
+            decoder: `key_decoder` by position, as Java has it. In Kafka 0.7, which has no keys, a decoder alone decodes
+                values, as it does there.
             value_decoder: bytes -> object, for values that are there.
+            key_decoder: bytes -> object, for keys that are there.
 
         Returns:
             Topic -> its streams. Type checkers take K and V of `KafkaStream[K, V]` from what the decoders return.
 
         Raises:
             MessageStreamsExist: streams were created before.
+            TypeError: a decoder that is none, or one of keys where the cluster is of Kafka 0.7.
             ConfigError: a file, or the library, that the settings need cannot be used.
             ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`; names what was found.
             ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.
@@ -157,17 +163,17 @@ class ConsumerConnector:
                 another session still has after one and a half session time-outs, 5 s at least).
         """
         check_topic_counts(topic_counts)
-        check_decoders(key_decoder, value_decoder)
+        decoders = DecoderChoice.of(decoder, key_decoder, value_decoder)
         subscription = Subscription.static(topic_counts)
 
         def build(lease: Lease) -> dict[tuple[str, str], KafkaStream]:
             return {
-                (topic, thread_id): self._stream(thread_id, lease, key_decoder, value_decoder)
+                (topic, thread_id): self._stream(thread_id, lease, decoders)
                 for topic, count in topic_counts.items()
                 for thread_id in thread_ids(self.consumer_id, count)
             }
 
-        streams = self._join(subscription, build)
+        streams = self._join(subscription, build, decoders)
         return {
             topic: [streams[topic, thread_id] for thread_id in thread_ids(self.consumer_id, count)]
             for topic, count in topic_counts.items()
@@ -177,8 +183,10 @@ class ConsumerConnector:
         self,
         topic_filter: TopicFilter,
         num_streams: int = 1,
-        key_decoder: Callable[[bytes], DecodedKey] | None = None,
+        decoder: Callable[[bytes], DecodedKey] | None = None,
         value_decoder: Callable[[bytes], DecodedValue] | None = None,
+        *,
+        key_decoder: Callable[[bytes], DecodedKey] | None = None,
     ) -> list[KafkaStream[DecodedKey, DecodedValue]]:
         """Create streams that share all topics that the filter allows, now and later.
 
@@ -186,22 +194,25 @@ class ConsumerConnector:
         """
         if not isinstance(topic_filter, TopicFilter):
             raise TypeError(f"topic_filter is {topic_filter!r}; it must be a Whitelist or a Blacklist")
-        check_decoders(key_decoder, value_decoder)
+        decoders = DecoderChoice.of(decoder, key_decoder, value_decoder)
         ids = thread_ids(self.consumer_id, num_streams)
 
         def build(lease: Lease) -> dict[tuple[str, str], KafkaStream]:
-            return {("", thread_id): self._stream(thread_id, lease, key_decoder, value_decoder) for thread_id in ids}
+            return {("", thread_id): self._stream(thread_id, lease, decoders) for thread_id in ids}
 
-        streams = self._join(topic_filter.subscription(num_streams), build)
+        streams = self._join(topic_filter.subscription(num_streams), build, decoders)
         return [streams["", thread_id] for thread_id in ids]
 
-    def _stream(
-        self, thread_id: str, lease: Lease, key_decoder: Decoder | None, value_decoder: Decoder | None
-    ) -> KafkaStream:
-        return KafkaStream(StreamParts(thread_id, self.config, lease, lease_clock, key_decoder, value_decoder))
+    def _stream(self, thread_id: str, lease: Lease, decoders: DecoderChoice) -> KafkaStream:
+        return KafkaStream(
+            StreamParts(thread_id, self.config, lease, lease_clock, decoders.key_decoder, decoders.value_decoder)
+        )
 
     def _join(
-        self, subscription: Subscription, build: Callable[[Lease], dict[tuple[str, str], KafkaStream]]
+        self,
+        subscription: Subscription,
+        build: Callable[[Lease], dict[tuple[str, str], KafkaStream]],
+        decoders: DecoderChoice,
     ) -> dict[tuple[str, str], KafkaStream]:
         self._refuse_fork()
         with self._state:
@@ -214,7 +225,7 @@ class ConsumerConnector:
         streams = build(lease)
         self._streams = tuple(streams.values())
         try:
-            member = self._new_member(subscription, lease, streams)
+            member = self._new_member(subscription, lease, streams, partial(self._use_generation, decoders))
             # Set before it is checked whether a shutdown has started, which checks in the opposite order.
             self._member = member
             if self._closing:
@@ -227,9 +238,22 @@ class ConsumerConnector:
         return streams
 
     def _new_member(
-        self, subscription: Subscription, lease: Lease, streams: Mapping[tuple[str, str], KafkaStream]
+        self,
+        subscription: Subscription,
+        lease: Lease,
+        streams: Mapping[tuple[str, str], KafkaStream],
+        on_generation: Callable[[str], None],
     ) -> GroupMember:
-        return Membership(self.config, self.consumer_id, subscription, lease, streams, self._listener)
+        return Membership(
+            self.config, self.consumer_id, subscription, lease, streams, self._listener, on_generation
+        )
+
+    def _use_generation(self, decoders: DecoderChoice, generation: str) -> None:
+        """Take note of the generation of the cluster, before the member registers."""
+        if generation == "0.7":
+            chosen = decoders.for_07()
+            for stream in self._streams:
+                stream._set_decoders(chosen.key_decoder, chosen.value_decoder)
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 

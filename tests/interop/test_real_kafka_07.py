@@ -14,6 +14,7 @@ from kafka_07 import needs_jar_07, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
+from zkconsumer import Blacklist, Consumer, ConsumerConfig, ConsumerConnector, Whitelist
 from zkconsumer.errors import ConsumerTimeout, PartitionStopped
 from zkconsumer.testing import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
@@ -219,8 +220,6 @@ def test_a_java_member_takes_over_from_a_dead_one_of_ours_and_ours_from_a_dead_j
 def test_filters_are_shared_with_java_members(
     cluster: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], filters: tuple[str, str]
 ) -> None:
-    from zkconsumer import Blacklist, ConsumerConfig, ConsumerConnector, Whitelist
-
     name = fresh_topic()
     pattern, kind = (f"{name}.*", "whitelist") if filters[1] == "whitelist" else (f"(?!{name}).*", "blacklist")
     cluster.create_topic(f"{name}-1")
@@ -246,6 +245,18 @@ def test_filters_are_shared_with_java_members(
             java.wait_messages(4)
             assert len({*got, *(each.value for each in java.messages)}) == 8
             java.stop()
+
+
+def test_the_quick_start_of_kafka_07_runs(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
+    fill(cluster, topic, 1, partitions=["0-0"])
+    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
+                            consumer_timeout_ms=10_000)
+    with Consumer.create(config) as connector:
+        [stream] = connector.createMessageStreams({topic: 1}, bytes.decode)[topic]
+        assert next(stream).value == "0-0:0"
+    with Consumer.create(config) as connector, pytest.raises(TypeError, match="which has no keys"):
+        connector.createMessageStreams({topic: 1}, key_decoder=bytes.decode)
+    assert cluster.client.get_children(f"/consumers/{fresh_group}/ids") == []
 
 
 def test_it_is_one_connector_for_all_generations(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:

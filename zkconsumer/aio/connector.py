@@ -33,7 +33,8 @@ from zkconsumer.member.connector_checks import check_statistics, checked_timeout
 from zkconsumer.member.listening import check_listener
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
-from zkconsumer.streams.cursor import DecodedKey, DecodedValue, Decoder
+from zkconsumer.streams.cursor import DecodedKey, DecodedValue
+from zkconsumer.streams.decoder_choice import DecoderChoice
 from zkconsumer.streams.stream import KafkaStream, StreamParts
 
 __all__ = ["AsyncConsumerConnector"]
@@ -48,11 +49,11 @@ class _LoopConnector(ConsumerConnector):
 
     _loop: asyncio.AbstractEventLoop | None = None
 
-    def _stream(
-        self, thread_id: str, lease: Lease, key_decoder: Decoder | None, value_decoder: Decoder | None
-    ) -> KafkaStream:
+    def _stream(self, thread_id: str, lease: Lease, decoders: DecoderChoice) -> KafkaStream:
         assert self._loop is not None
-        parts = StreamParts(thread_id, self.config, lease, lease_clock, key_decoder, value_decoder)
+        parts = StreamParts(
+            thread_id, self.config, lease, lease_clock, decoders.key_decoder, decoders.value_decoder
+        )
         return LoopStream(parts, self._loop, self._leave_closed_loop)
 
     def _leave_closed_loop(self) -> None:
@@ -134,15 +135,18 @@ class AsyncConsumerConnector:
     async def create_message_streams(
         self,
         topic_counts: Mapping[str, int],
-        key_decoder: Callable[[bytes], DecodedKey] | None = None,
+        decoder: Callable[[bytes], DecodedKey] | None = None,
         value_decoder: Callable[[bytes], DecodedValue] | None = None,
+        *,
+        key_decoder: Callable[[bytes], DecodedKey] | None = None,
     ) -> dict[str, list[AsyncKafkaStream[DecodedKey, DecodedValue]]]:
         """Create streams for each topic; returns when each assigned partition is positioned or blocked.
 
         Arguments and errors are those of `ConsumerConnector.create_message_streams`; decoders run on the event loop. If
         the task is cancelled, the connector is closed and leaves the group.
         """
-        join = partial(self._connector.create_message_streams, topic_counts, key_decoder, value_decoder)
+        create = self._connector.create_message_streams
+        join = partial(create, topic_counts, decoder, value_decoder, key_decoder=key_decoder)
         streams = await self._join(join)
         return {topic: [self._wrapped(stream) for stream in each] for topic, each in streams.items()}
 
@@ -150,15 +154,18 @@ class AsyncConsumerConnector:
         self,
         topic_filter: TopicFilter,
         num_streams: int = 1,
-        key_decoder: Callable[[bytes], DecodedKey] | None = None,
+        decoder: Callable[[bytes], DecodedKey] | None = None,
         value_decoder: Callable[[bytes], DecodedValue] | None = None,
+        *,
+        key_decoder: Callable[[bytes], DecodedKey] | None = None,
     ) -> list[AsyncKafkaStream[DecodedKey, DecodedValue]]:
         """Create streams that share all topics that the filter allows, now and later.
 
         Arguments and errors as for `create_message_streams`.
         """
         streams = await self._join(partial(
-            self._connector.create_message_streams_by_filter, topic_filter, num_streams, key_decoder, value_decoder
+            self._connector.create_message_streams_by_filter, topic_filter, num_streams, decoder, value_decoder,
+            key_decoder=key_decoder,
         ))  # fmt: skip
         return [self._wrapped(stream) for stream in streams]
 

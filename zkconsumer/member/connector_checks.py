@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping
 
@@ -12,7 +11,7 @@ from simpleconsumer.types import MAX_INT64
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConfigError
 
-__all__ = ["check_config", "check_decoders", "check_statistics", "check_topic_counts", "checked_timeout"]
+__all__ = ["check_config", "check_statistics", "check_topic_counts", "checked_timeout"]
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +30,6 @@ def check_topic_counts(topic_counts: object) -> None:
         )
     for topic in topic_counts:
         check_topic(topic)
-
-
-def check_decoders(key_decoder: object, value_decoder: object) -> None:
-    """Refuse decoders whose results would be coroutines: nothing awaits them, and the messages would count as done."""
-    for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
-        if decoder is None:
-            continue
-        if not callable(decoder):
-            raise TypeError(f"{name} is {decoder!r}; it must be callable with the bytes")
-        if inspect.iscoroutinefunction(decoder) or inspect.iscoroutinefunction(type(decoder).__call__):
-            raise TypeError(f"{name} is a coroutine function; make it `def`: nothing awaits it, also in zkconsumer.aio")
 
 
 def check_statistics(config: ConsumerConfig, on_statistics: object) -> None:

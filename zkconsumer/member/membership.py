@@ -72,6 +72,7 @@ class Membership:
         lease: until when the streams may deliver.
         streams: (topic, thread id) -> stream; the topic is empty for a filter.
         listener: any object with some of the methods of `RebalanceListener`.
+        on_generation: called with the generation of the cluster, `0.7` or `0.8`, before anything is registered.
 
     Threads: any, but for the private methods, which belong to the coordinator's thread.
     """
@@ -84,7 +85,9 @@ class Membership:
         lease: Lease,
         streams: Mapping[tuple[str, str], KafkaStream],
         listener: object | None,
+        on_generation: Callable[[str], None] = lambda name: None,
     ) -> None:
+        self._on_generation = on_generation
         self.config = config
         self.consumer_id = consumer_id
         self.lease = lease
@@ -175,6 +178,7 @@ class Membership:
         if found.name == "0.7" and config.kafka_generation == "auto":
             log.info("group %s is of Kafka 0.7; defaults are those of 0.8: kafka.generation=0.7 takes those of 0.7, "
                      "and allows any word as auto.offset.reset", config.group_id)
+        self._on_generation(found.name)
         self.coordinator.member.generation.value = found
 
     def _refuse_start(self) -> None:

@@ -129,7 +129,7 @@ class KafkaStream(Generic[K, V]):
         self._clock = clock
         self._timeout_ms = config.consumer_timeout_ms
         self._on_error = config.on_message_error
-        self._decode = Decoders(key_decoder, value_decoder).apply if key_decoder or value_decoder else None
+        self._set_decoders(key_decoder, value_decoder)
         self._wakeup = Wakeup() if wakeup is None else wakeup
         self._inside: dict[str, int] = {}
         self._is_ended = False
@@ -139,6 +139,10 @@ class KafkaStream(Generic[K, V]):
         self._queue = PartitionQueue(_NOWHERE, 0, self, ByteBudget(0))
         self._source = _NO_CHUNK
         self._cursor = Cursor(config.decoded_max_bytes, self._wakeup.wake)
+
+    def _set_decoders(self, key_decoder: Decoder | None, value_decoder: Decoder | None) -> None:
+        """Set what decodes keys and values, before the first message is read."""
+        self._decode = Decoders(key_decoder, value_decoder).apply if key_decoder or value_decoder else None
 
     def __iter__(self) -> Self:
         """Return the stream itself."""
