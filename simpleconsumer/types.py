@@ -95,7 +95,12 @@ class FetchedPartition(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """What a broker answers about one produced message set: error code, and the offset of its first message."""
+    """What a broker answers about one produced message set.
+
+    Attributes:
+        error_code: 0, or why it was not stored (`errors.broker_error`).
+        base_offset: Offset of its first message; -1 when it was not stored.
+    """
 
     error_code: int
     base_offset: int

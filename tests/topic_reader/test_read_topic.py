@@ -216,7 +216,7 @@ def test_a_time_is_found_by_segment_and_never_too_late(
 ) -> None:
     now = datetime.now(UTC)
     assert read(embedded_cluster, topic, start=now - timedelta(days=1)) == {0: [*range(COUNT)], 1: [*range(COUNT)]}
-    assert "are searched by segments" in caplog.text
+    assert "searched by segments" in caplog.text
     assert read(embedded_cluster, topic, start=now + timedelta(days=1)) == {}
 
 
