@@ -13,7 +13,7 @@ from kafka07_decoding import answer, decode_simply, entries, frame
 from scripted_broker import DEADLINE_S, Peer, ScriptedBroker
 
 from simpleconsumer import EARLIEST, KAFKA07, LATEST, SimpleConsumer
-from simpleconsumer.dialect_types import FetchResult, Outcome
+from simpleconsumer.dialect_types import Boundary, FetchResult, Outcome, PositionIs
 from simpleconsumer.errors import (
     BrokenFraming,
     BrokerError,
@@ -23,7 +23,7 @@ from simpleconsumer.errors import (
     NoSuchRequest,
 )
 from simpleconsumer.framing import MAX_FRAME_BYTES
-from simpleconsumer.kafka07.boundaries import Boundary, PositionIs, find_boundary
+from simpleconsumer.kafka07.boundaries import find_boundary
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set
 from simpleconsumer.types import FetchedPartition, FetchRequest, Message, ProducedPartition, TopicPartition
 
@@ -46,8 +46,8 @@ def recorded(name: str) -> FetchedPartition:
 def test_a_set_moves_the_position_by_its_whole_entries() -> None:
     for cut in range(4):
         data = SET + encode_entry(b"cut off")[:cut]
-        assert classify(data) == FetchResult(Outcome.CHUNK, len(SET), 1000 + len(SET))
-    assert classify(SET[:-1], len(SET) - 1) == FetchResult(Outcome.CHUNK, 26, 1026)
+        assert classify(data) == FetchResult(Outcome.CHUNK, len(SET), 1000 + len(SET), last_byte=26)
+    assert classify(SET[:-1], len(SET) - 1) == FetchResult(Outcome.CHUNK, 26, 1026, last_byte=13)
 
 
 def test_recorded_answers_are_classified() -> None:
