@@ -277,7 +277,8 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             KitError: the topic exists, or its name is not allowed.
         """
         kafka_topics.check_name(name)
-        chosen = assignment or kafka_topics.spread(1 if partitions is None else partitions, replication, sorted(self.brokers))
+        count = 1 if partitions is None else partitions
+        chosen = assignment or kafka_topics.spread(count, replication, sorted(self.brokers))
         try:
             self.registry.create_topic(name, chosen, config or {})
         except TopicExists:

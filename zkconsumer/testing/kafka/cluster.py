@@ -274,7 +274,8 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
             if replication != 1 or assignment or config:
                 self._needs((0, 8), "a topic with replicas or settings of its own")
             return self._create_topic_07(name, partitions)
-        chosen = assignment or kafka_topics.spread(1 if partitions is None else partitions, replication, sorted(self.brokers))
+        count = 1 if partitions is None else partitions
+        chosen = assignment or kafka_topics.spread(count, replication, sorted(self.brokers))
         try:
             kafka_topics.create(self.client, name, chosen, config or {})
         except NodeExistsError:
