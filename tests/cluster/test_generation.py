@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -31,7 +32,9 @@ class World:
         self.client.chroot = "/" + self.connect.partition("/")[2]
         self.client.ensure_path("/")
         self.port = KazooPort(self.connect, 10.0)
-        self.port.start(lambda change: None)
+        connected = threading.Event()
+        self.port.start(lambda change: connected.set())
+        assert connected.wait(20)
         self.cluster = Cluster(self.port, "test", 1.0)
 
     def put(self, path: str, data: bytes = b"") -> None:

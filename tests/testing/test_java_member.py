@@ -129,7 +129,7 @@ def test_a_killed_member_is_gone_when_its_session_ends(
 def test_versions_without_that_consumer_are_refused() -> None:
     cluster = KafkaCluster("2.8.2")
     try:
-        with pytest.raises(NotSupported, match=r"0\.8\.0 to 1\.1\.1"):
+        with pytest.raises(NotSupported, match=r"0\.7\.2 to 1\.1\.1"):
             JavaMember(cluster, "g", topics={"t": 1})
     finally:
         cluster.close()
