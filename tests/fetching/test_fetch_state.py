@@ -32,6 +32,18 @@ def test_a_position_outside_is_reset_by_the_policy(position: int) -> None:
     assert check_range(position, 10, 20, "largest") == (20, True)
 
 
+def test_what_was_read_behind_the_end_of_a_log_that_became_shorter() -> None:
+    one = state(30)
+    assert one.behind_end(20) == range(30, 31)
+    one.moved_on(40)
+    assert (one.behind_end(20), one.behind_end(35)) == (range(30, 41), range(36, 41))
+    assert not one.behind_end(60), "retention deleted it: the log did not become shorter"
+    one.start_again(20)
+    assert one.offset == 20
+    one.moved_on(25)
+    assert one.behind_end(10) == range(20, 26)
+
+
 # -- state -------------------------------------------------------------------------------------------------------------
 
 

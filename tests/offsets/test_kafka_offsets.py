@@ -72,6 +72,25 @@ def test_an_unchanged_offset_is_stored_again_by_each_commit(
         assert records_written(embedded_cluster) == written + 1
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_commit_from_before_the_log_became_shorter_does_not_stop_the_commits_after_the_reset(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, is_there: bool
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group) as one:
+        if is_there:
+            assert one.commit({first: 100}) == {}
+        assert one.load(first) == (100 if is_there else None)
+        one.call(one.offsets.out_of_range, first, range(100, 111))
+        for position in (104, 105, 0, 3):
+            assert one.commit({first: position}) == {}
+            assert one.offsets.committed() == {first: position}
+        assert one.commit({first: 2}) == {}
+        assert one.offsets.committed() == {first: 3}
+    with running_offsets(embedded_cluster, fresh_group) as other:
+        assert other.load(first) == 3
+
+
 def test_nothing_is_stored_while_the_lease_is_overdue(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:

@@ -108,7 +108,7 @@ def test_work_behind_a_chosen_start_counts_although_the_offset_was_lowered_befor
 def test_a_position_outside_the_log_may_be_written_over_with_less(steps: SteppedOffsets) -> None:
     steps.set(P0, b"50")
     steps.load()
-    steps.offsets.out_of_range(P0)
+    steps.offsets.out_of_range(P0, range(8, 51))
     assert steps.commit({P0: 7}) == {}
     assert steps.stored() == (b"7", 1)
 

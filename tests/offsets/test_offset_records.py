@@ -58,7 +58,7 @@ def test_an_offset_that_this_member_itself_set_back_is_obeyed_over_its_own_work(
 
 def test_an_offset_written_over_because_the_log_does_not_have_it_was_not_set_back_on_purpose() -> None:
     record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
-    record.out_of_range()
+    record.out_of_range(range(31, 901))
     record.written(0, 4)
     record.done = 7
     assert start_position(record) == (7, False)
@@ -73,8 +73,54 @@ def test_an_offset_that_is_written_again_as_it_is_was_not_set_back() -> None:
 def test_what_somebody_wrote_since_is_not_void_because_the_position_before_it_was_out_of_range() -> None:
     record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
     record.seen(950, 4)
-    record.out_of_range()
+    record.out_of_range(range(31, 951))
     assert decide_write(record, 20, may_lower=False) is WriteDecision.HOLD
+
+
+def void_record(gone: range, stored: int = 100) -> OffsetRecord:
+    """Return a record whose offset the log does not have."""
+    record = OffsetRecord(stored, 3, baseline=stored, baseline_version=3)
+    record.out_of_range(gone)
+    return record
+
+
+def test_an_offset_of_the_log_that_became_shorter_may_be_lowered_although_it_was_written_after_that() -> None:
+    record = void_record(range(100, 111))
+    for version, position in enumerate((104, 110), 4):
+        record.written(position, version)
+        assert decide_write(record, 20, may_lower=False) is WriteDecision.WRITE
+    record.written(20, 6)
+    assert not record.lowered
+    assert decide_write(record, 19, may_lower=False) is WriteDecision.HOLD
+
+
+@pytest.mark.parametrize("position", [111, 2**40])
+def test_an_offset_behind_where_the_log_was_left_is_one_of_the_log_as_it_is_now(position: int) -> None:
+    record = void_record(range(100, 111))
+    record.written(position, 4)
+    assert decide_write(record, position - 1, may_lower=False) is WriteDecision.HOLD
+
+
+def test_an_offset_that_the_log_has_ends_the_leave_to_lower_although_it_is_raised() -> None:
+    """The stored one is lower than where reading started: done was more, or the other store had more."""
+    record = void_record(range(100_000, 100_003), stored=2)
+    record.written(7, 4)
+    assert decide_write(record, 6, may_lower=False) is WriteDecision.HOLD
+
+
+def test_a_second_reset_does_not_forget_what_may_come_of_the_log_before_the_first() -> None:
+    record = void_record(range(100, 111))
+    record.out_of_range(range(15, 21))
+    record.written(104, 4)
+    assert decide_write(record, 5, may_lower=False) is WriteDecision.WRITE
+
+
+def test_a_chosen_start_or_another_incarnation_ends_what_is_known_of_a_log_that_became_shorter() -> None:
+    for forget in (lambda record: record.start_at(0), lambda record: record.forget_incarnation(None)):
+        record = void_record(range(100, 111))
+        forget(record)
+        record.written(104, 4)
+        assert decide_write(record, 5, may_lower=False) is WriteDecision.HOLD
 
 
 @pytest.mark.parametrize("again", ["written", "made anew"])
@@ -83,7 +129,7 @@ def test_what_was_void_once_says_nothing_of_another_node_that_comes_to_the_same_
     record = OffsetRecord()
     record.seen(100, 3, mzxid=7)
     record.baseline, record.baseline_version = 100, 3
-    record.out_of_range()
+    record.out_of_range(range(21, 101))
     record.done = 20
     assert decide_write(record, 20, may_lower=False) is WriteDecision.WRITE
     assert start_position(record) == (20, False)
@@ -102,7 +148,7 @@ def test_an_offset_that_is_void_stays_so_when_it_is_read_again() -> None:
     record = OffsetRecord()
     record.seen(5, 0, mzxid=6)
     record.written(100, 1)
-    record.out_of_range()
+    record.out_of_range(range(21, 101))
     record.seen(100, 1, mzxid=7)
     record.seen(100, 1, mzxid=7)
     assert decide_write(record, 20, may_lower=False) is WriteDecision.WRITE

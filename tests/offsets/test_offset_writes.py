@@ -307,6 +307,50 @@ def test_an_offset_that_the_log_does_not_have_stores_nothing_below_it(steps: Ste
     steps.know(p0=5)
     steps.offsets.remember(P0, 4)
     assert steps.offsets.behind() == {}
-    steps.offsets.out_of_range(P0)
+    steps.offsets.out_of_range(P0, range(4, 6))
     assert [steps.offsets.is_stored(P0, position) for position in (4, 5)] == [False, True]
     assert steps.offsets.behind() == {P0: 4}
+
+
+@pytest.mark.parametrize("ending", ["answered", "answer lost", "sent again"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_commit_decided_before_the_log_was_found_shorter_does_not_stop_the_commits_after_the_reset(
+    steps: SteppedOffsets, ending: str, is_there: bool
+) -> None:
+    if is_there:
+        steps.know(p0=100)
+    else:
+        assert steps.load() is None
+    steps.begin({P0: 104})
+    while not isinstance(steps.waiting[0], Multi):
+        steps.answer()
+    steps.offsets.out_of_range(P0, range(100, 111))
+    if ending != "answered":
+        steps.lose(is_done=ending == "answer lost")
+        steps.pass_time()
+    steps.answer_all()
+    assert steps.told[-1] == {}
+    for position in (105, 0, 3):  # 105 was in hand
+        assert steps.commit({P0: position}) == {}
+        assert steps.stored() == (b"%d" % position, steps.offsets.record(P0).version)
+    assert steps.commit({P0: 2}) == {}
+    assert steps.offsets.committed() == {P0: 3}, "from here on it is an offset like any other"
+
+
+def test_a_commit_decided_before_another_one_does_not_lower_it_after_a_reset(steps: SteppedOffsets) -> None:
+    steps.know(p0=12)
+    steps.offsets.out_of_range(P0, range(101, 13))  # retention deleted what was to be read
+    assert steps.commit({P0: 21}) == {}
+    assert steps.commit({P0: 20}) == {}
+    assert steps.stored() == (b"21", 1)
+
+
+def test_an_explicit_commit_that_lowers_counts_as_such_when_its_answer_is_lost(steps: SteppedOffsets) -> None:
+    steps.know(p0=50)
+    steps.offsets.remember(P0, 57)
+    steps.begin({P0: 20}, explicit=True)
+    steps.lose(is_done=True)
+    steps.pass_time()
+    steps.answer_all()
+    assert steps.told[-1] == {}
+    assert steps.load() == 20

@@ -106,3 +106,20 @@ def test_they_are_not_read_again_once_the_partition_is_given_up(end: str) -> Non
     assert group.reads_after(10 * READ_AGAIN_S) == 0
     assert group.stores.refused == {}
     assert group.stores.warnings == set()
+
+
+def test_an_offset_beyond_the_log_that_the_other_store_had_does_not_stop_the_commits_after_the_reset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(OffsetComparison, "fetch",
+                        lambda manager, names, deadline: OffsetAnswer(dict.fromkeys(names, 100_002), {}))
+    group = Group(Intent.MAX, is_dual=False)
+    started: list[int | None] = []
+    group.stores.load(FENCE, P0, started.append)
+    wait_until(lambda: not group.pump() and bool(started), 10.0, "the start")
+    assert started == [100_002]
+    for position in (100_002, 0):
+        group.stores.commit(FENCE, {P0: position}, lambda failed: None)
+        group.stores.out_of_range(P0, range(100_002, 100_003))
+        group.steps.answer_all()
+        assert group.steps.stored() == (b"%d" % position, group.steps.offsets.record(P0).version)

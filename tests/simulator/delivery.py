@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.dialect import KAFKA08
@@ -23,7 +23,7 @@ from tests.simulator.process import Process
 from tests.simulator.stepping import lateness_s
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, check_range
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, OutOfRange, check_range
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.leader_finder import LeaderFinder
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
@@ -78,12 +78,6 @@ class _Finder:
         """There is no thread to wait for."""
 
 
-class Seeker(Protocol):
-    """Told of each partition whose position turns out to be outside its log."""
-
-    def __call__(self, partition: TopicPartition) -> None: ...
-
-
 class SteppedDelivery(Delivery):
     """Fetches what the coordinator started, step by step.
 
@@ -102,7 +96,7 @@ class SteppedDelivery(Delivery):
         record: Record,
         config: ConsumerConfig,
         streams: Mapping[tuple[str, str], SteppedStream],
-        out_of_range: Seeker,
+        out_of_range: OutOfRange,
     ) -> None:
         directory = cast(BrokerDirectory, None)  # asked by the leader finder alone
         super().__init__(config, streams, directory, process.clock, out_of_range)
@@ -222,10 +216,10 @@ class SteppedDelivery(Delivery):
         state.need = Need.FETCH
         checked = check_range(state.offset, answer.earliest, answer.latest, task.policy)
         if queue is not None and checked.is_reset:
-            self._out_of_range(state.partition)
+            self._out_of_range(state.partition, state.behind_end(answer.latest))
             self._record("reset", answer.place, checked.offset)
             queue.push(Chunk(b"", checked.offset, None, reset_to=checked.offset))
-            state.moved_on(checked.offset)
+            state.start_again(checked.offset)
 
     def place(self, topic: str, partition: int | str) -> Place:
         """The partition's name in a history."""

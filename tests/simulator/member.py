@@ -109,7 +109,7 @@ class OurMember:
         self.offsets = self._build_offsets(pipeline, surroundings)
         self.delivery = SteppedDelivery(
             process, rng, surroundings.brokers, surroundings.record, self.config, self.streams,
-            lambda partition: self.loop.post(self.offsets.out_of_range, partition),
+            lambda partition, gone: self.loop.post(self.offsets.out_of_range, partition, gone),
         )
         self.listening = SteppedListener(
             process, rng, {"on_partitions_assigned": self._assigned, "on_partitions_revoked": self._revoked,

@@ -22,9 +22,9 @@ from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect_types import FetchResult, Outcome, PositionIs
 from simpleconsumer.errors import BrokenFraming, broker_error
-from simpleconsumer.types import MAX_INT64, Buffer, FetchedPartition, TopicPartition
+from simpleconsumer.types import MAX_INT64, Buffer, FetchedPartition
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, OutOfRange
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk
 
@@ -63,11 +63,12 @@ class CheckCalls(NamedTuple):
 
     Attributes:
         failed: With a task that must be asked for again later, and the reason.
-        out_of_range: With each partition whose position turns out to be outside its log.
+        out_of_range: With each partition whose position turns out to be outside its log, and with the offsets that were
+            read of a log that is gone.
     """
 
     failed: Callable[[FetchTask, str], None]
-    out_of_range: Callable[[TopicPartition], None]
+    out_of_range: OutOfRange
 
 
 class EntryChecks:
@@ -170,7 +171,7 @@ class EntryChecks:
         self._counters.add("errors", "within_entry")
         if queue is not None:
             queue.push(Chunk(b"", start, None, reset_to=start))
-        state.moved_on(start)
+        state.start_again(start)
         self._go_on(task)
 
     def _go_on(self, task: FetchTask) -> None:
@@ -212,9 +213,10 @@ class EntryChecks:
                     "going on at the start of the new log, %d", *state.partition, self._broker_id, mark.start, mark.end,
                     what, starts[0])
         self._counters.add("errors", "log_changed")
-        self._out_of_range(state.partition)
+        # Nothing that was read is in the new log, wherever that ends.
+        self._out_of_range(state.partition, state.behind_end(starts[0]))
         if task.queue is not None:
             task.queue.push(Chunk(b"", starts[0], None, reset_to=starts[0]))
-        state.moved_on(starts[0])
+        state.start_again(starts[0])
         state.last_entry = None
         self._go_on(task)

@@ -15,6 +15,7 @@ Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -31,10 +32,14 @@ __all__ = [
     "FetchState",
     "Need",
     "OutOfLog",
+    "OutOfRange",
     "RangeCheck",
     "check_range",
     "poll_wait_ms",
 ]
+
+OutOfRange = Callable[[TopicPartition, range], None]
+"""Called with a partition whose position is outside its log, and with the offsets of `FetchState.behind_end`."""
 
 BROKEN_TRIES: Final = 3
 """How many times a set with impossible sizes is fetched again before the partition is given up."""
@@ -133,6 +138,7 @@ class FetchState:
 
     Attributes:
         offset: Next offset to ask for; unused in Need.RESOLVE and Need.BOUNDS.
+        started_at: Where reading started, in this ownership or after the last reset.
         size_bytes: Size to ask for; larger than the configured one if the next message is larger.
         is_single: True while the next message is known not to fit into a share of the budget.
         entry_bytes: Size of the last message that did not fit; 0 when smaller ones have come since.
@@ -179,6 +185,7 @@ class FetchState:
     walk_from: int = -1
     walk_at: int = -1
     last_entry: EntryMark | None = None
+    started_at: int = -1
 
     @property
     def asked_offset(self) -> int:
@@ -188,6 +195,7 @@ class FetchState:
         return self.last_entry.start if self.need is Need.COMPARE and self.last_entry is not None else self.offset
 
     def __post_init__(self) -> None:
+        self.started_at = self.offset
         self.size_bytes = self.size_bytes or self.configured_bytes
 
     def answered(self, now: float, high_watermark: int | None = None) -> None:
@@ -216,6 +224,15 @@ class FetchState:
         self.size_bytes = self.configured_bytes
         self.is_single = False
         self.entry_bytes = min(self.entry_bytes, chunk_bytes)
+
+    def start_again(self, offset: int) -> None:
+        """Continue at an offset to which the position was reset."""
+        self.moved_on(offset)
+        self.started_at = offset
+
+    def behind_end(self, latest: int) -> range:
+        """Return the offsets that were read since the start and are behind the end of the log: it became shorter."""
+        return range(max(latest + 1, self.started_at), self.offset + 1)
 
     def grow(self, size_bytes: int) -> None:
         """Ask for the next message with a size in which it fits."""

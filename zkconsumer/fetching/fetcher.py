@@ -31,7 +31,7 @@ from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, FETCHED, EntryMark, Need, poll_wait_ms
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, FETCHED, EntryMark, Need, OutOfRange, poll_wait_ms
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.log_end_requests import LogEndRequests
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
@@ -58,14 +58,15 @@ class FetcherCalls(NamedTuple):
         count_fetchers: Returns how many fetchers share the byte budget now.
         lost: Called with a task whose leader must be found, and with the broker id if that broker does not lead it.
         is_idle: Called after some time without work; True ends the thread.
-        out_of_range: Called with each partition whose position turns out to be outside its log.
+        out_of_range: Called with each partition whose position turns out to be outside its log, and with the offsets
+            behind its end that were read (`FetchState.behind_end`).
         died: Called with a name and an error when the thread ends by an error.
     """
 
     count_fetchers: Callable[[], int]
     lost: Callable[[FetchTask, int | None], None]
     is_idle: Callable[[Fetcher], bool]
-    out_of_range: Callable[[TopicPartition], None]
+    out_of_range: OutOfRange
     died: Callable[[str, BaseException], None]
 
 

@@ -22,6 +22,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
+from zkconsumer.fetching.fetch_state import OutOfRange
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher import Fetcher, FetcherCalls
 from zkconsumer.fetching.leader_finder import LeaderFinder
@@ -36,12 +37,13 @@ class PoolCalls(NamedTuple):
 
     Attributes:
         task_of: Returns the current task of a partition, None if it is not fetched any more.
-        out_of_range: Called with each partition whose position turns out to be outside its log.
+        out_of_range: Called with each partition whose position turns out to be outside its log, and with the offsets
+            behind its end that were read (`FetchState.behind_end`).
         died: Called with the name of a thread that has ended by a fault, and the fault.
     """
 
     task_of: Callable[[TopicPartition], FetchTask | None]
-    out_of_range: Callable[[TopicPartition], None]
+    out_of_range: OutOfRange
     died: Callable[[str, BaseException], None]
 
 

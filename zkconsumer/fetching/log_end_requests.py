@@ -15,8 +15,8 @@ from typing import Final
 from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed
-from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
-from zkconsumer.fetching.fetch_state import Need, OutOfLog, check_range
+from simpleconsumer.types import MAX_INT64, Broker
+from zkconsumer.fetching.fetch_state import Need, OutOfLog, OutOfRange, check_range
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk
 
@@ -36,7 +36,8 @@ class LogEndRequests:
         consumer: The connection of the fetcher.
         failed: Called with a task that must be asked for again later, and the reason.
         not_led: Called with a task that this broker does not lead, and the reason.
-        out_of_range: Called with each partition whose position turns out to be outside its log.
+        out_of_range: Called with each partition whose position turns out to be outside its log, and with the offsets
+            behind its end that were read (`FetchState.behind_end`).
         still_long_enough: Called with a task whose log, on another leader or after a failure, has its position.
         counters: Counts requests and errors.
 
@@ -51,7 +52,7 @@ class LogEndRequests:
         counters: Counters,
         failed: Callable[[FetchTask, str], None],
         not_led: Callable[[FetchTask, str], None],
-        out_of_range: Callable[[TopicPartition], None],
+        out_of_range: OutOfRange,
         still_long_enough: Callable[[FetchTask], None],
     ) -> None:
         self._broker = broker
@@ -182,7 +183,7 @@ class LogEndRequests:
             *state.partition, state.offset, earliest, latest, checked.offset, task.policy,
         )
         self._counters.add("errors", "out_of_range")
-        self._out_of_range(state.partition)
+        self._out_of_range(state.partition, state.behind_end(latest))
         queue.push(Chunk(b"", checked.offset, None, reset_to=checked.offset))
-        state.moved_on(checked.offset)
+        state.start_again(checked.offset)
         state.answered(self._clock())

@@ -22,7 +22,7 @@ from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_meter import FetchMeter
-from zkconsumer.fetching.fetch_state import EntryMark, FetchState, Need
+from zkconsumer.fetching.fetch_state import EntryMark, FetchState, Need, OutOfRange
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
@@ -46,7 +46,8 @@ class Delivery:
     Args:
         streams: (topic, thread id) -> stream; the topic is empty for a filter.
         clock: Seconds; the clock of the lease.
-        out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log.
+        out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log, and
+            with the offsets behind its end that were read.
         counters: Counts requests and errors.
         died: Called with the name of a thread that has ended by a fault, on that thread, and the fault.
 
@@ -61,7 +62,7 @@ class Delivery:
         streams: Mapping[tuple[str, str], KafkaStream],
         brokers: BrokerDirectory,
         clock: Callable[[], float],
-        out_of_range: Callable[[TopicPartition], None] = lambda partition: None,
+        out_of_range: OutOfRange = lambda partition, gone: None,
         counters: Counters | None = None,
         died: Died = lambda name, error: None,
     ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from rebalance import znodes
@@ -286,7 +287,7 @@ class CommitBatch:
             if self._over:
                 return
             before = self._nodes.records.get(partition)
-            old = (before.stored, before.version) if before is not None else None
+            old = replace(before) if before is not None else None
             if self._nodes.note(partition, reply):
                 self._compare(partition, old)
             elif reply.fault is not None and reply.fault.is_unknown:
@@ -303,22 +304,23 @@ class CommitBatch:
         for partition in partitions:
             self._nodes.read(partition, lambda reply, partition=partition: read(partition, reply))  # type: ignore[misc]
 
-    def _compare(self, partition: Partition, old: tuple[int | None, int | None] | None) -> None:
+    def _compare(self, partition: Partition, old: OffsetRecord | None) -> None:
         """Find out from a second read whether a write was applied, or somebody else has written."""
         record = self._nodes.record(partition)
-        if old is None or partition not in self._left or record.version == old[1]:
+        if old is None or partition not in self._left or record.version == old.version:
             return
         value = self._left[partition]
-        landed = 0 if old[1] is None else old[1] + 1
+        landed = 0 if old.version is None else old.version + 1
         if record.stored == value and record.version == landed:
-            record.written(value, landed)
+            old.written(value, landed)  # it counts as what was known when it was sent
+            self._nodes.records[partition] = old
             self._settle(partition)
             return
         if record.stored is None or partition in self.starts:
             return
         if record.stored < value:
             log.warning("offset of %s-%s went from %s to %s: a Java member that was suspended, a broker's OffsetCommit "
-                        "or an operator wrote it; %s is written again", *partition, old[0], record.stored, value)
-        elif old[0] is None or record.stored > old[0]:
+                        "or an operator wrote it; %s is written again", *partition, old.stored, record.stored, value)
+        elif old.stored is None or record.stored > old.stored:
             # Raised meanwhile: even an explicit commit must not undo that silently.
             self._raised.add(partition)

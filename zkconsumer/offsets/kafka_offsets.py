@@ -176,10 +176,14 @@ class KafkaOffsets(KnownOffsets):
         self._unsure.pop(partition, None)
         super().start_at(partition, position)
 
-    def out_of_range(self, partition: Partition) -> None:
-        """Take note that a position was outside its log and is reset: the stored offset may be lowered."""
+    def out_of_range(self, partition: Partition, gone: range) -> None:
+        """Take note that a position was outside its log and is reset: the stored offset may be lowered.
+
+        Args:
+            gone: The offsets behind the end of the log which this member has read: they may still be committed.
+        """
         self._unsure.pop(partition, None)
-        super().out_of_range(partition)
+        super().out_of_range(partition, gone)
 
     def released(self, partition: Partition) -> None:
         """Send nothing more of a partition that is about to be released: another member stores its offset then."""

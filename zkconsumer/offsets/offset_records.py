@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Final
 
 __all__ = ["OffsetRecord", "WriteDecision", "start_position", "decide_write"]
+
+_NO_VERSION: Final = -1
+"""No node has it, and it is not that of an absent node either."""
 
 
 @dataclass(slots=True)
@@ -27,7 +31,9 @@ class OffsetRecord:
         lowered: whether this member itself lowered the offset on purpose, which overrules its done position.
         void_version: the version at which the node held an offset that the leader's log does not have, or one behind
             the start that the application chose. Such an offset may be lowered, or no commit would be written until
-            the position has grown past it.
+            the position has grown past it. `None` is the version of an absent node.
+        gone: the offsets that this member may still commit of a log that became shorter. A commit that was decided
+            before the reset is written after it was found out, and may be lowered as well.
         mzxid: the transaction that last wrote the node; 0 when that is not known.
         earlier: (version, offset) that this member saw or wrote before it noticed that the topic was created anew.
     """
@@ -39,20 +45,24 @@ class OffsetRecord:
     done: int | None = None
     held_at: int | None = None
     lowered: bool = False
-    void_version: int | None = None
+    void_version: int | None = _NO_VERSION
+    gone: range = range(0)
     mzxid: int = 0
     earlier: set[tuple[int, int | None]] = field(default_factory=set)
 
     def seen(self, stored: int | None, version: int | None, mzxid: int = 0) -> None:
         """Take note of what was read."""
         if version != self.version or (self.mzxid and mzxid != self.mzxid):
-            self.void_version = None  # versions start at 0 again when a node is created anew
+            self._end_void()  # versions start at 0 again when a node is created anew
         self.stored, self.version, self.mzxid = stored, version, mzxid
 
     @property
     def is_void(self) -> bool:
         """Whether the stored offset may be lowered."""
-        return self.version is not None and self.version == self.void_version
+        return self.version == self.void_version
+
+    def _end_void(self) -> None:
+        self.void_version, self.gone = _NO_VERSION, range(0)
 
     def taken(self) -> None:
         """Take note that a claim starts from what was last seen."""
@@ -64,6 +74,7 @@ class OffsetRecord:
         So does what was written after the creation: a member that has not noticed it yet goes on committing.
         """
         self.done = None
+        self.gone = range(0)
         if self.version is not None:
             self.earlier.add((self.version, self.stored))
         if under_way is not None:
@@ -78,7 +89,12 @@ class OffsetRecord:
     def written(self, value: int, version: int) -> None:
         """Take note of what was written."""
         # Replacing an offset that the log does not have is not lowering it.
-        self.lowered = self.stored is not None and value < self.stored and self.version != self.void_version
+        is_lower = self.stored is not None and value < self.stored
+        self.lowered = is_lower and not self.is_void
+        if self.is_void and (value == self.stored or (not is_lower and value in self.gone)):
+            self.void_version = version
+        else:
+            self._end_void()
         self.stored, self.version, self.mzxid = value, version, 0
         self.baseline, self.baseline_version = value, version
         self.held_at = value  # A commit that was decided before this one, on another thread, needs no line in the log.
@@ -87,13 +103,21 @@ class OffsetRecord:
         """Take note that the application chose a start, which overrules the stored offset and the done position."""
         self.done = None
         self.lowered = False
+        self.gone = range(0)
         if self.stored is not None and position < self.stored:
             self.void_version = self.version
 
-    def out_of_range(self) -> None:
-        """Take note that the offset at which this member started is outside the log."""
-        if self.stored is not None and self.version == self.baseline_version:
-            self.void_version = self.version
+    def out_of_range(self, gone: range) -> None:
+        """Take note that the position of this member is outside the log.
+
+        Args:
+            gone: The offsets behind the end of the log which this member has read in this ownership.
+        """
+        if self.version != self.baseline_version:
+            return
+        # A commit from before an earlier reset may still be on its way.
+        self.gone = range(gone.start, max(gone.stop, self.gone.stop))
+        self.void_version = self.version
 
 
 def start_position(record: OffsetRecord) -> tuple[int | None, bool]:

@@ -57,7 +57,7 @@ class OffsetStore(ports.Offsets, Protocol):
 
     def behind(self) -> dict[Partition, int]: ...
 
-    def out_of_range(self, partition: Partition) -> None: ...
+    def out_of_range(self, partition: Partition, gone: range) -> None: ...
 
 
 class TwoStores:
@@ -271,10 +271,10 @@ class TwoStores:
         for store in self._written:
             store.start_at(partition, position)
 
-    def out_of_range(self, partition: Partition) -> None:
-        """Note that the position of a partition was outside its log."""
+    def out_of_range(self, partition: Partition, gone: range) -> None:
+        """Note that the position of a partition was outside its log, and which offsets the log does not have."""
         for store in self._written:
-            store.out_of_range(partition)
+            store.out_of_range(partition, gone)
 
     def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str] = ()) -> None:
         """Note that the topic was created anew, with these partitions."""
