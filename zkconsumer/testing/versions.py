@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from zkconsumer.testing.errors import NotSupported
 
-CODECS: Mapping[str, tuple[int, ...]] = {"none": (0, 8), "gzip": (0, 8), "snappy": (0, 8), "lz4": (0, 8, 2)}
+CODECS: Mapping[str, tuple[int, ...]] = {"none": (0, 7), "gzip": (0, 7), "snappy": (0, 7), "lz4": (0, 8, 2)}
 """Codec -> the first version of Kafka that knows it, of those whose brokers the kit writes to."""
 
 FIRST_WITH_TOMBSTONES = (0, 8, 1)
@@ -27,7 +27,12 @@ def require(version: str, minimum: tuple[int, ...], what: str) -> None:
         NotSupported: it is older.
     """
     if version_tuple(version) < minimum:
-        raise NotSupported(f"{what} needs Kafka {'.'.join(map(str, minimum))} or newer, this is {version}")
+        raise refused(version, minimum, what)
+
+
+def refused(version: str, minimum: tuple[int, ...], what: str) -> NotSupported:
+    """Return the error of `require`."""
+    return NotSupported(f"{what} needs Kafka {'.'.join(map(str, minimum))} or newer, this is {version}")
 
 
 def check_codec(version: str, codec: str) -> None:

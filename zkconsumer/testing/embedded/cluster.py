@@ -1,13 +1,11 @@
 """A cluster of embedded brokers: topics, leaders, starts, stops, kills.
 
-The cluster object is the controller of all its brokers, and has the interface of `KafkaCluster`, so that a test can run
-on either. What differs from real brokers:
+The cluster has the interface of `KafkaCluster`, so that a test can run on either. What differs from real brokers:
 
-- A partition's files are led by one broker at a time. When the leader moves they move with it (a rename between data
-  folders), whether the old leader runs, was stopped or was killed. So a follower never lags, and with a replication
-  factor above 1 a death loses no message that the dead leader had stored. What was not flushed is checked again.
+- In Kafka 0.8 a partition's files are led by one broker at a time, and move with their leader (`coordination_08`). So a
+  follower never lags, and a death loses no message that the dead leader had stored.
 - The brokers share this process: one cannot be SIGSTOPped; `pause` keeps its answers back instead.
-- One process serves a cluster: two of them on one ZooKeeper path would both be controllers.
+- One process serves a cluster: in Kafka 0.8, two of them on one ZooKeeper path would both be controllers.
 """
 
 from __future__ import annotations
@@ -15,31 +13,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Literal, Self
+from typing import IO, Final, Literal, Self, overload
 
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.cluster import ClusterFrame, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
-from zkconsumer.testing.embedded.controller import Controller
-from zkconsumer.testing.embedded.faults import FaultPlan
-from zkconsumer.testing.embedded.leadership import NO_LEADER
+from zkconsumer.testing.embedded.coordination import Coordination
+from zkconsumer.testing.embedded.coordination_08 import Coordination08
+from zkconsumer.testing.embedded.faults import MOVE_LEADER, WRONG_CORRELATION_ID, FaultPlan
+from zkconsumer.testing.embedded.kafka07.coordination import VERSION as VERSION_07
+from zkconsumer.testing.embedded.kafka07.coordination import Coordination07
+from zkconsumer.testing.embedded.kafka07.log import ByteLog
+from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
 from zkconsumer.testing.embedded.log import PartitionLog
-from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
-from zkconsumer.testing.embedded.requests import ClusterImage
+from zkconsumer.testing.embedded.registry import Registry
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.embedded.storage import hold
-from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.errors import KitError, StartFailed
-from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.processes import free_port
-from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
+GENERATIONS: Final = ("0.8", "0.7")
+
 
 class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
-    """Brokers of the protocol of Kafka 0.8.2, in this process, registered in a real ZooKeeper.
+    """Brokers of the protocol of Kafka 0.8.2, or 0.7.2, in this process, registered in a real ZooKeeper.
 
     `with EmbeddedCluster(brokers=2) as cluster: cluster.create_topic("t", partitions=4)`. Ports are chosen when the
     object is made, so a proxy can be put in front of a broker before it starts.
@@ -58,6 +58,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         self,
         brokers: int | Iterable[int] = 1,
         *,
+        generation: str = "0.8",
         zookeeper: ZooKeeperServer | str | Literal[False] | None = None,
         chroot: str = "",
         settings: Mapping[str, object] | None = None,
@@ -71,10 +72,11 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
 
         Args:
             brokers: how many (with the ids 0, 1, ...), or the ids themselves.
+            generation: of Kafka: 0.8 (the protocol of 0.8.2) or 0.7.
             zookeeper: a running server or a connect string without chroot; None starts one that belongs to the cluster;
                 False does without, for tests of one client with one broker, without Java.
             chroot: path in ZooKeeper under which the cluster lives.
-            settings: broker properties, see `BrokerSettings`.
+            settings: broker properties, see `BrokerSettings` and, of Kafka 0.7, `BrokerSettings07`.
             folder: for the data, that of the cluster's own ZooKeeper included, kept when the cluster is closed; a
                 cluster that is started on it later goes on where this one ended. None takes a temporary one.
             port: of the first broker, the next one has the next port; None chooses free ones.
@@ -83,62 +85,38 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             login: how brokers, members and the cluster's own client authenticate to ZooKeeper.
 
         Raises:
-            ValueError: no broker, an unknown setting, a chroot that is no absolute path, or ports that cannot be.
+            ValueError: no broker, an unknown generation or setting, a chroot that is no absolute path, or ports that
+                cannot be.
         """
         ids = broker_ids(brokers)
-        self._settings = BrokerSettings.from_properties(settings or {})
+        if generation not in GENERATIONS:
+            raise ValueError(f"generation {generation!r}: embedded brokers are of {' and '.join(GENERATIONS)}")
+        chosen = _settings_of(generation, settings or {})
         super().__init__(
             ids, zookeeper=zookeeper, chroot=chroot, port=port, zookeeper_port=zookeeper_port, folder=folder,
             folder_prefix="zkconsumer-embedded-", timeout_s=timeout_s,
         )  # fmt: skip
         self.login = login
         self.faults = FaultPlan()
-        self.brokers = {
-            n: EmbeddedBroker(n, self.folder / f"broker-{n}", self, self._settings, self.faults, port=self._ports[n])
-            for n in ids
-        }
-        self._controller: Controller | None = None
+        self._coordination: Coordination
+        if isinstance(chosen, BrokerSettings07):
+            self.version = VERSION_07
+            self.faults = FaultPlan(absent={WRONG_CORRELATION_ID, MOVE_LEADER})
+            self._coordination = Coordination07(self, self._ports, chosen, self.faults)
+        else:
+            self._coordination = Coordination08(self, self._ports, chosen, self.faults)
+        self.brokers = dict(self._coordination.brokers)
         self._held: IO[str] | None = None
 
     @property
     def client(self) -> KazooClient:
         """The cluster's own ZooKeeper client, inside the chroot; KitError before the start, or without ZooKeeper."""
-        registry = self.registry
-        if not isinstance(registry, ZooKeeperRegistry):
-            raise KitError("this cluster does without ZooKeeper")
-        return registry.client
-
-    # ---- what the brokers ask for
+        return self._coordination.client
 
     @property
-    def image(self) -> ClusterImage:
-        """Running brokers, topics, leaders, as the brokers' metadata names them."""
-        return self._controller.image if self._controller else ClusterImage()
-
-    @property
-    def registry(self) -> Registry:
-        """Where the cluster is registered; KitError before the start."""
-        return self._control_of_brokers.registry
-
-    @property
-    def _control_of_brokers(self) -> Controller:
-        if self._controller is None:
-            raise KitError("the cluster was not started")
-        return self._controller
-
-    @property
-    def auto_create_topics(self) -> bool:
-        """Whether asking for a topic makes it."""
-        return self._settings.auto_create_topics_enable
-
-    def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
-        """Register a topic unless it exists; returns before it has leaders."""
-        assignment = kafka_topics.spread(partitions or self._settings.num_partitions, 1, sorted(self.image.brokers))
-        try:
-            self.registry.create_topic(topic, assignment, config)
-        except TopicExists:
-            pass  # another request made it meanwhile
-        self._control_of_brokers.look_again()
+    def has_zookeeper(self) -> bool:
+        """False for a cluster that does without."""
+        return self._zookeeper is not False
 
     # ---- start and end
 
@@ -154,10 +132,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         if self._held is None:
             self._held = hold(self.folder)
         self._start_own_zookeeper()
-        if self._controller is None:
-            controller = Controller(self._make_registry(), self.brokers)
-            controller.start()
-            self._controller = controller
+        self._coordination.start()
         for broker_id, broker in self.brokers.items():
             if not broker.running:
                 self._start_where_possible(broker_id)
@@ -172,48 +147,26 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
                 raise
             self.start(broker_id, port=free_port())  # another process was faster; no client knows the old port yet
 
-    def _make_registry(self) -> Registry:
-        if self._zookeeper is False:
-            return MemoryRegistry()
-        timeout_s = self._settings.zookeeper_session_timeout_ms / 1000
-        return ZooKeeperRegistry(
-            self.zookeeper_hosts, chroot=self.chroot, session_timeout_s=timeout_s, login=self.login
-        )
-
     def start(self, broker_id: int, *, port: int | None = None) -> None:
         """Start one broker on its data; returns when it is registered and leads what falls to it.
 
         Args:
             port: another port than before.
         """
-        broker = self.brokers[broker_id]
         if port is not None:
-            broker.port = port
-        with self._control_of_brokers.lock:
-            broker.start()
-            try:
-                self.registry.register(broker.registration)
-            except BaseException:
-                broker.end(clean=True)  # a broker that no client can find would never be registered later
-                raise
-            self._control_of_brokers.reconcile()
+            self.brokers[broker_id].port = port
+        self._coordination.start_broker(broker_id)
 
     def stop(self, broker_id: int) -> None:
         """End one broker in order: logs flushed and marked clean, its id node gone, its partitions led elsewhere."""
-        with self._control_of_brokers.lock:
-            self.brokers[broker_id].end(clean=True)
-            self.registry.unregister(broker_id, abruptly=False)
-            self._control_of_brokers.reconcile()
+        self._coordination.stop_broker(broker_id)
 
     def kill(self, broker_id: int, *, expire: bool = False) -> None:
         """End one broker as SIGKILL does: connections reset, nothing flushed, no clean mark.
 
         Its id node stays until its session expires, or vanishes at once with `expire`.
         """
-        with self._control_of_brokers.lock:
-            self.brokers[broker_id].end(clean=False)
-            self.registry.unregister(broker_id, abruptly=not expire)
-            self._control_of_brokers.reconcile()
+        self._coordination.kill_broker(broker_id, expire=expire)
 
     def pause(self, broker_id: int) -> None:
         """Keep the answers of one broker back; its connections stay open."""
@@ -231,7 +184,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         self.faults.reset()
         for broker_id, broker in self.brokers.items():
             broker.resume()
-            if self._controller is not None and not broker.running:
+            if self._coordination.started and not broker.running:
                 self.start(broker_id)
 
     def close(self) -> None:
@@ -239,17 +192,11 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         with ExitStack() as last:  # from the bottom up, whatever fails
             last.callback(self._give_up_zookeeper_and_folder)
             last.callback(self._let_go)
-            last.callback(self._leave)
-            if self._controller is not None:
-                self._controller.stop()
+            last.callback(self._coordination.close)
+            self._coordination.freeze()
             for broker in self.brokers.values():
                 if broker.running:
                     broker.end(clean=not self._own_folder)  # data that is thrown away need not be flushed
-
-    def _leave(self) -> None:
-        controller, self._controller = self._controller, None
-        if controller is not None:
-            controller.registry.close()
 
     def _let_go(self) -> None:
         held, self._held = self._held, None
@@ -276,30 +223,15 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         Raises:
             KitError: the topic exists, or its name is not allowed.
         """
-        kafka_topics.check_name(name)
-        count = 1 if partitions is None else partitions
-        chosen = assignment or kafka_topics.spread(count, replication, sorted(self.brokers))
-        try:
-            self.registry.create_topic(name, chosen, config or {})
-        except TopicExists:
-            raise KitError(f"topic {name} exists already") from None
-        return self.wait_leaders(name, sorted(chosen))
+        return self._coordination.create_topic(name, partitions, replication, assignment, config)
 
     def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
         """Partition -> leader after the topic has grown to `total` partitions."""
-        present = self._entry(name).assignment
-        if total <= len(present):
-            raise ValueError(f"topic {name} has {len(present)} partitions, {total} would not be more")
-        wanted = kafka_topics.spread(total, len(present[0]), sorted(self.brokers))
-        self.registry.set_assignment(name, {**wanted, **present})
-        return self.wait_leaders(name, list(range(total)))
+        return self._coordination.add_partitions(name, total)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; returns when its nodes and files are gone."""
-        self._entry(name)
-        self.registry.doom_topic(name)
-        with self._control_of_brokers.lock:
-            self._control_of_brokers.reconcile()
+        self._coordination.delete_topic(name)
 
     def partitions(self, topic: str) -> list[int | str]:
         """The partitions of a topic, in order.
@@ -307,24 +239,40 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         Raises:
             KitError: there is no such topic.
         """
-        return sorted(self._entry(topic).assignment)
+        return self._coordination.partitions(topic)
 
     def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as it is registered; None without one."""
-        state = self.registry.state(topic, int(partition))
-        return None if state is None or state.leader == NO_LEADER else state.leader
+        return self._coordination.leader(topic, partition)
 
-    def log(self, topic: str, partition: int) -> PartitionLog:
-        """The log of a partition at its leader, to look at or to cut about: `truncate`, `delete_head`, `corrupt`,
-        `remove`.
+    @property
+    def registry(self) -> Registry:
+        """Where the cluster of Kafka 0.8 is registered; KitError before the start, and in Kafka 0.7."""
+        if not isinstance(self._coordination, Coordination08):
+            raise KitError("brokers of Kafka 0.7 register themselves")
+        return self._coordination.registry
+
+    @overload
+    def log(self, topic: str, partition: int) -> PartitionLog: ...
+
+    @overload
+    def log(self, topic: str, partition: str) -> ByteLog: ...
+
+    def log(self, topic: str, partition: int | str) -> PartitionLog | ByteLog:
+        """The log of a partition at its leader, to look at or to cut about: `truncate`, `delete_head`, `corrupt`, and
+        in Kafka 0.8 `remove`.
+
+        Args:
+            partition: its number; in Kafka 0.7 its name, `broker-number`.
 
         Raises:
-            KitError: the partition has no leader.
+            KitError: the partition has no leader, or in Kafka 0.7 no log.
         """
-        leader = self.leader(topic, partition)
-        if leader is None:
-            raise KitError(f"{topic}/{partition} has no leader")
-        return self.brokers[leader].log(topic, partition)
+        if isinstance(self._coordination, Coordination08) and isinstance(partition, int):
+            return self._coordination.log(topic, partition)
+        if isinstance(self._coordination, Coordination07) and isinstance(partition, str):
+            return self._coordination.log(topic, partition)
+        raise KitError(f"{partition!r} is no partition of Kafka {self.version}")
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a broker the leader of a partition; its files move there. Returns when it serves requests.
@@ -334,18 +282,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         Raises:
             KitError: the broker does not run, or there is no such partition.
         """
-        with self._control_of_brokers.lock:
-            if not self.brokers[broker_id].running:
-                raise KitError(f"broker {broker_id} does not run")
-            assignment = dict(self._entry(topic).assignment)
-            if partition not in assignment:
-                raise KitError(f"there is no {topic}/{partition}")
-            replicas = assignment[partition]
-            others = [replica for replica in replicas if replica != broker_id]
-            wanted = (broker_id, *others[: len(replicas) - 1])
-            if wanted != replicas:
-                self.registry.set_assignment(topic, assignment | {partition: wanted})
-            self._control_of_brokers.reconcile(order={(topic, partition): broker_id})
+        self._coordination.move_leader(topic, partition, broker_id)
 
     def wait_leaders(
         self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
@@ -355,22 +292,11 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         Raises:
             WaitTimeout: after `timeout_s` (by default the cluster's) seconds.
         """
+        return self._coordination.wait_leaders(topic, partitions, timeout_s)
 
-        def leaders() -> dict[int | str, int] | None:
-            self._control_of_brokers.reconcile()
-            known = self.image.topics.get(topic, {})
-            found: dict[int | str, int] = {p: known[int(p)][1].leader for p in partitions if p in known}
-            running = all(leader in self.brokers and self.brokers[leader].running for leader in found.values())
-            return found if len(found) == len(partitions) and running else None
 
-        limit_s = self.timeout_s if timeout_s is None else timeout_s
-        what = f"leaders of {topic} {list(partitions)}"
-        found = wait_until(leaders, limit_s, what, state=lambda: self.image.topics.get(topic))
-        assert found is not None
-        return found
-
-    def _entry(self, topic: str) -> TopicEntry:
-        entry = self.registry.topics().get(topic)
-        if entry is None:
-            raise KitError(f"there is no topic {topic}")
-        return entry
+def _settings_of(generation: str, settings: Mapping[str, object]) -> BrokerSettings | BrokerSettings07:
+    """The settings of brokers of a generation; ValueError for an unknown one."""
+    if generation == "0.7":
+        return BrokerSettings07.from_properties(settings)
+    return BrokerSettings.from_properties(settings)

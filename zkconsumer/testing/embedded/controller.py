@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-from zkconsumer.testing.embedded.broker import EmbeddedBroker
+from zkconsumer.testing.embedded.broker_08 import Broker08
 from zkconsumer.testing.embedded.leadership import PartitionState, decide, moved
 from zkconsumer.testing.embedded.registry import Registry, RegistryUnavailable, TopicEntry
 from zkconsumer.testing.embedded.requests import ClusterImage
@@ -37,7 +37,7 @@ class Controller:
         lock: held while something is started, stopped or moved.
     """
 
-    def __init__(self, registry: Registry, brokers: Mapping[int, EmbeddedBroker]) -> None:
+    def __init__(self, registry: Registry, brokers: Mapping[int, Broker08]) -> None:
         self.registry = registry
         self.brokers = brokers
         self.image = ClusterImage()
@@ -136,7 +136,7 @@ class Controller:
                 safe = (topic, partition) in clean
                 host.lead(topic, partition, entries[topic].config, clean=safe if arrived or safe else None)
 
-    def _fetch_files(self, name: str, host: EmbeddedBroker) -> bool:
+    def _fetch_files(self, name: str, host: Broker08) -> bool:
         """True if a partition's files lay with another broker; they are with `host` now."""
         for broker in self.brokers.values():
             files = broker.folder / name

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from zkconsumer.testing.embedded.protocol import API_NAMES, TopicPartition
+from zkconsumer.testing.embedded.protocol import API_NAMES
 from zkconsumer.testing.waiting import wait_until
 
 ERROR: Final = "error"
@@ -26,6 +26,9 @@ CORRUPT: Final = "corrupt"
 MOVE_LEADER: Final = "move_leader"
 
 
+TopicPartition = tuple[str, int | str]
+
+
 @dataclass(frozen=True)
 class Fault:
     """One kind of misbehaviour and the requests it befalls; made by its class methods.
@@ -33,13 +36,14 @@ class Fault:
     Attributes:
         kind: a constant of this module.
         api: produce, fetch, offsets, metadata, offset_commit, offset_fetch, consumer_metadata; None: all.
-        topic, partition, broker, client_id: None matches everything; a request matches by any of its partitions.
+        topic, partition, broker, client_id: None matches everything; a request matches by any of its partitions. A
+            partition of Kafka 0.7 is named by its number or by `broker-number`.
     """
 
     kind: str
     api: str | None = None
     topic: str | None = None
-    partition: int | None = None
+    partition: int | str | None = None
     broker: int | None = None
     client_id: str | None = None
     code: int = 0
@@ -54,7 +58,9 @@ class Fault:
             raise ValueError(f"api {self.api!r} is none of {', '.join(API_NAMES.values())}")
 
     @classmethod
-    def error(cls, code: int, api: str | None = None, topic: str | None = None, partition: int | None = None) -> Self:
+    def error(
+        cls, code: int, api: str | None = None, topic: str | None = None, partition: int | str | None = None
+    ) -> Self:
         """Answer with an error code (for the matching partitions) and do nothing else."""
         return cls(ERROR, api, topic, partition, code=code)
 
@@ -74,7 +80,7 @@ class Fault:
         return cls(GARBAGE, api, topic, data=data)
 
     @classmethod
-    def cut_tail(cls, count_bytes: int, topic: str, partition: int) -> Self:
+    def cut_tail(cls, count_bytes: int, topic: str, partition: int | str) -> Self:
         """Leave the last bytes of a fetched message set out, so that it ends in the middle of a message."""
         return cls(CUT_TAIL, "fetch", topic, partition, count_bytes=count_bytes)
 
@@ -84,7 +90,7 @@ class Fault:
         return cls(WRONG_CORRELATION_ID, api, topic)
 
     @classmethod
-    def corrupt(cls, topic: str, partition: int, offset: int) -> Self:
+    def corrupt(cls, topic: str, partition: int | str, offset: int) -> Self:
         """Flip the bits of the last byte of the entry with this offset, in what is sent; the file stays as it is.
 
         Befalls only fetches whose answer holds that entry whole.
@@ -92,7 +98,7 @@ class Fault:
         return cls(CORRUPT, "fetch", topic, partition, offset=offset)
 
     @classmethod
-    def move_leader(cls, topic: str, partition: int, to_broker: int, api: str | None = None) -> Self:
+    def move_leader(cls, topic: str, partition: int | str, to_broker: int, api: str | None = None) -> Self:
         """Move a partition to another broker just before the request is looked at."""
         return cls(MOVE_LEADER, api, topic, partition, to_broker=to_broker)
 
@@ -106,7 +112,7 @@ class Fault:
             return False
         return self.topic is None or any(self.hits(topic, partition) for topic, partition in partitions)
 
-    def hits(self, topic: str, partition: int) -> bool:
+    def hits(self, topic: str, partition: int | str) -> bool:
         """True if a partition is befallen."""
         same = self.partition in (None, partition) or partition == -1
         return self.topic in (None, topic) and same
@@ -118,7 +124,13 @@ class FaultPlan:
     Threads: every method from any thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, absent: Collection[str] = ()) -> None:
+        """Make a plan without faults.
+
+        Args:
+            absent: kinds of faults that brokers of the cluster's generation cannot have.
+        """
+        self._absent = frozenset(absent)
         self._lock = threading.Lock()
         self._left: dict[int, tuple[Fault, int | None]] = {}
         self._used: Counter[Fault] = Counter()
@@ -129,6 +141,8 @@ class FaultPlan:
         """Return the fault, now in force for that many requests; None: until it is cleared."""
         if times is not None and times < 1:
             raise ValueError(f"times {times}: at least 1, or None")
+        if fault.kind in self._absent:
+            raise ValueError(f"brokers of this generation of Kafka cannot have the fault {fault.kind}")
         with self._lock:
             self._numbers += 1
             self._left[self._numbers] = (fault, times)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from zkconsumer.testing.embedded import protocol as protocol
+from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
 from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.messages import (
@@ -35,11 +36,6 @@ MAX_WAIT_S = 600.0
 REPLICA_NOT_AVAILABLE = 9
 
 Codes = dict[TopicPartition, int]
-Part = bytes | LogSlice
-
-
-class NoAnswer(Exception):  # noqa: N818
-    """The connection is to be closed instead of an answer."""
 
 
 @dataclass(frozen=True)

@@ -14,24 +14,21 @@ Source: kafka.utils.ZkUtils, kafka.admin.AdminUtils, kafka.controller.KafkaContr
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, KazooException, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from zkconsumer.cluster.topic_payloads import format_topic, format_topic_config
 from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
-from zkconsumer.testing.errors import KitError, NoSession
-from zkconsumer.testing.zookeeper.client import connected_client
+from zkconsumer.testing.embedded.session import BrokerSession, cluster_client, done, end_owner
+from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
-from zkconsumer.testing.zookeeper.wire import end_session
 
 IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
@@ -40,11 +37,6 @@ DOOMED = "/admin/delete_topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ROOTS = ("/consumers", IDS, TOPICS, "/config/changes", CONFIG, DOOMED)
-START_TIMEOUT_S: Final = 30.0
-ANSWER_TIMEOUT_S: Final = 10.0
-# Nothing ephemeral hangs on the cluster's own session. It is so short because kazoo waits as long for the answer to a
-# handshake, and a ZooKeeper that is just coming up may never answer the first one.
-CLUSTER_SESSION_S: Final = 10.0
 
 
 def broker_node(broker: BrokerAddress, now_ms: int) -> bytes:
@@ -79,68 +71,6 @@ def _offset_path(group: str, topic: str, partition: int) -> str:
     return f"/consumers/{group}/offsets/{topic}/{partition}"
 
 
-def _done(asked: Any) -> Any:
-    """The answer to an asynchronous request of kazoo.
-
-    Raises:
-        RegistryUnavailable: the connection is down, or ZooKeeper has not answered for ten seconds.
-        kazoo's own errors: the ones that are answers.
-    """
-    try:
-        return asked.get(timeout=ANSWER_TIMEOUT_S)
-    except (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError):
-        raise
-    except NoAuthError as error:
-        raise RegistryUnavailable(
-            "ZooKeeper refused a request of the embedded cluster (NoAuth): an access list does not name its login; "
-            "give EmbeddedCluster(login=...) one that it names, or have the list changed (setAcl)"
-        ) from error
-    except (KazooException, KazooTimeoutError) as error:
-        raise RegistryUnavailable(f"ZooKeeper did not answer: {error!r}") from error
-
-
-def _connected(connect: str, session_timeout_s: float, login: ZooKeeperLogin | None) -> KazooClient:
-    """A client with a session.
-
-    Raises:
-        RegistryUnavailable: no ZooKeeper answered for half a minute, or it refused the login.
-    """
-    try:
-        return connected_client(connect, login, session_s=session_timeout_s, timeout_s=START_TIMEOUT_S)
-    except NoSession as error:
-        raise RegistryUnavailable(str(error)) from error
-
-
-class _Session:
-    """A broker's ZooKeeper session, and under which session id it is registered."""
-
-    def __init__(self, connect: str, timeout_s: float, login: ZooKeeperLogin | None) -> None:
-        self.client = _connected(connect, timeout_s, login)
-        self.registered_as = 0
-
-    @property
-    def session_id(self) -> int:
-        """0 while there is none."""
-        identity = self.client.client_id
-        return int(identity[0]) if identity and self.client.connected else 0
-
-    def end(self, *, abruptly: bool) -> None:
-        """Close the session; `abruptly`: only the connection, as the death of a process does."""
-        if abruptly:
-            # kazoo has only an orderly end, so its loop is stopped and its socket is closed.
-            self.client._stopped.set()
-            connection = getattr(self.client._connection, "_socket", None)
-            if connection is not None:
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # it was just reconnecting
-            self.client._safe_close()
-        else:
-            self.client.stop()
-        self.client.close()
-
-
 class ZooKeeperRegistry:
     """A cluster's nodes.
 
@@ -165,7 +95,7 @@ class ZooKeeperRegistry:
         self._changed: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._client: KazooClient | None = None
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, BrokerSession] = {}
         self._topics: dict[str, TopicEntry] = {}
         self._stale: set[str] = set()
         self._list_is_stale = True
@@ -190,14 +120,7 @@ class ZooKeeperRegistry:
             NodeRefused: an access list does not name the login.
         """
         self._changed = changed
-        if self._chroot:
-            root = _connected(self._hosts, CLUSTER_SESSION_S, self._login)
-            try:
-                root.ensure_path(self._chroot)
-            finally:
-                root.stop()
-                root.close()
-        client = _connected(self._connect, CLUSTER_SESSION_S, self._login)
+        client = cluster_client(self._hosts, self._chroot, self._login)
         try:
             for path in ROOTS:
                 client.ensure_path(path)
@@ -234,16 +157,16 @@ class ZooKeeperRegistry:
 
     def register(self, broker: BrokerAddress) -> None:
         """Make the id node, in a session of the broker's own; the node of a killed predecessor is removed first."""
-        stat = _done(self.client.exists_async(f"{IDS}/{broker.broker_id}"))
         session = self._sessions.get(broker.broker_id)
-        if stat is not None and stat.ephemeralOwner and (session is None or stat.ephemeralOwner != session.session_id):
-            end_session(self._hosts, stat.ephemeralOwner, tls=None if self._login is None else self._login.tls())
+        end_owner(self.client, self._hosts, f"{IDS}/{broker.broker_id}", self._login,
+                  keep=0 if session is None else session.session_id)  # fmt: skip
         if session is None:
-            session = self._sessions[broker.broker_id] = _Session(self._connect, self._session_timeout_s, self._login)
+            session = BrokerSession(self._connect, self._session_timeout_s, self._login)
             session.client.add_listener(lambda state: self._changed())
+            self._sessions[broker.broker_id] = session
         try:
             text = broker_node(broker, _now_ms())
-            _done(session.client.create_async(f"{IDS}/{broker.broker_id}", text, ephemeral=True))
+            done(session.client.create_async(f"{IDS}/{broker.broker_id}", text, ephemeral=True))
         except NodeExistsError:
             pass  # a lost reply: the node is of this very session
         session.registered_as = session.session_id
@@ -262,9 +185,9 @@ class ZooKeeperRegistry:
     def live_brokers(self) -> dict[int, BrokerAddress]:
         """The id nodes."""
         found = {}
-        for name in _done(self.client.get_children_async(IDS, watch=self._brokers_moved)):
+        for name in done(self.client.get_children_async(IDS, watch=self._brokers_moved)):
             try:
-                data = json.loads(_done(self.client.get_async(f"{IDS}/{name}"))[0])
+                data = json.loads(done(self.client.get_async(f"{IDS}/{name}"))[0])
             except NoNodeError:
                 continue  # it was deleted in between; the watch reports it
             found[int(name)] = BrokerAddress(int(name), str(data["host"]), int(data["port"]))
@@ -272,12 +195,12 @@ class ZooKeeperRegistry:
 
     def controller_epoch(self, candidates: Sequence[int]) -> int:
         """Epoch of the controller; a candidate takes the node if it is gone."""
-        if _done(self.client.exists_async(CONTROLLER, watch=self._brokers_moved)) is None:
+        if done(self.client.exists_async(CONTROLLER, watch=self._brokers_moved)) is None:
             for broker_id in candidates:
                 if self._elect(broker_id):
                     break
         try:
-            return int(_done(self.client.get_async(CONTROLLER_EPOCH))[0])
+            return int(done(self.client.get_async(CONTROLLER_EPOCH))[0])
         except NoNodeError:
             return 1
 
@@ -286,14 +209,14 @@ class ZooKeeperRegistry:
         if session is None:
             return False
         try:
-            _done(session.client.create_async(CONTROLLER, controller_node(broker_id, _now_ms()), ephemeral=True))
+            done(session.client.create_async(CONTROLLER, controller_node(broker_id, _now_ms()), ephemeral=True))
         except (NodeExistsError, RegistryUnavailable):
             return False  # another one was faster, or this session is down: the next look decides
         try:
-            epoch, stat = _done(self.client.get_async(CONTROLLER_EPOCH))
-            _done(self.client.set_async(CONTROLLER_EPOCH, b"%d" % (int(epoch) + 1), version=stat.version))
+            epoch, stat = done(self.client.get_async(CONTROLLER_EPOCH))
+            done(self.client.set_async(CONTROLLER_EPOCH, b"%d" % (int(epoch) + 1), version=stat.version))
         except NoNodeError:
-            _done(self.client.create_async(CONTROLLER_EPOCH, b"1"))
+            done(self.client.create_async(CONTROLLER_EPOCH, b"1"))
         return True
 
     # ---- topics
@@ -311,8 +234,8 @@ class ZooKeeperRegistry:
             list_is_stale, self._list_is_stale = self._list_is_stale, False
             stale, self._stale = self._stale, set()
         if list_is_stale:
-            _done(self.client.get_children_async(DOOMED, watch=self._topics_moved))
-            names = set(_done(self.client.get_children_async(TOPICS, watch=self._topics_moved)))
+            done(self.client.get_children_async(DOOMED, watch=self._topics_moved))
+            names = set(done(self.client.get_children_async(TOPICS, watch=self._topics_moved)))
             for gone in set(self._topics) - names:
                 del self._topics[gone]
             stale |= names - set(self._topics)
@@ -324,45 +247,45 @@ class ZooKeeperRegistry:
 
     def _read_topic(self, topic: str) -> TopicEntry | None:
         try:
-            data = json.loads(_done(self.client.get_async(f"{TOPICS}/{topic}", watch=self._topic_moved))[0])
+            data = json.loads(done(self.client.get_async(f"{TOPICS}/{topic}", watch=self._topic_moved))[0])
             assignment = {int(p): tuple(replicas) for p, replicas in data["partitions"].items()}
         except (NoNodeError, ValueError, KeyError):
             return None  # gone, or edited manually: as in Java, a topic without partitions
         try:
-            config = json.loads(_done(self.client.get_async(f"{CONFIG}/{topic}"))[0])["config"]
+            config = json.loads(done(self.client.get_async(f"{CONFIG}/{topic}"))[0])["config"]
         except (NoNodeError, ValueError, KeyError):
             config = {}
         return TopicEntry(assignment, config)
 
     def create_topic(self, topic: str, assignment: Assignment, config: Mapping[str, object]) -> None:
         """Write configuration and assignment, in this order, as Kafka's tools do."""
-        if _done(self.client.exists_async(f"{TOPICS}/{topic}")) is not None:
+        if done(self.client.exists_async(f"{TOPICS}/{topic}")) is not None:
             raise TopicExists(topic)
         settings = format_topic_config(config)
         try:
-            _done(self.client.create_async(f"{CONFIG}/{topic}", settings))
+            done(self.client.create_async(f"{CONFIG}/{topic}", settings))
         except NodeExistsError:
-            _done(self.client.set_async(f"{CONFIG}/{topic}", settings))
+            done(self.client.set_async(f"{CONFIG}/{topic}", settings))
         try:
-            _done(self.client.create_async(f"{TOPICS}/{topic}", format_topic(assignment)))
+            done(self.client.create_async(f"{TOPICS}/{topic}", format_topic(assignment)))
         except NodeExistsError:
             raise TopicExists(topic) from None
         self._topics_moved(None)
 
     def set_assignment(self, topic: str, assignment: Assignment) -> None:
         """Write the assignment."""
-        _done(self.client.set_async(f"{TOPICS}/{topic}", format_topic(assignment)))
+        done(self.client.set_async(f"{TOPICS}/{topic}", format_topic(assignment)))
         with self._lock:
             self._stale.add(topic)
         self._changed()
 
     def doomed_topics(self) -> list[str]:
         """The children of `/admin/delete_topics`."""
-        return sorted(_done(self.client.get_children_async(DOOMED)))
+        return sorted(done(self.client.get_children_async(DOOMED)))
 
     def doom_topic(self, topic: str) -> None:
         """Add a child to `/admin/delete_topics`."""
-        _done(self.client.ensure_path_async(f"{DOOMED}/{topic}"))
+        done(self.client.ensure_path_async(f"{DOOMED}/{topic}"))
         self._changed()
 
     def forget_topic(self, topic: str) -> None:
@@ -375,16 +298,16 @@ class ZooKeeperRegistry:
     def _delete(self, path: str) -> None:
         """Delete a node and what is below it."""
         try:
-            for name in _done(self.client.get_children_async(path)):
+            for name in done(self.client.get_children_async(path)):
                 self._delete(f"{path}/{name}")
-            _done(self.client.delete_async(path))
+            done(self.client.delete_async(path))
         except NoNodeError:
             return
 
     def state(self, topic: str, partition: int) -> PartitionState | None:
         """The content of the state node."""
         try:
-            data = json.loads(_done(self.client.get_async(state_path(topic, partition)))[0])
+            data = json.loads(done(self.client.get_async(state_path(topic, partition)))[0])
         except NoNodeError:
             return None
         return PartitionState(data["controller_epoch"], data["leader"], data["leader_epoch"], tuple(data["isr"]))
@@ -402,18 +325,18 @@ class ZooKeeperRegistry:
     def committed_offset(self, group: str, topic: str, partition: int) -> int | None:
         """Read the node that consumers write."""
         try:
-            return int(_done(self.client.get_async(_offset_path(group, topic, partition)))[0])
+            return int(done(self.client.get_async(_offset_path(group, topic, partition)))[0])
         except NoNodeError:
             return None
 
     def _put(self, path: str, data: bytes) -> None:
         try:
-            _done(self.client.set_async(path, data))
+            done(self.client.set_async(path, data))
         except NoNodeError:
             try:
-                _done(self.client.create_async(path, data, makepath=True))
+                done(self.client.create_async(path, data, makepath=True))
             except NodeExistsError:
-                _done(self.client.set_async(path, data))
+                done(self.client.set_async(path, data))
 
     # ---- end
 

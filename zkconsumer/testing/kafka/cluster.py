@@ -273,35 +273,17 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         if is_07(self.version):
             if replication != 1 or assignment or config:
                 self._needs((0, 8), "a topic with replicas or settings of its own")
-            return self._create_topic_07(name, partitions)
-        count = 1 if partitions is None else partitions
-        chosen = assignment or kafka_topics.spread(count, replication, sorted(self.brokers))
+            ports = {broker.broker_id: broker.port for broker in self.brokers.values() if broker.running}
+            return topics_07.create_on_all(ports, name, partitions, lambda: self._known_07(name), self.timeout_s)
+        chosen = assignment or kafka_topics.spread(partitions or 1, replication, sorted(self.brokers))
         try:
             kafka_topics.create(self.client, name, chosen, config or {})
         except NodeExistsError:
             raise KitError(f"topic {name} exists already") from None
         return self.wait_leaders(name, sorted(chosen))
 
-    def _create_topic_07(self, name: str, wanted: int | None) -> dict[int | str, int]:
-        if topics_07.partitions_of(self.client, name):
-            raise KitError(f"topic {name} exists already")
-        running = sorted(each.broker_id for each in self.brokers.values() if each.running)
-        for broker_id in running:
-            topics_07.create(self.brokers[broker_id].port, name, self.timeout_s)
-        registered = f"topic {name} to be registered by brokers {running}"
-        found: list[str] = []
-
-        def by_all() -> bool:
-            found[:] = topics_07.partitions_of(self.client, name)
-            return {int(each.partition("-")[0]) for each in found} == set(running)
-
-        wait_until(by_all, self.timeout_s, registered, state=lambda: found)
-        if wanted is not None and wanted * len(running) != len(found):
-            raise NotSupported(
-                f"topic {name} has the partitions {', '.join(found)}: in Kafka 0.7 the brokers' settings decide, as "
-                f'settings={{"num.partitions": {wanted}}} or {{"topic.partition.count.map": "{name}:{wanted}"}}'
-            )
-        return {each: int(each.partition("-")[0]) for each in found}
+    def _known_07(self, topic: str) -> list[str]:
+        return topics_07.partitions_of(self.client, topic)
 
     def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
         """Partition -> leader after the topic has grown to `total` partitions.
@@ -336,7 +318,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         """
         found: list[int | str] = []
         if is_07(self.version):
-            found += topics_07.partitions_of(self.client, topic)
+            found += self._known_07(topic)
         else:
             found += sorted(kafka_topics.assignment_of(self.client, topic))
         if not found:
@@ -346,8 +328,7 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
     def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as ZooKeeper has it; None without one."""
         if is_07(self.version):
-            known = topics_07.partitions_of(self.client, topic)
-            return int(str(partition).partition("-")[0]) if partition in known else None
+            return topics_07.broker_of(partition) if partition in self._known_07(topic) else None
         return kafka_topics.leader_in_zookeeper(self.client, topic, int(partition))
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
@@ -383,6 +364,10 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
         Raises:
             WaitTimeout: after `timeout_s` (by default the cluster's) seconds.
         """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        if is_07(self.version):
+            running = {broker.broker_id for broker in self.brokers.values() if broker.running}
+            return topics_07.wait_registered(lambda: self._known_07(topic), topic, partitions, running, limit_s)
         last: dict[int, object] = {}
         numbers = [int(each) for each in partitions]
 
@@ -406,7 +391,6 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
                         return None
             return dict(agreed.items()) if agreed and self._leads(topic, agreed) else None
 
-        limit_s = self.timeout_s if timeout_s is None else timeout_s
         found = wait_until(leaders, limit_s, f"leaders of {topic} {list(partitions)}", state=lambda: last)
         assert found is not None
         return found

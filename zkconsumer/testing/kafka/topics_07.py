@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from zkconsumer.testing.errors import KitError, NotSupported
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
+from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["create", "partition_name", "partitions_of"]
+__all__ = ["broker_of", "create", "create_on_all", "partition_name", "partitions_of", "wait_registered"]
 
 _PRODUCE_07 = 0
 _ANY_PARTITION = -1
@@ -25,6 +27,18 @@ _LATEST = -1
 def partition_name(broker_id: int, number: int) -> str:
     """Return the name of a partition in ZooKeeper, `broker-partition`."""
     return f"{broker_id}-{number}"
+
+
+def broker_of(partition: int | str) -> int:
+    """Return the broker of a partition, of its name.
+
+    Raises:
+        KitError: It is no such name.
+    """
+    broker, dash, number = str(partition).partition("-")
+    if not (dash and broker.isdecimal() and number.isdecimal()):
+        raise KitError(f"{partition!r} is no partition of Kafka 0.7: broker and number are needed, such as '0-3'")
+    return int(broker)
 
 
 def create(port: int, topic: str, timeout_s: float = 5.0) -> None:
@@ -61,3 +75,61 @@ def partitions_of(client: KazooClient, topic: str, brokers: Iterable[int] | None
     except NoNodeError:
         pass  # the topic, or the broker's share of it, is gone
     return sorted(found)
+
+
+def create_on_all(
+    ports: Mapping[int, int], topic: str, wanted: int | None, known: Callable[[], list[str]], timeout_s: float
+) -> dict[int | str, int]:
+    """Have all running brokers make a topic; return partition -> broker once all have registered it.
+
+    Args:
+        ports: By broker id.
+        wanted: Partitions on each broker; None: as many as they are set to.
+        known: Returns the registered partitions of the topic.
+
+    Raises:
+        KitError: The topic exists.
+        NotSupported: The brokers are set to another number of partitions.
+        WaitTimeout: A broker has not registered it in time.
+    """
+    if known():
+        raise KitError(f"topic {topic} exists already")
+    for port in ports.values():
+        create(port, topic, timeout_s)
+    found: list[str] = []
+
+    def by_all() -> bool:
+        found[:] = known()
+        return {broker_of(each) for each in found} == set(ports)
+
+    wait_until(by_all, timeout_s, f"topic {topic} to be registered by brokers {sorted(ports)}", state=lambda: found)
+    if wanted is not None and wanted * len(ports) != len(found):
+        raise NotSupported(
+            f"topic {topic} has the partitions {', '.join(found)}: in Kafka 0.7 the brokers' settings decide, as "
+            f'settings={{"num.partitions": {wanted}}} or {{"topic.partition.count.map": "{topic}:{wanted}"}}'
+        )
+    return {each: broker_of(each) for each in found}
+
+
+def wait_registered(
+    known: Callable[[], list[str]], topic: str, partitions: Sequence[int | str], running: Set[int], timeout_s: float
+) -> dict[int | str, int]:
+    """Return partition -> broker, once all of these partitions are registered and their brokers run.
+
+    Args:
+        known: Returns the registered partitions of the topic.
+        running: The brokers that run.
+
+    Raises:
+        KitError: One of them is no name of a partition.
+        WaitTimeout: They are not in time.
+    """
+    wanted = {each: broker_of(each) for each in partitions}
+    found: list[str] = []
+
+    def all_there() -> bool:
+        found[:] = known()
+        return set(wanted) <= set(found) and set(wanted.values()) <= running
+
+    wait_until(all_there, timeout_s, f"partitions {list(partitions)} of {topic}", state=lambda: found)
+    return wanted

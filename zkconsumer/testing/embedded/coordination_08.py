@@ -1,0 +1,248 @@
+"""Leaders and topics of an embedded cluster of Kafka 0.8: one controller for all brokers.
+
+What differs from real brokers: a partition's files are led by one broker at a time. When the leader moves they move
+with it (a rename between data folders), whether the old leader runs, was stopped or was killed. So a follower never
+lags, and with a replication factor above 1 a death loses no message that the dead leader had stored. What was not
+flushed is checked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kazoo.client import KazooClient
+
+from zkconsumer.testing.embedded.broker_08 import Broker08
+from zkconsumer.testing.embedded.controller import Controller
+from zkconsumer.testing.embedded.coordination import Place
+from zkconsumer.testing.embedded.faults import FaultPlan
+from zkconsumer.testing.embedded.leadership import NO_LEADER
+from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
+from zkconsumer.testing.embedded.requests import ClusterImage
+from zkconsumer.testing.embedded.settings import BrokerSettings
+from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
+from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.kafka import topics as kafka_topics
+from zkconsumer.testing.waiting import wait_until
+
+
+class Coordination08:
+    """The brokers of a cluster of Kafka 0.8, with their controller; see `Coordination`."""
+
+    def __init__(self, place: Place, ports: Mapping[int, int], settings: BrokerSettings, plan: FaultPlan) -> None:
+        """Make the brokers.
+
+        Args:
+            ports: by broker id.
+        """
+        self._place = place
+        self._settings = settings
+        self.brokers = {
+            n: Broker08(n, place.folder / f"broker-{n}", self, self._settings, plan, port=port)
+            for n, port in ports.items()
+        }
+        self._controller: Controller | None = None
+
+    @property
+    def client(self) -> KazooClient:
+        """The cluster's own ZooKeeper client."""
+        registry = self.registry
+        if not isinstance(registry, ZooKeeperRegistry):
+            raise KitError("this cluster does without ZooKeeper")
+        return registry.client
+
+    # ---- what the brokers ask for
+
+    @property
+    def image(self) -> ClusterImage:
+        """Running brokers, topics, leaders, as the brokers' metadata names them."""
+        return self._controller.image if self._controller else ClusterImage()
+
+    @property
+    def registry(self) -> Registry:
+        """Where the cluster is registered; KitError before the start."""
+        return self._control_of_brokers.registry
+
+    @property
+    def _control_of_brokers(self) -> Controller:
+        if self._controller is None:
+            raise KitError("the cluster was not started")
+        return self._controller
+
+    @property
+    def auto_create_topics(self) -> bool:
+        """Whether asking for a topic makes it."""
+        return self._settings.auto_create_topics_enable
+
+    def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
+        """Register a topic unless it exists; returns before it has leaders."""
+        assignment = kafka_topics.spread(partitions or self._settings.num_partitions, 1, sorted(self.image.brokers))
+        try:
+            self.registry.create_topic(topic, assignment, config)
+        except TopicExists:
+            pass  # another request made it meanwhile
+        self._control_of_brokers.look_again()
+
+    # ---- start and end
+
+    @property
+    def started(self) -> bool:
+        """True between `start()` and `close()`."""
+        return self._controller is not None
+
+    def start(self) -> None:
+        """Connect to ZooKeeper and start the controller."""
+        if self._controller is None:
+            controller = Controller(self._make_registry(), self.brokers)
+            controller.start()
+            self._controller = controller
+
+    def _make_registry(self) -> Registry:
+        if not self._place.has_zookeeper:
+            return MemoryRegistry()
+        timeout_s = self._settings.zookeeper_session_timeout_ms / 1000
+        return ZooKeeperRegistry(
+            self._place.zookeeper_hosts, chroot=self._place.chroot, session_timeout_s=timeout_s, login=self._place.login
+        )
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a broker; returns when it is registered and leads what falls to it."""
+        broker = self.brokers[broker_id]
+        with self._control_of_brokers.lock:
+            broker.start()
+            try:
+                self.registry.register(broker.registration)
+            except BaseException:
+                broker.end(clean=True)  # a broker that no client can find would never be registered later
+                raise
+            self._control_of_brokers.reconcile()
+
+    def stop_broker(self, broker_id: int) -> None:
+        """End a broker in order; its partitions are led elsewhere."""
+        with self._control_of_brokers.lock:
+            self.brokers[broker_id].end(clean=True)
+            self.registry.unregister(broker_id, abruptly=False)
+            self._control_of_brokers.reconcile()
+
+    def kill_broker(self, broker_id: int, *, expire: bool) -> None:
+        """End a broker as SIGKILL does; its id node stays until its session expires, or goes with `expire`."""
+        with self._control_of_brokers.lock:
+            self.brokers[broker_id].end(clean=False)
+            self.registry.unregister(broker_id, abruptly=not expire)
+            self._control_of_brokers.reconcile()
+
+    def freeze(self) -> None:
+        """End the controller's thread."""
+        if self._controller is not None:
+            self._controller.stop()
+
+    def close(self) -> None:
+        """End all sessions."""
+        controller, self._controller = self._controller, None
+        if controller is not None:
+            controller.registry.close()
+
+    # ---- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None,
+        replication: int,
+        assignment: Mapping[int, Sequence[int]] | None,
+        config: Mapping[str, object] | None,
+    ) -> dict[int | str, int]:
+        """Partition -> leader of a new topic; returns when every leader serves requests."""
+        kafka_topics.check_name(name)
+        chosen = assignment or kafka_topics.spread(partitions or 1, replication, sorted(self.brokers))
+        try:
+            self.registry.create_topic(name, chosen, config or {})
+        except TopicExists:
+            raise KitError(f"topic {name} exists already") from None
+        return self.wait_leaders(name, sorted(chosen))
+
+    def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
+        """Partition -> leader after the topic has grown to `total` partitions."""
+        present = self._entry(name).assignment
+        if total <= len(present):
+            raise ValueError(f"topic {name} has {len(present)} partitions, {total} would not be more")
+        wanted = kafka_topics.spread(total, len(present[0]), sorted(self.brokers))
+        self.registry.set_assignment(name, {**wanted, **present})
+        return self.wait_leaders(name, list(range(total)))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when its nodes and files are gone."""
+        self._entry(name)
+        self.registry.doom_topic(name)
+        with self._control_of_brokers.lock:
+            self._control_of_brokers.reconcile()
+
+    def partitions(self, topic: str) -> list[int | str]:
+        """The partitions of a topic, in order.
+
+        Raises:
+            KitError: there is no such topic.
+        """
+        return sorted(self._entry(topic).assignment)
+
+    def leader(self, topic: str, partition: int | str) -> int | None:
+        """Leader of a partition as it is registered; None without one."""
+        state = self.registry.state(topic, int(partition))
+        return None if state is None or state.leader == NO_LEADER else state.leader
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """The log of a partition at its leader; KitError without a leader."""
+        leader = self.leader(topic, partition)
+        if leader is None:
+            raise KitError(f"{topic}/{partition} has no leader")
+        return self.brokers[leader].log(topic, partition)
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition; its files move there. Returns when it serves requests.
+
+        A broker that is no replica takes the place of the last one.
+
+        Raises:
+            KitError: the broker does not run, or there is no such partition.
+        """
+        with self._control_of_brokers.lock:
+            if not self.brokers[broker_id].running:
+                raise KitError(f"broker {broker_id} does not run")
+            assignment = dict(self._entry(topic).assignment)
+            if partition not in assignment:
+                raise KitError(f"there is no {topic}/{partition}")
+            replicas = assignment[partition]
+            others = [replica for replica in replicas if replica != broker_id]
+            wanted = (broker_id, *others[: len(replicas) - 1])
+            if wanted != replicas:
+                self.registry.set_assignment(topic, assignment | {partition: wanted})
+            self._control_of_brokers.reconcile(order={(topic, partition): broker_id})
+
+    def wait_leaders(
+        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
+    ) -> dict[int | str, int]:
+        """Partition -> leader, once all of these have one.
+
+        Raises:
+            WaitTimeout: after `timeout_s` (by default the cluster's) seconds.
+        """
+
+        def leaders() -> dict[int | str, int] | None:
+            self._control_of_brokers.reconcile()
+            known = self.image.topics.get(topic, {})
+            found: dict[int | str, int] = {p: known[int(p)][1].leader for p in partitions if p in known}
+            running = all(leader in self.brokers and self.brokers[leader].running for leader in found.values())
+            return found if len(found) == len(partitions) and running else None
+
+        limit_s = self._place.timeout_s if timeout_s is None else timeout_s
+        what = f"leaders of {topic} {list(partitions)}"
+        found = wait_until(leaders, limit_s, what, state=lambda: self.image.topics.get(topic))
+        assert found is not None
+        return found
+
+    def _entry(self, topic: str) -> TopicEntry:
+        entry = self.registry.topics().get(topic)
+        if entry is None:
+            raise KitError(f"there is no topic {topic}")
+        return entry
