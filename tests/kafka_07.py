@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.jars import KAFKA_07_JAR
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
@@ -20,6 +21,16 @@ needs_jar_07 = pytest.mark.skipif(
     reason=f"Kafka 0.7 is in no public repository: set {KAFKA_07_JAR} to the path of a kafka-0.7.2.jar",
 )
 """For tests of a real Kafka 0.7, also where all other real servers are required."""
+
+BOTH_07 = ["embedded", pytest.param("real", marks=[pytest.mark.real, needs_jar_07])]
+"""Kinds of clusters of Kafka 0.7, as parameters of a fixture; the second is skipped without the jar."""
+
+
+def cluster_07(kind: str, brokers: int = 2, **options: object) -> EmbeddedCluster | KafkaCluster:
+    """A cluster of that kind, not yet started."""
+    if kind == "real":
+        return KafkaCluster("0.7.2", brokers, **options)  # type: ignore[arg-type]
+    return EmbeddedCluster(brokers, generation="0.7", **options)  # type: ignore[arg-type]
 
 
 def entry(value: bytes, magic: int = 1) -> bytes:

@@ -182,8 +182,8 @@ def test_what_the_version_does_not_know_is_refused(fresh_topic: Callable[[], str
         cluster.close()
     older = KafkaCluster("0.7.2")
     try:
-        with pytest.raises(NotSupported, match=r"producing needs Kafka 0\.8 or newer, this is 0\.7\.2"):
-            older.produce("t", [b"one"])
+        with pytest.raises(NotSupported, match=r"a message with a key needs Kafka 0\.8 or newer, this is 0\.7\.2"):
+            older.produce("t", [("key", b"one")])
     finally:
         older.close()
 

@@ -161,7 +161,7 @@ class Cluster(Protocol):
         messages: Iterable[Sendable],
         *,
         key: bytes | str | None = None,
-        partition: int | None = None,
+        partition: int | str | None = None,
         partitions: int | None = None,
         codec: str = "none",
         timeout_s: float = 30.0,
@@ -271,7 +271,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         messages: Iterable[Sendable],
         *,
         key: bytes | str | None = None,
-        partition: int | None = None,
+        partition: int | str | None = None,
         partitions: int | None = None,
         codec: str = "none",
         timeout_s: float = 30.0,
@@ -286,17 +286,18 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
             messages: values, or pairs of key and value, or messages with both such as `zkconsumer.Message`; text is
                 sent as UTF-8, and None as a value is a tombstone.
             key: the key of all messages that are only a value.
-            partition: all messages go to this one.
-            partitions: how many the topic has: so many are created, 1 for None.
+            partition: all messages go to this one; in Kafka 0.7 its name, `broker-number`.
+            partitions: how many the topic has: so many are created, 1 for None. In Kafka 0.7 on each broker.
             codec: none, gzip, snappy or lz4.
             timeout_s: deadline of each request.
 
         Returns:
-            Partition and offset of each message, in the order of the messages.
+            Partition and offset of each message, in the order of the messages; in Kafka 0.7 once consumers see them.
 
         Raises:
-            NotSupported: this version of Kafka cannot do it: lz4 needs 0.8.2, tombstones 0.8.1, producing 0.8.
-            KitError: there is no such partition, it has no leader, or the topic has another number of partitions.
+            NotSupported: this version of Kafka cannot do it: lz4 needs 0.8.2, tombstones 0.8.1, keys 0.8.
+            KitError: there is no such partition, it has no leader, or the topic has another number of partitions. In
+                Kafka 0.7 also: the messages are not seen in time.
             TypeError: something in `messages` is no message, or a number is none.
             simpleconsumer's errors: a broker refused messages, or did not answer; after a lost connection they may be
                 stored or not.

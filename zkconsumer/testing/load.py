@@ -8,17 +8,22 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
 from zkconsumer.testing.cluster import Cluster
+from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history.events import Event, id_of
 from zkconsumer.testing.kafka import probe
-from zkconsumer.testing.producing import Writer
+from zkconsumer.testing.kafka.topics_07 import broker_of, number_of
+from zkconsumer.testing.producing import Producer, Writer, producer_of
+from zkconsumer.testing.producing_07 import Producer07
+from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 _ANSWER_S: Final = 2.0
+_SURE_S: Final = 30.0
 _RETRY_S: Final = 0.1
 _LATE_S: Final = 1.0
 """A load that is later than this does not catch up."""
@@ -29,14 +34,16 @@ def load(
     topic: str,
     count: int,
     *,
-    partitions: Sequence[int] | None = None,
-    value: Callable[[int, int], bytes] | None = None,
+    partitions: Sequence[int | str] | None = None,
+    value: Callable[[Any, int], bytes] | None = None,
     first: int = 0,
     codec: str = "none",
     batch: int = 500,
     timeout_s: float = 30.0,
 ) -> list[Event]:
     """One `acked` event per message that was stored, with its partition, offset and value (as `id`).
+
+    In Kafka 0.7 the offset is the position of the message's entry plus its number in the entry.
 
     Args:
         count: messages for each partition.
@@ -51,19 +58,27 @@ def load(
         NotSupported: the brokers' version does not know the codec.
         simpleconsumer's errors: a broker refused messages.
     """
-    make = value or (lambda partition, n: b"%d:%d" % (partition, n))
+    make = value or (lambda partition, n: f"{partition}:{n}".encode())
     chosen = cluster.partitions(topic) if partitions is None else list(partitions)
     events: list[Event] = []
     with Writer(cluster, topic, codec=codec, timeout_s=timeout_s) as writer:
         for partition in chosen:
             for start in range(first, first + count, batch):
-                values = [make(int(partition), n) for n in range(start, min(start + batch, first + count))]
-                base = writer.write(partition, values)
+                values = [make(partition, n) for n in range(start, min(start + batch, first + count))]
+                places = writer.write(partition, values)
                 now = time.monotonic_ns()
                 events += [
-                    Event(now, "acked", "", topic, partition, base + n, id_of(text)) for n, text in enumerate(values)
+                    Event(now, "acked", "", topic, partition, offset + number, id_of(text))
+                    for (offset, number), text in zip(places, values, strict=True)
                 ]
     return events
+
+
+def _names(cluster: Cluster, topic: str, count: int) -> list[int | str]:
+    """The partitions 0 to `count` of a topic; in Kafka 0.7 those of each broker."""
+    if version_tuple(cluster.version) >= (0, 8):
+        return list(range(count))
+    return [name for name in cluster.partitions(topic) if number_of(name) < count]
 
 
 class _PacedLoad(ABC):
@@ -90,8 +105,8 @@ class _PacedLoad(ABC):
             due = max(due + self._interval_s, time.monotonic() - _LATE_S)
             yield number
 
-    def _produce(self, broker: SimpleConsumer, topic: str, partition: int | str, value: str, acks: int) -> None:
-        offset = broker.produce(topic, int(partition), [value.encode()], acks=acks)
+    def _produce(self, broker: Producer, topic: str, partition: int | str, value: str, acks: int) -> None:
+        offset = broker.produce(topic, partition, [value.encode()], acks=acks)
         self.acked.append(Event(time.monotonic_ns(), "acked", "", topic, partition, offset, value))
 
     @abstractmethod
@@ -132,20 +147,21 @@ class SteadyLoad(_PacedLoad):
         """Find the leaders; nothing is sent before the `with` block.
 
         Args:
-            partitions: of each topic.
+            partitions: of each topic; in Kafka 0.7 on each broker.
             rate_per_s: messages per second over all partitions.
         """
         super().__init__(1.0 / rate_per_s)
+        self._version = cluster.version
         self._targets = [
             (topic, partition, cluster.port(leader))
             for topic in topics
-            for partition, leader in cluster.wait_leaders(topic, list(range(partitions))).items()
+            for partition, leader in cluster.wait_leaders(topic, _names(cluster, topic, partitions)).items()
         ]
         self.error: Exception | None = None
         self._threads = [threading.Thread(target=self._run, name="load", daemon=True)]
 
     def _run(self) -> None:
-        brokers = {port: SimpleConsumer("127.0.0.1", port) for _, _, port in self._targets}
+        brokers = {port: producer_of(self._version, port, _SURE_S) for _, _, port in self._targets}
         try:
             for number, (topic, partition, port) in zip(self._numbers(), itertools.cycle(self._targets), strict=False):
                 self._produce(brokers[port], topic, partition, f"{topic}-{partition}-{number}", acks=1)
@@ -189,12 +205,14 @@ class LastingLoad(_PacedLoad):
         """Prepare; nothing is sent before the `with` block.
 
         Args:
-            partitions: of each topic.
+            partitions: of each topic; in Kafka 0.7 on each broker, and the topics must exist.
             rate_per_s: messages per second over all partitions.
             acks: 1: the leader has it; -1: all replicas that are in sync have it, so that a leader's death loses none.
+                Kafka 0.7 has no replicas.
             padding_bytes: make each message so much longer.
         """
-        super().__init__(len(topics) * partitions / rate_per_s)
+        places = [(topic, name) for topic in topics for name in _names(cluster, topic, partitions)]
+        super().__init__(len(places) / rate_per_s)
         self.unsure = 0
         self._cluster = cluster
         self._acks = acks
@@ -202,12 +220,11 @@ class LastingLoad(_PacedLoad):
         self._counting = threading.Lock()
         self._threads = [
             threading.Thread(target=self._run, args=[topic, partition], name=f"load-{topic}-{partition}", daemon=True)
-            for topic in topics
-            for partition in range(partitions)
+            for topic, partition in places
         ]
 
-    def _run(self, topic: str, partition: int) -> None:
-        broker: SimpleConsumer | None = None
+    def _run(self, topic: str, partition: int | str) -> None:
+        broker: Producer | None = None
         for number in self._numbers():
             broker = broker or self._leader(topic, partition)
             if broker is None:
@@ -215,7 +232,7 @@ class LastingLoad(_PacedLoad):
                 continue
             try:
                 self._produce(broker, topic, partition, f"{topic}-{partition}-{number}{self._padding}", self._acks)
-            except SimpleConsumerError:
+            except (SimpleConsumerError, KitError):
                 with self._counting:
                     self.unsure += 1
                 broker.close()
@@ -223,8 +240,12 @@ class LastingLoad(_PacedLoad):
         if broker is not None:
             broker.close()
 
-    def _leader(self, topic: str, partition: int) -> SimpleConsumer | None:
+    def _leader(self, topic: str, partition: int | str) -> Producer | None:
         """A connection to the leader that some broker names; None if no broker names one."""
+        if isinstance(partition, str):
+            broker_id = broker_of(partition)
+            running = self._cluster.brokers[broker_id].running
+            return Producer07(self._cluster.port(broker_id), _ANSWER_S) if running else None
         for broker_id, broker in self._cluster.brokers.items():
             if not broker.running:
                 continue

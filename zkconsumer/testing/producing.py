@@ -14,7 +14,8 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError
 from zkconsumer.cluster.partitioning import partition_of_key
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.versions import FIRST_WITH_TOMBSTONES, check_codec, require
+from zkconsumer.testing.producing_07 import Producer07
+from zkconsumer.testing.versions import FIRST_WITH_KEYS, FIRST_WITH_TOMBSTONES, check_codec, require, version_tuple
 from zkconsumer.testing.waiting import Deadline
 
 BATCH_MESSAGES = 1000
@@ -48,7 +49,7 @@ class Produced(NamedTuple):
 
     Attributes:
         partition: Its partition.
-        offset: Its offset.
+        offset: Its offset; in Kafka 0.7 the position of its entry, which all messages of a compressed one share.
     """
 
     partition: int | str
@@ -73,6 +74,16 @@ class Target(Protocol):
         """The port a broker listens on."""
 
 
+Producer = SimpleConsumer | Producer07
+
+
+def producer_of(version: str, port: int, timeout_s: float) -> Producer:
+    """Return what produces to a broker of a version of Kafka; in 0.8 and later a `SimpleConsumer`."""
+    if version_tuple(version) < (0, 8):
+        return Producer07(port, timeout_s)
+    return SimpleConsumer("127.0.0.1", port, timeout_s=timeout_s)
+
+
 class Writer:
     """Writes batches of messages to the leaders of one topic.
 
@@ -95,12 +106,13 @@ class Writer:
         self._topic = topic
         self._codec = codec
         self._timeout_s = timeout_s
-        self._connections: dict[int, SimpleConsumer] = {}
+        self._connections: dict[int, Producer] = {}
 
-    def write(self, partition: int | str, messages: Sequence[bytes | KeyValue]) -> int:
-        """The offset of the first of these messages, which are stored at the partition's leader.
+    def write(self, partition: int | str, messages: Sequence[bytes | KeyValue]) -> Sequence[tuple[int, int]]:
+        """Offset of each of these messages, and number in its entry, once they are stored at the partition's leader.
 
-        A broker that refuses because it does not lead the partition any more does not end it: its new leader is asked.
+        The number is 0 but in compressed entries of Kafka 0.7, whose messages share a position. A broker
+        that refuses because it does not lead the partition any more does not end it: its new leader is asked.
 
         Raises:
             KitError: the partition has no leader.
@@ -112,19 +124,21 @@ class Writer:
             leader = self._cluster.leader(self._topic, partition)
             if leader is None:
                 raise KitError(f"{self._topic}/{partition} has no leader")
+            connection = self._connection(leader)
+            if isinstance(connection, Producer07):
+                return connection.store(self._topic, partition, messages, self._codec)
             try:
-                return self._connection(leader).produce(
-                    self._topic, int(partition), messages, codec=self._codec, acks=1
-                )
+                base = connection.produce(self._topic, int(partition), messages, codec=self._codec, acks=1)
+                return [(base + number, 0) for number in range(len(messages))]
             except BrokerError as error:
                 if not error.retriable or deadline.expired:
                     raise
             time.sleep(_RETRY_S)
 
-    def _connection(self, broker_id: int) -> SimpleConsumer:
+    def _connection(self, broker_id: int) -> Producer:
         port = self._cluster.port(broker_id)
         if port not in self._connections:
-            self._connections[port] = SimpleConsumer("127.0.0.1", port, timeout_s=self._timeout_s)
+            self._connections[port] = producer_of(self._cluster.version, port, self._timeout_s)
         return self._connections[port]
 
     def close(self) -> None:
@@ -147,17 +161,18 @@ def produce(
     messages: Iterable[Sendable],
     *,
     key: Text = None,
-    partition: int | None = None,
+    partition: int | str | None = None,
     partitions: int | None = None,
     codec: str = "none",
     timeout_s: float = 30.0,
 ) -> list[Produced]:
     """Where each message went, in the order of the messages; `Cluster.produce` describes the arguments."""
-    require(cluster.version, (0, 8), "producing")
-    _check_numbers(partition=partition, partitions=partitions)
+    _check_numbers(cluster.version, partition=partition, partitions=partitions)
     pairs = [key_and_value(message, number, key) for number, message in enumerate(_listed(messages))]
     if any(value is None for _, value in pairs):
         require(cluster.version, FIRST_WITH_TOMBSTONES, "a message without a value")
+    if any(key is not None for key, _ in pairs):
+        require(cluster.version, FIRST_WITH_KEYS, "a message with a key")
     with Writer(cluster, topic, codec=codec, timeout_s=timeout_s) as writer:
         known = _partitions(cluster, topic, partitions, partition)
         if partition is not None and partition not in known:
@@ -169,8 +184,7 @@ def produce(
         for chosen, mine in indexes.items():
             at = iter(mine)
             for batch in batches(pairs[index] for index in mine):
-                base = writer.write(chosen, batch)
-                for offset in range(base, base + len(batch)):
+                for offset, _ in writer.write(chosen, batch):
                     went[next(at)] = Produced(chosen, offset)
     return [place for place in went if place is not None]
 
@@ -218,24 +232,28 @@ def _listed(messages: Iterable[Sendable]) -> Iterable[Sendable]:
     return messages
 
 
-def _check_numbers(**given: int | None) -> None:
+def _check_numbers(version: str, **given: int | str | None) -> None:
     for name, value in given.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        if name == "partition" and version_tuple(version) < (0, 8):
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"partition is {value!r}: in Kafka 0.7 the name of one is needed, such as '0-3'")
+        elif value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise TypeError(f"{name} is {value!r}: an int is needed")
 
 
-def _partitions(cluster: Target, topic: str, wanted: int | None, needed: int | None) -> list[int | str]:
+def _partitions(cluster: Target, topic: str, wanted: int | None, needed: int | str | None) -> list[int | str]:
     """The partitions of a topic, which is created if it is not there, unless it would not have the needed one."""
     try:
         known = cluster.partitions(topic)
     except KitError:
-        if needed is not None and needed not in range(wanted or 1):
+        if isinstance(needed, int) and needed not in range(wanted or 1):
             raise KitError(
                 f"topic {topic} would be created with {wanted or 1} partitions, without the partition {needed}; "
                 "give partitions=, the number of its partitions"
             ) from None
         return list(cluster.create_topic(topic, wanted))
-    if wanted not in (None, len(known)):
+    each = {str(name).partition("-")[0] for name in known} if version_tuple(cluster.version) < (0, 8) else {""}
+    if wanted is not None and wanted * len(each) != len(known):
         raise KitError(f"topic {topic} exists and has {len(known)} partitions, not {wanted}")
     return known
 

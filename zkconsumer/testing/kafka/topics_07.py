@@ -17,7 +17,7 @@ from zkconsumer.testing.errors import KitError, NotSupported
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["broker_of", "create", "create_on_all", "partition_name", "partitions_of", "wait_registered"]
+__all__ = ["broker_of", "create", "create_on_all", "number_of", "partition_name", "partitions_of", "wait_registered"]
 
 _PRODUCE_07 = 0
 _ANY_PARTITION = -1
@@ -39,6 +39,12 @@ def broker_of(partition: int | str) -> int:
     if not (dash and broker.isdecimal() and number.isdecimal()):
         raise KitError(f"{partition!r} is no partition of Kafka 0.7: broker and number are needed, such as '0-3'")
     return int(broker)
+
+
+def number_of(partition: int | str) -> int:
+    """Return the number of a partition on its broker, of its name; KitError if it is no such name."""
+    broker_of(partition)
+    return int(str(partition).partition("-")[2])
 
 
 def create(port: int, topic: str, timeout_s: float = 5.0) -> None:

@@ -60,9 +60,8 @@ class History:
     def deliver(self, message: Message, stream: int) -> None:
         """Append the event of a delivered message, and its content."""
         now = time.monotonic_ns()
-        event = Event(
-            now, "deliver", self._member, message.topic, message.partition, message.offset, id_of(message.value)
-        )
+        offset = message.offset + message.index
+        event = Event(now, "deliver", self._member, message.topic, message.partition, offset, id_of(message.value))
         lines = f"{format_event(event)}\n# {now} {MESSAGE} {format_message(message, stream)}\n"
         with self._lock:
             os.write(self._descriptor, lines.encode())
@@ -145,7 +144,7 @@ class Application:
             self._history.deliver(message, stream)
             if self._options.work_ms:
                 time.sleep(self._options.work_ms / 1000)
-            self._history.write("done", message.topic, message.partition, message.offset)
+            self._history.write("done", message.topic, message.partition, message.offset + message.index)
 
 
 def commit(connector: ConsumerConnector, history: History, positions: Mapping[TopicPartition, int]) -> None:

@@ -157,7 +157,7 @@ class Coordination07:
         broker_id = topics_07.broker_of(partition)
         if broker_id not in self.brokers:
             raise KitError(f"there is no broker {broker_id}, and so no partition {partition}")
-        return self.brokers[broker_id].log(topic, int(partition.partition("-")[2]))
+        return self.brokers[broker_id].log(topic, topics_07.number_of(partition))
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Raise NotSupported: a partition belongs to its broker."""
