@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from kafka_07 import produce_07
 
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
 from zkconsumer.admin.phrases import count_of
@@ -146,6 +147,37 @@ def test_a_cluster_goes_on_with_its_data_on_its_ports(number: int, tmp_path: Pat
 
 
 @real
+def test_a_cluster_of_kafka_0_7_has_its_topics_on_each_broker_and_keeps_its_data(tmp_path: Path) -> None:
+    find_java()
+    arguments = ("--generation", "0.7", "--brokers", "2", "--topic", "clicks:3", "--data", str(tmp_path / "data"))
+    ends = []
+    for _ in range(2):
+        with Running("cluster", "up", *arguments) as command:
+            up = Up(command)
+            assert up.said("cluster") == "2 embedded brokers, protocol of Kafka 0.7.2"
+            assert up.said("topic") == "clicks: 6 partitions"
+            port = int(up.said("brokers").split(",")[1].rpartition(":")[2])
+            ends.append(produce_07(port, "clicks", 2, [b"one"]))
+            assert command.end() == 0
+            up.wait_closed()
+    assert ends == [13, 26]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--kafka", "0.8.2.2", "--generation", "0.7"], "--kafka names the brokers already"),
+        (["--generation", "0.7", "--brokers", "2", "--topic", "clicks:3:2"], "clicks: Kafka 0.7 has no replicas"),
+        (["--generation", "0.6"], "'0.6' is not one of '0.8', '0.7'"),
+    ],
+)
+def test_what_a_generation_cannot_have_is_refused(arguments: list[str], said: str) -> None:
+    got = invoke("up", *arguments)
+    assert got.exit_code == 2
+    assert said in got.stderr
+
+
+@real
 def test_data_that_another_cluster_has_is_left_alone(tmp_path: Path) -> None:
     find_java()
     with Running("cluster", "up", "--data", str(tmp_path)) as command:
@@ -223,7 +255,7 @@ def test_only_embedded_brokers_keep_their_data(tmp_path: Path) -> None:
 def test_the_versions_distinguish_embedded_and_real_brokers() -> None:
     entries = json.loads(invoke("versions", "--json").stdout)["versions"]
     assert [(entry["version"], entry["brokers"]) for entry in entries] == [
-        ("0.8.2.2", "embedded"), *((version, "real") for version in kafka_versions())
+        ("0.8.2.2", "embedded"), ("0.7.2", "embedded"), *((version, "real") for version in kafka_versions())
     ]  # fmt: skip
     assert all(entry["needs"].startswith("Java") for entry in entries)
     assert entries[0]["needs"].endswith("ZooKeeper")

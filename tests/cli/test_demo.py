@@ -58,6 +58,25 @@ def test_it_loses_nothing_and_repeats_what_a_death_explains() -> None:
     assert "\x1b" not in text
 
 
+def test_it_loses_nothing_on_kafka_0_7() -> None:
+    with Running("demo", "--generation", "0.7", "--steady", "1") as demo:
+        assert demo.process.wait(LIMIT_S) == 0, (demo.lines()[-20:], demo.errors())
+        lines = demo.lines()
+    text = "\n".join(lines)
+    counts = last_counts(lines[-1])
+    assert counts["produced"] == counts["delivered"] > 500
+    assert counts["lost"] == 0
+    assert "2 embedded brokers of Kafka 0.7" in text
+    for owners in ("ann 0-0 0-1 0-2 0-3, bob 1-0 1-1 1-2 1-3", "ann 0-0 0-1 0-2, bob 0-3 1-0 1-1, cleo 1-2 1-3"):
+        assert re.search(rf"shared after [\d.]+ s: {owners}$", text, re.MULTILINE), text
+
+
+def test_real_and_embedded_brokers_at_once_are_refused() -> None:
+    got = run("demo", "--kafka", "0.8.2.2", "--generation", "0.7")
+    assert got.returncode == 2
+    assert b"--kafka names the brokers already" in got.stderr
+
+
 def test_an_injected_loss_and_an_injected_repeat_show_in_line_and_status() -> None:
     with Running("demo", "--steady", "1", "--inject", "loss", "--inject", "repeat") as demo:
         assert demo.process.wait(LIMIT_S) == 1, demo.lines()[-20:]

@@ -21,6 +21,7 @@ FULL = Scene(
     rate=200,
     elapsed_s=17.0,
     cluster="ZooKeeper 127.0.0.1:65535, 2 brokers",
+    partitions=tuple("01234567"),
     owners=("ann", "ann", "ann", None, "bob", "bob", "cleo", "cleo"),
     lag=(0, 0, 0, 12_345, 0, 0, 7, 0),
     actors=(

@@ -32,11 +32,13 @@ _MAX_PARTITIONS = 2_000
 """Most partitions of one topic: ZooKeeper takes some ten seconds for these, and minutes for five times as many."""
 
 _MAX_FILE_NAME = 255
+_COUNTS_07 = "topic.partition.count.map"
 
 _UP_EPILOG = """\
 \b
-Embedded brokers run within this command, are up in about two seconds and speak the protocol of Kafka 0.8.2; they need
-Java for ZooKeeper alone. Real ones (--kafka) are Kafka's own, each in a JVM; their jars are fetched once, by Maven.
+Embedded brokers run within this command, are up in about two seconds and speak the protocol of Kafka 0.8.2, or 0.7.2
+with --generation 0.7; they need Java for ZooKeeper alone. Real ones (--kafka) are Kafka's own, each in a JVM; their
+jars are fetched once, by Maven.
 
 \b
 All servers listen on 127.0.0.1 only, keep their data in a temporary folder unless --data names one, and end with this
@@ -47,6 +49,8 @@ Example: two brokers and a topic of eight partitions, each on both
   zkconsumer cluster up --brokers 2 --topic clicks:8:2
 Example: fixed ports, and data that is kept
   zkconsumer cluster up --zookeeper-port 2181 --port 9092 --data clicks-cluster
+Example: brokers of Kafka 0.7, and a topic with four partitions on each of the two
+  zkconsumer cluster up --generation 0.7 --brokers 2 --topic clicks:4
 Example: real brokers
   zkconsumer cluster up --kafka 0.9.0.1
 """
@@ -94,6 +98,7 @@ class ClusterWanted(NamedTuple):
     """The options of `cluster up`."""
 
     kafka: str | None
+    generation: str | None
     brokers: int
     chroot: str
     zookeeper_port: int | None
@@ -107,8 +112,16 @@ class ClusterWanted(NamedTuple):
             return count_of(self.brokers, "embedded broker")
         return f"{count_of(self.brokers, 'real broker')} of Kafka {self.kafka}"
 
-    def make(self) -> Cluster:
+    @property
+    def is_07(self) -> bool:
+        """Whether the brokers are of Kafka 0.7."""
+        return (self.kafka or self.generation or "").startswith("0.7")
+
+    def make(self, topics: Sequence[TopicWanted]) -> Cluster:
         """Return the cluster, not yet started.
+
+        Args:
+            topics: In Kafka 0.7 the settings of the brokers say how many partitions they have.
 
         Raises:
             KitError, ValueError: It cannot be created.
@@ -117,8 +130,10 @@ class ClusterWanted(NamedTuple):
         from zkconsumer.testing.kafka import KafkaCluster
 
         where: dict[str, Any] = {"chroot": self.chroot, "zookeeper_port": self.zookeeper_port, "port": self.port}
+        if self.is_07 and topics:
+            where["settings"] = {_COUNTS_07: ",".join(f"{topic.name}:{topic.partitions}" for topic in topics)}
         if self.kafka is None:
-            return EmbeddedCluster(self.brokers, folder=self.data, **where)
+            return EmbeddedCluster(self.brokers, generation=self.generation or "0.8", folder=self.data, **where)
         return KafkaCluster(self.kafka, self.brokers, **where)
 
 
@@ -132,13 +147,13 @@ def cluster() -> None:
 def versions(as_json: bool) -> None:
     """List the brokers that `cluster up` can start, and what they need.
 
-    The first ones are those it starts without --kafka.
+    The first ones are those it starts without --kafka; 0.7.2 with --generation 0.7.
     """
-    from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+    from zkconsumer.testing.embedded.cluster import VERSIONS
     from zkconsumer.testing.kafka.cluster import kafka_versions, needs_of
     from zkconsumer.testing.zookeeper.server import needs
 
-    rows = [(EmbeddedCluster.version, "embedded", needs())]
+    rows = [(version, "embedded", needs()) for version in VERSIONS.values()]
     rows += [(version, "real", needs_of(version)) for version in kafka_versions()]
     if as_json:
         fields = ("version", "brokers", "needs")
@@ -149,9 +164,11 @@ def versions(as_json: bool) -> None:
 
 @cluster.command(epilog=_UP_EPILOG)
 @click.option("--kafka", metavar="VERSION", help="Start real brokers of this version instead of embedded ones.")
+@click.option("--generation", type=click.Choice(["0.8", "0.7"]), help="Generation of the embedded brokers. [0.8]")
 @click.option("--brokers", metavar="N", type=click.IntRange(1, 20), default=1, help="Number of brokers. [1]")
 @click.option("--topic", "topics", metavar="NAME:PARTITIONS:REPLICATION", type=_TopicType(), multiple=True,
-              help="Create a topic unless it is there; both numbers may be left out and are 1 then; may be repeated.")
+              help="Create a topic unless it is there; both numbers may be left out and are 1 then; may be repeated. "
+                   "Kafka 0.7 has so many partitions on each broker.")
 @click.option("--chroot", metavar="PATH", default="", help="Path in ZooKeeper under which the cluster lives.")
 @click.option("--zookeeper-port", metavar="PORT", type=click.IntRange(1, 65535), help="Port of ZooKeeper. [a free one]")
 @click.option("--port", metavar="PORT", type=click.IntRange(1, 65535),
@@ -164,7 +181,12 @@ def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
     The brokers are embedded ones, unless --kafka asks for real ones.
     """
     wanted = ClusterWanted(**options)
+    if wanted.kafka is not None and wanted.generation is not None:
+        raise click.BadParameter("--kafka names the brokers already; give one of the two", param_hint="--generation")
     for topic in topics:
+        if wanted.is_07 and topic.replication > 1:
+            raise click.BadParameter(f"{topic.name}: Kafka 0.7 has no replicas; leave the last number out",
+                                     param_hint="--topic")  # fmt: skip
         if topic.replication > wanted.brokers:
             raise click.BadParameter(f"{topic.name}: {topic.replication} replicas need as many brokers, there are "
                                      f"{wanted.brokers}", param_hint="--topic")
@@ -191,7 +213,7 @@ def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[C
     from zkconsumer.testing.errors import KitError, MavenMissing
 
     try:
-        made = wanted.make()
+        made = wanted.make(topics)
     except (KitError, ValueError) as error:
         raise CliError(str(error)) from error
     except OSError as error:
@@ -220,8 +242,12 @@ def _allow_many_files() -> None:
 
 
 def _create(running: Cluster, topics: Sequence[TopicWanted]) -> None:
+    from zkconsumer.testing.kafka.jars import is_07
+
     for topic in topics:
-        if running.client.exists(f"/brokers/topics/{topic.name}") is None:
+        # In Kafka 0.7 the node of a topic stays when no broker has it.
+        path = f"/brokers/topics/{topic.name}"
+        if running.client.exists(path) is None or (is_07(running.version) and not running.client.get_children(path)):
             running.create_topic(topic.name, topic.partitions, topic.replication)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -37,13 +37,59 @@ pip install 'zkconsumer[embedded]' brings one.
 Examples:
   zkconsumer demo
   zkconsumer demo --inject loss       a member drops one message, to show that the count notices it
+  zkconsumer demo --generation 0.7    on embedded brokers of Kafka 0.7
   zkconsumer demo --kafka 0.8.2.2     on real brokers; their jars are fetched once
 """
+
+
+class Brokers(NamedTuple):
+    """Which brokers a demonstration runs on.
+
+    Attributes:
+        kafka: Version of real ones; None: embedded ones.
+        generation: Of embedded ones.
+    """
+
+    kafka: str | None
+    generation: str
+
+    @property
+    def words(self) -> str:
+        """Describes them."""
+        if self.kafka:
+            return f"brokers of Kafka {self.kafka}"
+        return "embedded brokers" if self.generation == "0.8" else f"embedded brokers of Kafka {self.generation}"
+
+    @property
+    def _are_07(self) -> bool:
+        return (self.kafka or self.generation).startswith("0.7")
+
+    @property
+    def topic_partitions(self) -> int:
+        """Partitions of the topic; in Kafka 0.7 those on each broker."""
+        from zkconsumer.cli.demo.stage import PARTITIONS
+
+        return PARTITIONS // _BROKERS if self._are_07 else PARTITIONS
+
+    def make(self) -> KafkaCluster | EmbeddedCluster:
+        """Return the cluster, not yet started.
+
+        Raises:
+            KitError, ValueError: It cannot be created.
+        """
+        from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+        from zkconsumer.testing.kafka import KafkaCluster
+
+        settings = {"num.partitions": self.topic_partitions} if self._are_07 else {}
+        if self.kafka:
+            return KafkaCluster(self.kafka, _BROKERS, settings=settings)
+        return EmbeddedCluster(_BROKERS, generation=self.generation, settings=settings)
 
 
 @click.command(epilog=_EPILOG)
 @click.option("--rate", metavar="N", type=click.IntRange(10, 2000), default=200, help="Messages a second. [200]")
 @click.option("--kafka", metavar="VERSION", help="Real brokers of this version, instead of embedded ones.")
+@click.option("--generation", type=click.Choice(["0.8", "0.7"]), help="Generation of the embedded brokers. [0.8]")
 @click.option("--inject", type=click.Choice(["loss", "repeat"]), multiple=True,
               help="Have one message lost or handled twice on purpose; may be given twice.")
 @click.option("--steady", "steady_s", metavar="SECONDS", type=Seconds(0.5, 7), default=5.0,
@@ -52,8 +98,9 @@ Examples:
 @click.option("--capture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the picture to an animated SVG file.")
 def demo(
-    rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, plain: bool, capture: Path | None
-) -> None:
+    rate: int, kafka: str | None, generation: str | None, inject: tuple[str, ...], steady_s: float, plain: bool,
+    capture: Path | None,
+) -> None:  # fmt: skip
     """Watch a consumer group at work, in about half a minute.
 
     Starts a ZooKeeper and two brokers, writes messages to a topic of eight partitions, and has two consumer processes
@@ -63,11 +110,14 @@ def demo(
     The last line counts the messages. Status 1: a message was lost, or was delivered again without a death that
     explains it.
     """
+    if kafka is not None and generation is not None:
+        raise click.BadParameter("--kafka names the brokers already; give one of the two", param_hint="--generation")
     display = _display(plain, capture)
     with LeaveSignals():
         try:
             with scratch_folder("zkconsumer-demo-") as folder:
-                narrator, outcome, problem = _run(rate, kafka, inject, steady_s, display, folder)
+                brokers = Brokers(kafka, generation or "0.8")
+                narrator, outcome, problem = _run(rate, brokers, inject, steady_s, display, folder)
         except Interrupted:
             warn("interrupted; everything is stopped")
             raise click.exceptions.Exit(130) from None
@@ -91,7 +141,7 @@ def _display(plain: bool, capture: Path | None) -> Display:
 
 
 def _run(
-    rate: int, kafka: str | None, inject: tuple[str, ...], steady_s: float, display: Display, folder: Path
+    rate: int, brokers: Brokers, inject: tuple[str, ...], steady_s: float, display: Display, folder: Path
 ) -> tuple[Narrator, Outcome, str]:
     """Return the narrator, the outcome, and why the story did not end, an empty text if it did.
 
@@ -109,7 +159,7 @@ def _run(
     narrator = Narrator(display, length_s(steady_s), rate)
     problem = ""
     with (
-        display.open(), _cluster(kafka, narrator, folder) as cluster, _reports_full_folder(folder),
+        display.open(), _cluster(brokers, narrator, folder) as cluster, _reports_full_folder(folder),
         Stage(cluster, rate, narrator, _LIMIT_S) as stage, _reports_full_folder(folder),
     ):  # fmt: skip
         narrator.say(f"{rate} messages a second are written to the {PARTITIONS} partitions of {TOPIC!r}")
@@ -136,23 +186,20 @@ def _reports_full_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _cluster(kafka: str | None, narrator: Narrator, folder: Path) -> Iterator[KafkaCluster | EmbeddedCluster]:
-    from zkconsumer.cli.demo.stage import PARTITIONS, TOPIC
-    from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+def _cluster(brokers: Brokers, narrator: Narrator, folder: Path) -> Iterator[KafkaCluster | EmbeddedCluster]:
+    from zkconsumer.cli.demo.stage import TOPIC
     from zkconsumer.testing.errors import KitError
-    from zkconsumer.testing.kafka import KafkaCluster
 
-    narrator.say(f"starting ZooKeeper and {_BROKERS} {f'brokers of Kafka {kafka}' if kafka else 'embedded brokers'}")
-    made: KafkaCluster | EmbeddedCluster
+    narrator.say(f"starting ZooKeeper and {_BROKERS} {brokers.words}")
     try:
         with _reports_full_folder(folder):
-            made = KafkaCluster(kafka, _BROKERS) if kafka else EmbeddedCluster(_BROKERS)
+            made = brokers.make()
     except (KitError, ValueError) as error:
         raise CliError(f"the cluster cannot be started: {error}") from error
     try:
         try:
             with _reports_full_folder(folder):
-                made.start_all().create_topic(TOPIC, PARTITIONS)
+                made.start_all().create_topic(TOPIC, brokers.topic_partitions)
         except KitError as error:
             raise CliError(f"the cluster cannot be started: {error}") from error
         narrator.update(cluster=f"ZooKeeper {made.zookeeper_connect}, {_BROKERS} brokers")

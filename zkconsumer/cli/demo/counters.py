@@ -55,7 +55,7 @@ class Counters:
         """Number of different messages that were delivered."""
         return sum(map(len, self._seen.values()))
 
-    def lag(self, partition: int) -> int:
+    def lag(self, partition: int | str) -> int:
         """Return the number of messages of a partition that were acknowledged and not delivered yet."""
         # A delivery can be known before its acknowledgement is.
         return max(0, self._acked[partition] - len(self._seen[partition]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = ["Actor", "Happening", "Scene", "shares"]
@@ -41,6 +41,7 @@ class Scene:
         rate: Messages produced in a second.
         elapsed_s: Seconds since the start.
         cluster: Addresses; empty while it starts.
+        partitions: Their names.
         owners: The owner of each partition, as ZooKeeper has it; None for no owner.
         lag: Messages of each partition that are acknowledged and not delivered.
         happenings: Events, the oldest first.
@@ -50,6 +51,7 @@ class Scene:
     rate: int
     elapsed_s: float = 0.0
     cluster: str = ""
+    partitions: tuple[str, ...] = ()
     owners: tuple[str | None, ...] = ()
     lag: tuple[int, ...] = ()
     actors: tuple[Actor, ...] = ()
@@ -59,15 +61,15 @@ class Scene:
     happenings: tuple[Happening, ...] = ()
 
 
-def shares(owners: Iterable[str | None]) -> str:
+def shares(owners: Mapping[str, str | None]) -> str:
     """Return who owns which partitions, in one line.
 
-    >>> shares(["ann", "ann", "bob", None])
+    >>> shares({"0": "ann", "1": "ann", "2": "bob", "3": None})
     'ann 0 1, bob 2, nobody 3'
     """
     found: dict[str, list[str]] = {}
-    for partition, owner in enumerate(owners):
-        found.setdefault(owner or "nobody", []).append(str(partition))
+    for partition, owner in owners.items():
+        found.setdefault(owner or "nobody", []).append(partition)
     return ", ".join(f"{owner} {' '.join(partitions)}" for owner, partitions in sorted(found.items(), key=_last))
 
 

@@ -19,6 +19,7 @@ from zkconsumer.cli.demo.scene import Actor
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.kafka.jars import is_07
 from zkconsumer.testing.load import SteadyLoad
 from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.waiting import Deadline
@@ -63,11 +64,14 @@ class Stage:
     def __init__(self, cluster: KafkaCluster | EmbeddedCluster, rate: int, narrator: Narrator, limit_s: float) -> None:
         self.states: dict[str, str] = {}
         self.counters = Counters(narrator.start_ns)
-        self.load = SteadyLoad(cluster, [TOPIC], PARTITIONS, rate)
+        partitions = cluster.partitions(TOPIC)
+        self._names = tuple(map(str, partitions))
+        on_each = is_07(cluster.version)
+        self.load = SteadyLoad(cluster, [TOPIC], PARTITIONS // len(cluster.brokers) if on_each else PARTITIONS, rate)
         self._zookeeper = cluster.zookeeper_connect
         self._narrator = narrator
         self._deadline = Deadline(limit_s)
-        self._places: list[Place] = [(TOPIC, partition) for partition in range(PARTITIONS)]
+        self._places: list[Place] = [(TOPIC, partition) for partition in partitions]
         self._watch = GroupWatch(self._zookeeper, GROUP, self._places)
         self._members: dict[str, MemberProcess] = {}
         self._counted: dict[str, int] = {}
@@ -129,6 +133,11 @@ class Stage:
         """The owner of each partition, as ZooKeeper has it."""
         return [self._watch.owner(place) for place in self._places]
 
+    @property
+    def owner_of(self) -> dict[str, str | None]:
+        """The owner of each partition, by its name."""
+        return dict(zip(self._names, self.owners, strict=True))
+
     def is_shared_by(self, names: Collection[str]) -> bool:
         """Return True if these members own all partitions, in shares that differ by one at most."""
         owners = self.owners
@@ -136,9 +145,13 @@ class Stage:
         return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
 
     @property
+    def _lags(self) -> tuple[int, ...]:
+        return tuple(self.counters.lag(partition) for _, partition in self._places)
+
+    @property
     def undelivered(self) -> int:
         """Number of messages that are acknowledged and not delivered."""
-        return sum(map(self.counters.lag, range(PARTITIONS)))
+        return sum(self._lags)
 
     # ---- time
 
@@ -188,7 +201,8 @@ class Stage:
         now_s = self._narrator.elapsed_s
         self._narrator.update(
             owners=tuple(owners),
-            lag=tuple(map(self.counters.lag, range(PARTITIONS))),
+            partitions=self._names,
+            lag=self._lags,
             actors=tuple(
                 Actor(name, state, self.counters.delivered_by[name], self.counters.rates(name, now_s, _SECONDS_SHOWN))
                 for name, state in self.states.items()

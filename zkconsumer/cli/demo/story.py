@@ -102,5 +102,5 @@ class Story:
         """Wait until these members share all partitions, report it, and go on for a while."""
         stage = self._stage
         stage.wait(lambda: stage.is_shared_by(names), _SETTLE_S, f"{', '.join(names)} to share the partitions")
-        self._say(f"shared after {self._narrator.elapsed_s - started_s:.1f} s: {shares(stage.owners)}")
+        self._say(f"shared after {self._narrator.elapsed_s - started_s:.1f} s: {shares(stage.owner_of)}")
         stage.go_on(self._steady_s)

@@ -56,7 +56,7 @@ def _partitions(scene: Scene) -> RenderableType:
     table.add_column(width=10)
     for _ in scene.owners:
         table.add_column(width=6, justify="center")
-    numbers = [Text(str(partition), "bold") for partition in range(len(scene.owners))]
+    numbers = [Text(partition, "bold") for partition in scene.partitions]
     owners = [_owner(owner) for owner in scene.owners]
     lag = [Text(str(lag) if lag else "·", "bold yellow" if lag > 20 else "dim") for lag in scene.lag]
     table.add_row(Text("partition", "dim"), *numbers)

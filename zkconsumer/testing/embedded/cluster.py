@@ -35,7 +35,8 @@ from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
-GENERATIONS: Final = ("0.8", "0.7")
+VERSIONS: Final = {"0.8": "0.8.2.2", "0.7": VERSION_07}
+"""Generation -> the version of Kafka whose protocol its embedded brokers speak."""
 
 
 class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
@@ -52,7 +53,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         folder: holds a data folder `broker-<id>` for each.
     """
 
-    version = "0.8.2.2"
+    version = VERSIONS["0.8"]
 
     def __init__(
         self,
@@ -89,8 +90,8 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
                 cannot be.
         """
         ids = broker_ids(brokers)
-        if generation not in GENERATIONS:
-            raise ValueError(f"generation {generation!r}: embedded brokers are of {' and '.join(GENERATIONS)}")
+        if generation not in VERSIONS:
+            raise ValueError(f"generation {generation!r}: embedded brokers are of {' and '.join(VERSIONS)}")
         chosen = _settings_of(generation, settings or {})
         super().__init__(
             ids, zookeeper=zookeeper, chroot=chroot, port=port, zookeeper_port=zookeeper_port, folder=folder,
@@ -100,7 +101,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         self.faults = FaultPlan()
         self._coordination: Coordination
         if isinstance(chosen, BrokerSettings07):
-            self.version = VERSION_07
+            self.version = VERSIONS[generation]
             self.faults = FaultPlan(absent={WRONG_CORRELATION_ID, MOVE_LEADER})
             self._coordination = Coordination07(self, self._ports, chosen, self.faults)
         else:

@@ -155,7 +155,8 @@ class Coordination08:
     ) -> dict[int | str, int]:
         """Partition -> leader of a new topic; returns when every leader serves requests."""
         kafka_topics.check_name(name)
-        chosen = assignment or kafka_topics.spread(1 if partitions is None else partitions, replication, sorted(self.brokers))
+        count = 1 if partitions is None else partitions
+        chosen = assignment or kafka_topics.spread(count, replication, sorted(self.brokers))
         try:
             self.registry.create_topic(name, chosen, config or {})
         except TopicExists:

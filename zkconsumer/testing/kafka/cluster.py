@@ -275,7 +275,8 @@ class KafkaCluster(ClusterFrame[KafkaBroker]):
                 self._needs((0, 8), "a topic with replicas or settings of its own")
             ports = {broker.broker_id: broker.port for broker in self.brokers.values() if broker.running}
             return topics_07.create_on_all(ports, name, partitions, lambda: self._known_07(name), self.timeout_s)
-        chosen = assignment or kafka_topics.spread(1 if partitions is None else partitions, replication, sorted(self.brokers))
+        count = 1 if partitions is None else partitions
+        chosen = assignment or kafka_topics.spread(count, replication, sorted(self.brokers))
         try:
             kafka_topics.create(self.client, name, chosen, config or {})
         except NodeExistsError:

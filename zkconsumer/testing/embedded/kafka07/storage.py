@@ -16,6 +16,7 @@ from typing import Final
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
 from zkconsumer.testing.embedded.storage import CLEAN_MARK, hold
+from zkconsumer.testing.errors import KitError
 
 STOP_TIMEOUT_S: Final = 10.0
 _log = logging.getLogger(__name__)
@@ -34,15 +35,14 @@ class Storage07:
         """Take a data folder and open the logs in it; without the mark of a clean stop they are recovered.
 
         Raises:
-            KitError: the folder cannot be written, another broker, in this process or another one, holds it, or files
-                of a log are missing.
+            KitError: the folder cannot be written, another broker, in this process or another one, holds it, it has
+                logs of Kafka 0.8, or files of a log are missing.
         """
         self.folder = folder
         self._settings = settings
         self._held = hold(folder)
         mark = folder / CLEAN_MARK
         recover = not mark.exists()
-        mark.unlink(missing_ok=True)
         self._logs: dict[tuple[str, int], ByteLog] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -54,6 +54,7 @@ class Storage07:
             self._close_logs(flush=False)
             self._held.close()
             raise
+        mark.unlink(missing_ok=True)
         self._stopped = threading.Event()
         self._keepers = [
             self._keeper("flusher", settings.flush_check_ms, ByteLog.flush_if_due),
@@ -134,5 +135,7 @@ def _stored(folder: Path) -> list[tuple[str, int]]:
     for path in folder.iterdir():
         topic, dash, number = path.name.rpartition("-")
         if path.is_dir() and topic and dash and number.isdigit():
+            if any(path.glob("*.log")):
+                raise KitError(f"{path} is a log of Kafka 0.8: start the cluster with that generation, or elsewhere")
             found.append((topic, int(number)))
     return sorted(found)
