@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from zkconsumer.testing.embedded.broker import NoAnswer
 from zkconsumer.testing.embedded.kafka07.messages import SIZE_FIELD, Bytes, check
 from zkconsumer.testing.embedded.kafka07.segment import Segment, segment_starts
 from zkconsumer.testing.embedded.kafka07.segment_list import (
@@ -24,7 +25,7 @@ from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.errors import KitError
 
 
-class LogClosed(KitError):  # noqa: N818
+class LogClosed(KitError, NoAnswer):
     """The broker of a log has ended."""
 
 
