@@ -7,6 +7,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,12 @@ def cluster_07(kind: str, brokers: int = 2, **options: object) -> EmbeddedCluste
     if kind == "real":
         return KafkaCluster("0.7.2", brokers, **options)  # type: ignore[arg-type]
     return EmbeddedCluster(brokers, generation="0.7", **options)  # type: ignore[arg-type]
+
+
+def log_files(cluster: EmbeddedCluster | KafkaCluster, broker: int, name: str) -> list[Path]:
+    """The segments of a log of a broker, oldest first."""
+    data = cluster.brokers[broker].folder / ("data" if isinstance(cluster, KafkaCluster) else "")
+    return sorted((data / name).glob("*.kafka"))
 
 
 def entry(value: bytes, magic: int = 1) -> bytes:

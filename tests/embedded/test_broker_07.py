@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from broker_wire_07 import Wire07, entries, entry, gzipped, produce_body, several
-from kafka_07 import BOTH_07, cluster_07
+from kafka_07 import BOTH_07, cluster_07, log_files
 
 from zkconsumer.testing import Cluster, EmbeddedCluster, KafkaCluster, end_session
 from zkconsumer.testing.waiting import wait_until
@@ -30,12 +29,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster | KafkaC
 def wire(cluster: Cluster) -> Iterator[Wire07]:
     with Wire07(cluster.port(0)) as connection:
         yield connection
-
-
-def log_files(cluster: EmbeddedCluster | KafkaCluster, broker: int, name: str) -> list[Path]:
-    """The segments of a log, oldest first."""
-    data = cluster.brokers[broker].folder / ("data" if isinstance(cluster, KafkaCluster) else "")
-    return sorted((data / name).glob("*.kafka"))
 
 
 def wait_topic(cluster: Cluster, topic: str, names: list[str]) -> None:

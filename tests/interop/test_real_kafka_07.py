@@ -1,4 +1,7 @@
-"""Groups on a real Kafka 0.7, alone and with Java members: exact positions. Skipped without its jar."""
+"""Groups on Kafka 0.7, alone and with Java members: exact positions.
+
+Run on embedded brokers, and on real ones where their jar is given; Java members need it on both.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +13,29 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from consuming_07 import PARTITIONS, fill, member, offset_of, take
-from kafka_07 import needs_jar_07, produce_07, send_set
+from kafka_07 import BOTH_07, cluster_07, log_files, needs_jar_07, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Blacklist, Consumer, ConsumerConfig, ConsumerConnector, Whitelist
 from zkconsumer.errors import ConsumerTimeout, PartitionStopped
-from zkconsumer.testing import JavaMember
+from zkconsumer.testing import EmbeddedCluster, JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
-pytestmark = [pytest.mark.real, needs_jar_07]
+pytestmark = pytest.mark.real
+
+Both = EmbeddedCluster | KafkaCluster
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("0.7.2", brokers=2) as cluster:
+@pytest.fixture(scope="module", params=BOTH_07)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Both]:
+    with cluster_07(request.param) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
+def topic(cluster: Both, fresh_topic: Callable[[], str]) -> str:
     name = fresh_topic()
     cluster.create_topic(name)
     return name
@@ -44,7 +49,7 @@ def compressed(values: list[bytes], codec: str = "gzip") -> bytes:
 
 
 def test_a_group_reads_everything_once_and_goes_on_where_it_ended(
-    cluster: KafkaCluster, topic: str, fresh_group: str
+    cluster: Both, topic: str, fresh_group: str
 ) -> None:
     first = fill(cluster, topic, 20)
     with member(cluster, fresh_group, {topic: 2}) as (one, two):
@@ -59,7 +64,7 @@ def test_a_group_reads_everything_once_and_goes_on_where_it_ended(
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy"])
 def test_compressed_entries_are_committed_as_a_whole(
-    cluster: KafkaCluster, topic: str, fresh_group: str, codec: str
+    cluster: Both, topic: str, fresh_group: str, codec: str
 ) -> None:
     data = compressed([b"a", b"b", b"c"], codec)
     send_set(cluster, topic, "0-0", data)
@@ -75,7 +80,7 @@ def test_compressed_entries_are_committed_as_a_whole(
     assert offset_of(cluster, fresh_group, topic, "0-0") == 2 * len(data)
 
 
-def test_a_large_message_is_asked_for_with_its_own_size(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
+def test_a_large_message_is_asked_for_with_its_own_size(cluster: Both, topic: str, fresh_group: str) -> None:
     value = bytes(200_000)
     produce_07(cluster.port(0), topic, 0, [b"small", value, b"behind"])
     with member(cluster, fresh_group, {topic: 1}, fetch_message_max_bytes=1000) as (stream,):
@@ -83,7 +88,7 @@ def test_a_large_message_is_asked_for_with_its_own_size(cluster: KafkaCluster, t
 
 
 def test_an_idle_group_sends_few_requests_and_still_gets_messages(
-    cluster: KafkaCluster, topic: str, fresh_group: str
+    cluster: Both, topic: str, fresh_group: str
 ) -> None:
     with member(cluster, fresh_group, {topic: 1}, fetcher_backoff_ms=500) as (stream,):
         with pytest.raises(ConsumerTimeout):
@@ -97,7 +102,7 @@ def test_an_idle_group_sends_few_requests_and_still_gets_messages(
 
 @pytest.mark.parametrize("position", [1, 4, 9, 37, 60])
 def test_a_stored_position_within_an_entry_leads_to_the_start_of_that_entry(
-    cluster: KafkaCluster, topic: str, fresh_group: str, position: int, caplog: pytest.LogCaptureFixture
+    cluster: Both, topic: str, fresh_group: str, position: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     produce_07(cluster.port(0), topic, 0, [b"first", b"second", b"third"])
     send_set(cluster, topic, "0-0", compressed([b"x" * 50, b"y" * 50]))
@@ -111,13 +116,13 @@ def test_a_stored_position_within_an_entry_leads_to_the_start_of_that_entry(
 
 
 def test_a_damaged_entry_is_not_taken_for_a_wrong_position(
-    cluster: KafkaCluster, topic: str, fresh_group: str
+    cluster: Both, topic: str, fresh_group: str
 ) -> None:
     end = produce_07(cluster.port(0), topic, 0, [b"before"])
     produce_07(cluster.port(0), topic, 0, [b"damaged"])
     produce_07(cluster.port(0), topic, 0, [b"behind"])
     cluster.stop(0)
-    [log] = (cluster.brokers[0].folder / "data" / f"{topic}-0").glob("*.kafka")
+    [log] = log_files(cluster, 0, f"{topic}-0")
     data = bytearray(log.read_bytes())
     data[end + 10] ^= 1
     log.write_bytes(bytes(data))
@@ -127,7 +132,7 @@ def test_a_damaged_entry_is_not_taken_for_a_wrong_position(
         assert [message.value for message in take(stream, 1)] == [b"behind"]
 
 
-def test_beyond_the_end_the_policy_decides(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
+def test_beyond_the_end_the_policy_decides(cluster: Both, topic: str, fresh_group: str) -> None:
     produce_07(cluster.port(0), topic, 0, [b"only"])
     path = f"/consumers/{fresh_group}/offsets/{topic}/0-0"
     cluster.client.create(path, b"1000", makepath=True)
@@ -144,7 +149,7 @@ def test_beyond_the_end_the_policy_decides(cluster: KafkaCluster, topic: str, fr
 
 
 @pytest.mark.catalogue("H6")
-def test_a_broker_that_comes_back_is_read_on(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
+def test_a_broker_that_comes_back_is_read_on(cluster: Both, topic: str, fresh_group: str) -> None:
     fill(cluster, topic, 3)
     with member(cluster, fresh_group, {topic: 1}) as (stream,):
         take(stream, 12)
@@ -157,7 +162,7 @@ def test_a_broker_that_comes_back_is_read_on(cluster: KafkaCluster, topic: str, 
 
 
 def test_a_broker_that_comes_back_with_another_log_is_named(
-    cluster: KafkaCluster, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture
+    cluster: Both, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     produce_07(cluster.port(1), topic, 0, [b"old 1", b"old 2"])
     with caplog.at_level(logging.WARNING), member(cluster, fresh_group, {topic: 1}) as (stream,):
@@ -165,7 +170,7 @@ def test_a_broker_that_comes_back_with_another_log_is_named(
         with pytest.raises(ConsumerTimeout):
             next(stream)
         cluster.stop(1)
-        [log] = (cluster.brokers[1].folder / "data" / f"{topic}-0").glob("*.kafka")
+        [log] = log_files(cluster, 1, f"{topic}-0")
         values = [b"new 1", b"new 2", b"new 3"]
         log.write_bytes(b"".join(
             struct.pack(">ibbI", 6 + len(value), 1, 0, zlib.crc32(value)) + value for value in values
@@ -178,8 +183,9 @@ def test_a_broker_that_comes_back_with_another_log_is_named(
 # -- beside Java ------------------------------------------------------------------------------------------------------
 
 
+@needs_jar_07
 def test_partitions_are_handed_over_both_ways_at_the_exact_next_message(
-    cluster: KafkaCluster, topic: str, fresh_group: str
+    cluster: Both, topic: str, fresh_group: str
 ) -> None:
     first = fill(cluster, topic, 10)
     seen: list[bytes] = []
@@ -200,8 +206,9 @@ def test_partitions_are_handed_over_both_ways_at_the_exact_next_message(
     assert sorted(seen) == sorted(first | second | third)
 
 
+@needs_jar_07
 def test_a_java_member_takes_over_from_a_dead_one_of_ours_and_ours_from_a_dead_java_one(
-    cluster: KafkaCluster, topic: str, fresh_group: str
+    cluster: Both, topic: str, fresh_group: str
 ) -> None:
     values = fill(cluster, topic, 10)
     java = JavaMember(cluster, fresh_group, topics={topic: 1}, consumer_id="java")
@@ -216,9 +223,10 @@ def test_a_java_member_takes_over_from_a_dead_one_of_ours_and_ours_from_a_dead_j
                 missing -= {take(stream, 1)[0].value}
 
 
+@needs_jar_07
 @pytest.mark.parametrize("filters", [("clicks.*", "whitelist"), ("other.*", "blacklist")])
 def test_filters_are_shared_with_java_members(
-    cluster: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], filters: tuple[str, str]
+    cluster: Both, fresh_group: str, fresh_topic: Callable[[], str], filters: tuple[str, str]
 ) -> None:
     name = fresh_topic()
     pattern, kind = (f"{name}.*", "whitelist") if filters[1] == "whitelist" else (f"(?!{name}).*", "blacklist")
@@ -247,7 +255,7 @@ def test_filters_are_shared_with_java_members(
             java.stop()
 
 
-def test_the_quick_start_of_kafka_07_runs(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
+def test_the_quick_start_of_kafka_07_runs(cluster: Both, topic: str, fresh_group: str) -> None:
     fill(cluster, topic, 1, partitions=["0-0"])
     config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
                             consumer_timeout_ms=10_000)
@@ -259,7 +267,7 @@ def test_the_quick_start_of_kafka_07_runs(cluster: KafkaCluster, topic: str, fre
     assert cluster.client.get_children(f"/consumers/{fresh_group}/ids") == []
 
 
-def test_it_is_one_connector_for_all_generations(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
+def test_it_is_one_connector_for_all_generations(cluster: Both, topic: str, fresh_group: str) -> None:
     fill(cluster, topic, 1)
     with member(cluster, fresh_group, {topic: 1}) as (stream,):
         message = take(stream, 1)[0]

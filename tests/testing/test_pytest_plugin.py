@@ -118,6 +118,19 @@ def test_that_sees_no_fault_of_one_that_used_the_wider_fixture(embedded_cluster)
     embedded_cluster.create_topic("last")
     assert len(load(embedded_cluster, "last", 5)) == 5
 
+@pytest.mark.embedded_cluster(brokers=2, generation="0.7")
+def test_of_kafka_0_7(embedded_cluster, embedded_clusters):
+    assert embedded_cluster is embedded_clusters(2, "0.7") is not embedded_clusters(2)
+    embedded_cluster.create_topic("old")
+    assert {event.partition for event in load(embedded_cluster, "old", 1)} == {"0-0", "0-1", "1-0", "1-1"}
+    embedded_cluster.faults.add(Fault.error(1), times=None)
+    embedded_cluster.kill(1)
+
+@pytest.mark.embedded_cluster(2, "0.7")
+def test_of_kafka_0_7_after_one_that_broke_it(embedded_cluster):
+    assert all(broker.running for broker in embedded_cluster.brokers.values())
+    assert len(load(embedded_cluster, "old", 1, first=1)) == 4
+
 FAULTS = [Fault.error(6), Fault.close(), Fault.delay(0.1), Fault.corrupt("filled", 0, offset=0)]
 """
 
@@ -125,7 +138,7 @@ FAULTS = [Fault.error(6), Fault.close(), Fault.delay(0.1), Fault.corrupt("filled
 @pytest.mark.real
 def test_embedded_clusters_are_shared_and_hand_no_fault_on(tmp_path: Path) -> None:
     said = pytest_run(tmp_path, EMBEDDED)
-    assert "5 passed" in said, said
+    assert "7 passed" in said, said
 
 
 FAILING = """
@@ -154,8 +167,9 @@ def test_a_test_that_fails_hands_no_fault_on_either(tmp_path: Path) -> None:
 BROKERS_INI, VERSION_INI = "zkconsumer_kafka_brokers = none", "zkconsumer_kafka_version = 0.8.9"
 REFUSED = {
     "": [
-        ("embedded_cluster", "(size=2)", "the marker embedded_cluster takes brokers"),
-        ("embedded_cluster", "(2, 3)", "the marker embedded_cluster takes brokers"),
+        ("embedded_cluster", "(size=2)", "the marker embedded_cluster takes brokers and generation"),
+        ("embedded_cluster", "(2, '0.7', 3)", "the marker embedded_cluster takes brokers and generation"),
+        ("embedded_cluster", "(2, 3)", "generation '3': embedded brokers are of 0.8 and 0.7"),
         ("embedded_cluster", "(brokers=-1)", "-1 brokers: a number from 1 is needed"),
         ("embedded_cluster", "(brokers=0)", "0 brokers: a number from 1 is needed"),
         ("kafka_cluster", "(size=2)", "the marker kafka_cluster takes version and brokers"),

@@ -5,13 +5,13 @@
 | `zookeeper` | session | a `ZooKeeperServer` that all tests share |
 | `kafka_cluster` | function | a running `KafkaCluster` of the version and size that the test asks for |
 | `kafka_clusters` | session | `kafka_clusters(version, brokers)`: the same for fixtures of a wider scope |
-| `embedded_cluster` | function | a running `EmbeddedCluster` of the size that the test asks for |
-| `embedded_clusters` | session | `embedded_clusters(brokers)`: the same for fixtures of a wider scope |
+| `embedded_cluster` | function | a running `EmbeddedCluster` of the size and generation that the test asks for |
+| `embedded_clusters` | session | `embedded_clusters(brokers, generation)`: the same for fixtures of a wider scope |
 | `kafka_containers` | session | ZooKeeper and two brokers of Kafka 0.8.2.2 in Docker; skipped where no Docker answers |
 
 Version and number of brokers come from the markers `kafka_cluster(version=..., brokers=...)` and
-`embedded_cluster(brokers=...)`, else from the ini options `zkconsumer_kafka_version` and `zkconsumer_kafka_brokers`.
-Clusters that are alike are one cluster, started when first asked for, and all end with the session. Embedded ones are
+`embedded_cluster(brokers=..., generation="0.7")`, else from the ini options `zkconsumer_kafka_version` and
+`zkconsumer_kafka_brokers`. Clusters that are alike are one cluster, started when first asked for, and all end with the session. Embedded ones are
 restored after each test: no fault in force, all brokers running. A test that cannot have its servers on this machine is
 skipped with the sentence that says what to install; with ZKCONSUMER_REQUIRE_REAL=1 it fails.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -33,12 +33,18 @@ if TYPE_CHECKING:
     from zkconsumer.testing.kafka.cluster import KafkaCluster
     from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
+    class EmbeddedClusters(Protocol):
+        """Gives a running embedded cluster by number of brokers and generation of Kafka."""
+
+        def __call__(self, brokers: int, generation: str = "0.8") -> EmbeddedCluster:
+            """The cluster."""
+
 REQUIRE_REAL = "ZKCONSUMER_REQUIRE_REAL"
 VERSION_OPTION = "zkconsumer_kafka_version"
 BROKERS_OPTION = "zkconsumer_kafka_brokers"
 MARKER = "kafka_cluster"
 EMBEDDED_MARKER = "embedded_cluster"
-EMBEDDED: pytest.StashKey[dict[int, EmbeddedCluster]] = pytest.StashKey()
+EMBEDDED: pytest.StashKey[dict[tuple[int, str], EmbeddedCluster]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,7 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers."""
-    for marker, arguments in ((MARKER, "version=None, brokers=None"), (EMBEDDED_MARKER, "brokers=None")):
+    embedded = (EMBEDDED_MARKER, "brokers=None, generation='0.8'")
+    for marker, arguments in ((MARKER, "version=None, brokers=None"), embedded):
         text = f"{marker}({arguments}): which cluster the fixture {marker} gives to the test"
         config.addinivalue_line("markers", text)
 
@@ -113,10 +120,11 @@ def kafka_cluster(
 
 
 @pytest.fixture(scope="session")
-def embedded_clusters(pytestconfig: pytest.Config) -> Iterator[Callable[[int], EmbeddedCluster]]:
-    """Gives running embedded clusters by number of brokers, which tests share; each is restored after every test.
+def embedded_clusters(pytestconfig: pytest.Config) -> Iterator[EmbeddedClusters]:
+    """Gives running embedded clusters by number of brokers and generation of Kafka (0.8 by default).
 
-    So a fault that is to last longer than a test needs a cluster of its own.
+    Tests share them, and each is restored after every test. So a fault that is to last longer than a test needs a
+    cluster of its own.
     """
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
@@ -124,24 +132,25 @@ def embedded_clusters(pytestconfig: pytest.Config) -> Iterator[Callable[[int], E
     with contextlib.ExitStack() as stack:
         stack.callback(running.clear)
 
-        def cluster(brokers: int) -> EmbeddedCluster:
-            if brokers not in running:
-                running[brokers] = stack.enter_context(EmbeddedCluster(brokers))
-            return running[brokers]
+        def cluster(brokers: int, generation: str = "0.8") -> EmbeddedCluster:
+            key = (brokers, generation)
+            if key not in running:
+                running[key] = stack.enter_context(EmbeddedCluster(brokers, generation=generation))
+            return running[key]
 
         yield cluster
 
 
 @pytest.fixture
 def embedded_cluster(
-    request: pytest.FixtureRequest, embedded_clusters: Callable[[int], EmbeddedCluster]
+    request: pytest.FixtureRequest, embedded_clusters: EmbeddedClusters
 ) -> EmbeddedCluster:
     """An embedded cluster that is shared by tests: do what you like to its brokers, with topics and groups of your own.
 
     After the test its faults are cleared and all its brokers run again.
     """
-    asked = _arguments(request.node.get_closest_marker(EMBEDDED_MARKER), ("brokers",))
-    return embedded_clusters(_brokers(asked, request.config))
+    asked = _arguments(request.node.get_closest_marker(EMBEDDED_MARKER), ("brokers", "generation"))
+    return embedded_clusters(_brokers(asked, request.config), _generation(asked))
 
 
 def _arguments(marker: pytest.Mark | None, names: Sequence[str]) -> dict[str, Any]:
@@ -166,6 +175,16 @@ def _brokers(asked: dict[str, Any], config: pytest.Config) -> int:
     if not str(brokers).isdigit() or int(brokers) < 1:
         raise pytest.UsageError(f"{brokers!r} brokers: a number from 1 is needed")
     return int(brokers)
+
+
+def _generation(asked: dict[str, Any]) -> str:
+    """Generation of Kafka of embedded brokers: that of the marker, else 0.8; UsageError if there is no such one."""
+    from zkconsumer.testing.embedded.cluster import VERSIONS
+
+    generation = str(asked.get("generation") or "0.8")
+    if generation not in VERSIONS:
+        raise pytest.UsageError(f"generation {generation!r}: embedded brokers are of {' and '.join(VERSIONS)}")
+    return generation
 
 
 @pytest.fixture(scope="session")

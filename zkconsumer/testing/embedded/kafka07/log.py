@@ -25,7 +25,7 @@ from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.errors import KitError
 
 
-class LogClosed(KitError, NoAnswer):
+class LogClosed(KitError, NoAnswer):  # noqa: N818
     """The broker of a log has ended."""
 
 
