@@ -56,6 +56,7 @@ PACKAGES = (
     "zkconsumer/testing/zookeeper",
     "zkconsumer/testing/kafka",
     "zkconsumer/testing/embedded",
+    "zkconsumer/testing/embedded/kafka07",
     "zkconsumer/testing/proxy",
     "zkconsumer/testing/java",
     "tests/simulator",

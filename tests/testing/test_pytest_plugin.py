@@ -201,7 +201,7 @@ def test_a_cluster_that_cannot_be_is_refused(tmp_path: Path, ini: str) -> None:
 def test_options_and_marker_are_documented_to_pytest(tmp_path: Path) -> None:
     markers = pytest_run(tmp_path, "", "--markers")
     assert "@pytest.mark.kafka_cluster(version=None, brokers=None)" in markers
-    assert "@pytest.mark.embedded_cluster(brokers=None)" in markers
+    assert "@pytest.mark.embedded_cluster(brokers=None, generation='0.8')" in markers
     assert "zkconsumer_kafka_version" in pytest_run(tmp_path, "", "--help")
 
 

@@ -4,7 +4,7 @@
 |---|---|
 | `ZooKeeperServer`, `ZooKeeperEnsemble` | real ZooKeeper in JVM child processes: kill, pause, wipe, end any session |
 | `KafkaCluster` | real Kafka brokers of any version from 0.7.2 to 3.9.2: topics, leaders, kill, pause |
-| `EmbeddedCluster`, `Fault` | Kafka 0.8.2 brokers in this process, up in milliseconds, with faults on demand |
+| `EmbeddedCluster`, `Fault` | brokers of Kafka 0.8.2 or 0.7.2 in this process, up in milliseconds, faults on demand |
 | `Cluster` | the type of both: a test that is written for it runs on either |
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
 | `MemberProcess` | a consumer of ours in a process of its own, which records what it does |
