@@ -12,8 +12,8 @@
 Version and number of brokers come from the markers `kafka_cluster(version=..., brokers=...)` and
 `embedded_cluster(brokers=..., generation="0.7")`, else from the ini options `zkconsumer_kafka_version` and
 `zkconsumer_kafka_brokers`. Clusters that are alike are one cluster, started when first asked for, and all end with the
-session. Embedded ones are restored after each test: no fault in force, all brokers running. A test that cannot have its servers on this machine is
-skipped with the sentence that says what to install; with ZKCONSUMER_REQUIRE_REAL=1 it fails.
+session. Embedded ones are restored after each test: no fault in force, all brokers running. A test that cannot have its
+servers on this machine is skipped with the sentence that says what to install; with ZKCONSUMER_REQUIRE_REAL=1 it fails.
 """
 
 from __future__ import annotations
