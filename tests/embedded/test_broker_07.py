@@ -14,6 +14,7 @@ from broker_wire_07 import Wire07, entries, entry, gzipped, produce_body, severa
 from kafka_07 import BOTH_07, cluster_07, log_files
 
 from zkconsumer.testing import Cluster, EmbeddedCluster, KafkaCluster, end_session
+from zkconsumer.testing.kafka.topics_07 import partitions_of
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -32,8 +33,7 @@ def wire(cluster: Cluster) -> Iterator[Wire07]:
 
 
 def wait_topic(cluster: Cluster, topic: str, names: list[str]) -> None:
-    path = f"/brokers/topics/{topic}"
-    wait_until(lambda: cluster.client.exists(path) and cluster.partitions(topic) == names, 20, f"{topic} as {names}")
+    wait_until(lambda: partitions_of(cluster.client, topic) == names, 20, f"{topic} as {names}")
 
 
 # -- produce ----------------------------------------------------------------------------------------------------------
@@ -203,6 +203,34 @@ def test_a_paused_broker_answers_nothing_and_then_everything(
         cluster.resume(0)
     wire.socket.settimeout(20)
     assert wire.receive()[4:] == b"\0\0" + b"\0\0\0\2" + (13).to_bytes(8, "big") + bytes(8)
+
+
+def test_a_broker_comes_back_before_the_session_of_its_killed_process_ends(
+    cluster: Cluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    cluster.create_topic(topic)
+    before = cluster.client.exists("/brokers/ids/1").ephemeralOwner
+    cluster.kill(1)
+    assert cluster.client.exists("/brokers/ids/1").ephemeralOwner == before
+    cluster.start(1)
+    wait_topic(cluster, topic, ["0-0", "0-1", "1-0", "1-1"])
+    owner = cluster.client.exists("/brokers/ids/1").ephemeralOwner
+    assert owner != before
+    wait_until(lambda: cluster.client.exists(f"/brokers/topics/{topic}/1").ephemeralOwner == owner, 20, "a new node")
+
+
+def test_a_topic_that_is_made_without_zookeeper_is_registered_when_it_is_back(fresh_topic: Callable[[], str]) -> None:
+    topic = fresh_topic()
+    with EmbeddedCluster(2, generation="0.7", chroot="/old/kafka") as cluster, Wire07(cluster.port(1)) as wire:
+        cluster.create_topic("before")
+        cluster.zookeeper.kill()
+        wire.put(topic, 1, entries(b"kept"))
+        wire.wait_end(topic, 1, 14)
+        cluster.zookeeper.start()
+        wait_topic(cluster, topic, ["1-0", "1-1"])
+        wait_topic(cluster, "before", ["0-0", "0-1", "1-0", "1-1"])
+        assert wire.get(topic, 1, 0).data == entries(b"kept")
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------

@@ -139,23 +139,25 @@ class Broker07(EmbeddedBroker):
                     for part, each in zip(request.parts, parts, strict=False)]  # fmt: skip
             return not self.stopping.is_set() and send(connection, _frame(request.kind, sets), after)
         finally:
-            for part in parts:
-                if isinstance(part, FetchedSet) and isinstance(part.data, LogSlice):
-                    part.data.close()
+            _close(parts)
 
     def _answer(self, answers: Answers, request: Request, errors: Sequence[Fault]) -> list[FetchedSet | bytes]:
         """What each part of a request is answered, nothing for produce requests."""
         found: list[FetchedSet | bytes] = []
-        for part in request.parts:
-            code = next((fault.code for fault in errors if self._hits(fault, part)), 0)
-            if isinstance(part, Produce):
-                if code:
-                    raise NoAnswer(f"{part.topic}-{part.partition}: error {code} on purpose")
-                answers.produce(part)
-            elif isinstance(part, Fetch):
-                found.append(FetchedSet(code) if code else answers.fetch(part))
-            else:
-                found.append(requests.encode_offsets(code, [] if code else answers.offsets(part)))
+        try:
+            for part in request.parts:
+                code = next((fault.code for fault in errors if self._hits(fault, part)), 0)
+                if isinstance(part, Produce):
+                    if code:
+                        raise NoAnswer(f"{part.topic}-{part.partition}: error {code} on purpose")
+                    answers.produce(part)
+                elif isinstance(part, Fetch):
+                    found.append(FetchedSet(code) if code else answers.fetch(part))
+                else:
+                    found.append(requests.encode_offsets(code, [] if code else answers.offsets(part)))
+        except BaseException:
+            _close(found)
+            raise
         return found
 
     # ---- faults
@@ -187,6 +189,13 @@ class Broker07(EmbeddedBroker):
                 fetched.data = whole[: max(len(whole) - fault.count_bytes, 0)]
                 fetched.length = len(fetched.data)
         return fetched
+
+
+def _close(answers: Iterable[FetchedSet | bytes]) -> None:
+    """Give the descriptors of slices back."""
+    for each in answers:
+        if isinstance(each, FetchedSet) and isinstance(each.data, LogSlice):
+            each.data.close()
 
 
 def _last_byte(data: bytearray, at: int) -> int | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zkconsumer.testing.embedded.broker import NoAnswer
@@ -36,7 +36,8 @@ def _now_ms() -> int:
 class ByteLog:
     """One partition on disk, in `<folder>/<topic>-<partition>/`.
 
-    Threads: every method from any thread. Readers take the list of segments as it is; changes hold a lock.
+    Threads: every method from any thread. A change of the log holds one lock; reading holds another one, which keeps
+    files open meanwhile, so a flush holds no reader up.
 
     Attributes:
         topic: its topic.
@@ -71,6 +72,7 @@ class ByteLog:
         self.folder = folder / f"{topic}-{partition}"
         self._clock = clock
         self._lock = threading.RLock()
+        self._reading = threading.Lock()
         self._closed = False
         self._unflushed = 0
         self._flushed_ms = clock()
@@ -194,7 +196,7 @@ class ByteLog:
             OutOfRange: the position is not within the log.
             LogClosed: the broker has ended.
         """
-        with self._lock:  # for as long as a descriptor is copied: a file must not be closed meanwhile
+        with self._reading:
             self._require_open()
             segments = self._segments
             extents = [segment.extent for segment in segments]
@@ -207,7 +209,7 @@ class ByteLog:
 
     def positions_before(self, time_ms: int, most: int) -> list[int]:
         """Return starts of segments, and the end, that were written by a time, the largest first; -1 end, -2 start."""
-        with self._lock:
+        with self._reading:
             self._require_open()
             return positions_before(self._extents(), time_ms, most, self._clock())
 
@@ -230,9 +232,14 @@ class ByteLog:
                 self._active.touch()
                 count -= 1
         dropped, self._segments = self._segments[:count], self._segments[count:]
-        for segment in dropped:
-            segment.delete()
+        self._delete(dropped)
         return count
+
+    def _delete(self, segments: Sequence[Segment]) -> None:
+        """Remove files that are not in the list any more."""
+        with self._reading:
+            for segment in segments:
+                segment.delete()
 
     def delete_head(self, position: int) -> int:
         """Return the new start after whole segments before a position were deleted, as retention does."""
@@ -248,7 +255,7 @@ class ByteLog:
             while len(self._segments) > 1 and self._active.start > position:
                 *kept, last = self._segments
                 self._segments = tuple(kept)
-                last.delete()
+                self._delete([last])
             self._active.truncate(max(position - self._active.start, 0))
 
     def corrupt(self, position: int) -> None:
@@ -275,8 +282,9 @@ class ByteLog:
                 return
             if flush:
                 self.flush()
-            self._closed = True
-            self._close_files()
+            with self._reading:
+                self._closed = True
+                self._close_files()
 
     def _close_files(self) -> None:
         for segment in self._segments:
