@@ -21,22 +21,15 @@ from dataclasses import dataclass
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.kafka07 import requests as requests
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
-from zkconsumer.testing.embedded.kafka07.messages import InvalidSet, TooLarge
+from zkconsumer.testing.embedded.kafka07.messages import TooLarge
 from zkconsumer.testing.embedded.kafka07.requests import Fetch, Offsets, Produce
-from zkconsumer.testing.embedded.kafka07.segment_list import EARLIEST, LATEST, OutOfRange
+from zkconsumer.testing.embedded.kafka07.segment_list import EARLIEST, LATEST
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
 from zkconsumer.testing.embedded.kafka07.storage import Storage07
+from zkconsumer.testing.embedded.messages import Refusal
 
 _ILLEGAL_TOPIC = re.compile("^\\.{1,2}$|[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _log = logging.getLogger(__name__)
-
-
-class InvalidTopic(Exception):  # noqa: N818 - not a failure of the broker
-    """A name that no topic can have."""
-
-
-class WrongPartition(Exception):  # noqa: N818 - not a failure of the broker
-    """A partition that no topic of that name has on the broker."""
 
 
 @dataclass
@@ -90,7 +83,7 @@ class Answers:
             log.append(part.message_set)
         except TooLarge as reason:
             _log.warning("broker %d drops a set for %s-%d: %s", self._broker_id, part.topic, partition, reason)
-        except (InvalidTopic, WrongPartition, InvalidSet) as reason:
+        except Refusal as reason:
             raise NoAnswer(f"a set for {part.topic}-{partition} is refused: {reason}") from reason
 
     def fetch(self, part: Fetch) -> FetchedSet:
@@ -101,12 +94,8 @@ class Answers:
                 return FetchedSet(requests.NO_ERROR)
             data, length = log.read(part.position, part.max_bytes)
             return FetchedSet(requests.NO_ERROR, data, length)
-        except OutOfRange:
-            return FetchedSet(requests.OFFSET_OUT_OF_RANGE)
-        except WrongPartition:
-            return FetchedSet(requests.WRONG_PARTITION)
-        except InvalidTopic:
-            return FetchedSet(requests.UNKNOWN)
+        except Refusal as refusal:
+            return FetchedSet(refusal.code)
 
     def offsets(self, part: Offsets) -> list[int]:
         """Return starts of segments, and the end, before a time.
@@ -116,7 +105,7 @@ class Answers:
         """
         try:
             log = self._find(part.topic, part.partition)
-        except (InvalidTopic, WrongPartition) as reason:
+        except Refusal as reason:
             raise NoAnswer(str(reason)) from reason
         if log is None:
             return [0] if part.time_ms in (LATEST, EARLIEST) else []
@@ -129,8 +118,13 @@ class Answers:
         return self._storage.find(topic, partition)
 
     def _check(self, topic: str, partition: int) -> None:
+        """Return if there can be such a partition.
+
+        Raises:
+            Refusal: -1 the name is none of a topic, 3 the broker has fewer partitions of it.
+        """
         if not 0 < len(topic) <= self._settings.max_topic_characters or _ILLEGAL_TOPIC.search(topic):
-            raise InvalidTopic(f"{topic!r} is no name of a topic")
+            raise Refusal(requests.UNKNOWN, f"{topic!r} is no name of a topic")
         count = self._settings.partitions_of(topic)
         if not 0 <= partition < count:
-            raise WrongPartition(f"{topic} has the partitions 0 to {count - 1}, not {partition}")
+            raise Refusal(requests.WRONG_PARTITION, f"{topic} has the partitions 0 to {count - 1}, not {partition}")

@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
 from simpleconsumer.errors import DecodeError
+from zkconsumer.testing.embedded.kafka07 import requests as requests
+from zkconsumer.testing.embedded.messages import Refusal
 
 Bytes = bytes | bytearray | memoryview
 
@@ -30,12 +32,18 @@ _SIZE = Struct(">i")
 _CRC = Struct(">I")
 
 
-class InvalidSet(Exception):  # noqa: N818 - not a failure of the broker
+class InvalidSet(Refusal):
     """A produced set for which the Java broker closes the connection."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(requests.INVALID_MESSAGE, reason)
 
-class TooLarge(Exception):  # noqa: N818 - not a failure of the broker
+
+class TooLarge(Refusal):
     """A produced set that the Java broker drops without a sign: one of its payloads is above `max.message.size`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(requests.UNKNOWN, reason)
 
 
 class CheckedSet(NamedTuple):

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from zkconsumer.testing.embedded.kafka07 import requests as requests
+from zkconsumer.testing.embedded.messages import Refusal
+
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -33,8 +36,11 @@ class Extent(NamedTuple):
         return self.start + self.size_bytes
 
 
-class OutOfRange(Exception):  # noqa: N818 - not a failure: the answer that a broker gives
+class OutOfRange(Refusal):
     """A position before the first segment or behind the last one."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(requests.OFFSET_OUT_OF_RANGE, reason)
 
 
 def find(segments: Sequence[Extent], position: int) -> int | None:
