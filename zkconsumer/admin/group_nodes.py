@@ -17,6 +17,8 @@ from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topic_nodes import listed_partitions
 from zkconsumer.admin.values import GroupList, GroupRow
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.generation import generation_of_cluster
+from zkconsumer.cluster.topic_partitions import read_topics_07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, error_of, read_all, read_each
 
 __all__ = ["group_not_found", "members", "only_topic", "read_group", "read_groups", "read_log_ends", "read_offsets"]
@@ -46,6 +48,7 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str, must_exist: bool
     # A consumer that left between the two reads is no member any more; one whose registration may not be read is.
     registrations: dict[str, bytes | None] = {name: None for name, path, _ in found if path in reader.refused}
     registrations |= {name: value[0] for name, _, value in found if value is not None}
+    by_path = {path: value[0] for _, path, value in found if value is not None}
     nodes = GroupNodes(
         group,
         registrations,
@@ -59,6 +62,7 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str, must_exist: bool
         offset_zxids={name: stat.mzxid for name, (_, stat) in offsets.items()},
         claim_zxids={name: stat.czxid for name, (_, stat) in owners.items()},
         exists=exists,
+        generation=generation_of_cluster(port, by_path, READ_TIMEOUT_S),
     )
     topics = concerned_topics(nodes)
     values = reader.read([GetData(znodes.topic_path(topic)) for topic in topics])
@@ -67,7 +71,8 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str, must_exist: bool
     if znodes.TOPICS in reader.refused:
         hidden = {topic for topic in topics if znodes.topic_path(topic) in reader.refused}
         known = tuple(topic for topic in topics if data[topic] is not None or topic in hidden)
-    return dataclasses.replace(nodes, topics=data, known_topics=known, refused=reader.refused)
+    of_07 = read_topics_07(port, data, nodes.generation)
+    return dataclasses.replace(nodes, topics=data, known_topics=known, refused=reader.refused, topics_07=of_07)
 
 
 def read_offsets(port: ZooKeeperPort, group: str) -> dict[Name, bytes]:
@@ -194,7 +199,7 @@ def _read_below(reader: _Reader, root: str) -> dict[Name, Any]:
 
 def read_log_ends(cluster: Cluster, nodes: GroupNodes) -> GroupNodes:
     """Return the nodes with the ends of the logs of their topics, as the brokers report them."""
-    found = cluster.log_ends(listed_partitions(nodes.topics), [LATEST])
+    found = cluster.log_ends(listed_partitions(nodes.topics, nodes.topics_07), [LATEST])
     ends = {
         (name.topic, str(name.partition)): offsets if isinstance(offsets, str) else offsets[0]
         for name, offsets in found.items()

@@ -20,8 +20,11 @@ from typing import Final
 
 from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
+from rebalance.generation import GENERATION_08, Generation
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
+from rebalance.znodes_07 import is_partition
 from zkconsumer.admin.values import JsonValue, partition_number
+from zkconsumer.cluster.topic_partitions import Topic07
 
 __all__ = [
     "OFFSET_HIDDEN", "OWNER_HIDDEN", "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow",
@@ -61,6 +64,8 @@ class GroupNodes:
         offset_zxids: (topic, partition's name) -> id of the transaction that wrote the offset's node last.
         claim_zxids: (topic, partition's name) -> id of the transaction that created the owner's node.
         exists: The group has a node in ZooKeeper.
+        generation: That of the cluster: how members register, and what partitions are named.
+        topics_07: Those of the topics that are of Kafka 0.7.
     """
 
     group: str
@@ -81,6 +86,29 @@ class GroupNodes:
     offset_zxids: Mapping[Name, int] = field(default_factory=dict)
     claim_zxids: Mapping[Name, int] = field(default_factory=dict)
     exists: bool = True
+    generation: Generation = GENERATION_08
+    topics_07: Mapping[str, Topic07] = field(default_factory=dict)
+
+    @property
+    def lag_unit(self) -> str:
+        """What offsets and lags count: `messages`, or `bytes` in Kafka 0.7."""
+        return "bytes" if self.generation.has_broker_nodes else "messages"
+
+    def partition_of(self, name: str) -> int | str | None:
+        """Return the partition after which an owner or offset node is named, None for a name that none has."""
+        if self.generation.has_broker_nodes:
+            return name if is_partition(name) else None
+        return partition_number(name)
+
+    def partitions(self, topic: str) -> tuple[int | str, ...]:
+        """Return the partitions of a topic whose node exists.
+
+        Raises:
+            UnreadableNode: Its node cannot be understood.
+        """
+        if topic in self.topics_07:
+            return self.topics_07[topic].partitions
+        return znodes.parse_topic(topic, self.topics.get(topic))
 
     @property
     def hides_members(self) -> bool:
@@ -266,6 +294,7 @@ class GroupReport(JsonValue):
         lag: Sum of the known lags; None if there are partitions and no lag is known.
         lag_unknown: Number of partitions whose lag is not known.
         problems: What is wrong, as sentences.
+        lag_unit: What offsets and lags count: `messages`, or `bytes` in Kafka 0.7.
     """
 
     group: str
@@ -274,6 +303,7 @@ class GroupReport(JsonValue):
     lag: int | None
     lag_unknown: int
     problems: tuple[str, ...]
+    lag_unit: str = "messages"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -338,7 +368,8 @@ def members_of(nodes: GroupNodes) -> Members:
             rows.append(MemberRow(member, None, {}, f"registration cannot be read: {refused.fault.value}"))
             continue
         try:
-            registration = znodes.parse_registration(data, znodes.registration_path(nodes.group, member))
+            path = znodes.registration_path(nodes.group, member)
+            registration = nodes.generation.parse_registration(data, path)
         except UnreadableNode as error:
             rows.append(MemberRow(member, None, {}, f"registration cannot be read: {error}"))
             continue
@@ -415,10 +446,12 @@ def report(nodes: GroupNodes, members: Members | None = None) -> GroupReport:
     lags = [row.lag for row in rows if row.lag is not None]
     shown = None if nodes.hides_members else members.rows
     total = None if rows and not lags else sum(lags)  # a 0 would look as if all was well
-    return GroupReport(nodes.group, shown, tuple(rows), total, len(rows) - len(lags), tuple(problems))
+    return GroupReport(
+        nodes.group, shown, tuple(rows), total, len(rows) - len(lags), tuple(problems), nodes.lag_unit
+    )
 
 
-def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> frozenset[int] | None:
+def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> frozenset[int | str] | None:
     """Return the partitions that the topic's node lists, None when they are not known."""
     data = nodes.topics.get(topic)
     if znodes.topic_path(topic) in nodes.refused:
@@ -426,6 +459,10 @@ def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> fro
     if topic not in nodes.known_topics:
         problems.append(f"{topic}: there is no such topic")
         return frozenset()
+    if topic in nodes.topics_07:
+        found = nodes.topics_07[topic]
+        problems += [f"{topic}: {problem}" for problem in found.problems]
+        return frozenset(found.partitions)
     try:
         return _listed(topic, data)
     except UnreadableNode as error:
@@ -434,7 +471,7 @@ def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> fro
 
 
 @lru_cache(maxsize=1024)
-def _listed(topic: str, data: bytes | None) -> frozenset[int]:
+def _listed(topic: str, data: bytes | None) -> frozenset[int | str]:
     """Return the partitions that the node of a topic lists; hundreds of groups may read the same topic."""
     return frozenset(znodes.parse_topic(topic, data))
 
@@ -444,13 +481,15 @@ def _in_order(names: Iterable[str]) -> list[str]:
 
 
 def _row(
-    nodes: GroupNodes, topic: str, name: str, known: frozenset[int] | None, threads: set[str], members: Members
+    nodes: GroupNodes, topic: str, name: str, known: frozenset[int | str] | None, threads: set[str], members: Members
 ) -> PartitionRow:
     problems: list[str] = []
     number = partition_number(name)
     partition = name if number is None else number
     exists = known is None or partition in known
-    if not exists and known:
+    if not exists and topic in nodes.topics_07:
+        problems.append(nodes.topics_07[topic].why_missing(name))
+    elif not exists and known:
         problems.append("the topic has no such partition")
     owner = _owner(nodes, topic, name, threads, members, problems)
     if owner is None and nodes.hides_owner(topic, name):

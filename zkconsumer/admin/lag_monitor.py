@@ -29,6 +29,7 @@ from zkconsumer.admin.many_groups import read_many_groups, read_topic_nodes
 from zkconsumer.admin.topic_nodes import listed_partitions
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import LogOffsets
+from zkconsumer.cluster.topic_partitions import Topic07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 
 __all__ = ["LagChoice", "LagMonitor"]
@@ -111,7 +112,8 @@ class LagMonitor:
                       if self._choice.keeps_topic(topic)]  # fmt: skip
             of_group = {topic: rates[found.group, topic] for topic in topics if (found.group, topic) in rates}
             lags.append(group_lag(found, _unowned(each, mine, found.partitions), of_group, topics, each))
-        return LagReport(read_at, time.monotonic() - started_at, tuple(lags))
+        unit = nodes[0].lag_unit if nodes else "messages"
+        return LagReport(read_at, time.monotonic() - started_at, tuple(lags), lag_unit=unit)
 
     def _groups(self) -> list[str]:
         if self._choice.groups:
@@ -203,9 +205,11 @@ class LagMonitor:
     def _with_log_ends(self, nodes: Sequence[GroupNodes], deadline: float) -> list[GroupNodes]:
         """Return the nodes with the ends of their logs: one request a leader for all groups together."""
         topics: dict[str, bytes | None] = {}
+        of_07: dict[str, Topic07] = {}
         for each in nodes:
             topics.update({topic: data for topic, data in each.topics.items() if self._choice.keeps_topic(topic)})
-        names = listed_partitions(dict(sorted(topics.items())))
+            of_07.update(each.topics_07)
+        names = listed_partitions(dict(sorted(topics.items())), of_07)
         ends = self._cluster.log_ends(names, [LATEST], max(0.1, deadline - time.monotonic()))
         numbers = {(at.topic, str(at.partition)): _end(offsets) for at, offsets in ends.items()}
         by_topic: dict[str, dict[tuple[str, str], int | str]] = {}
@@ -234,6 +238,6 @@ def _unowned(nodes: GroupNodes, members: Members, rows: Sequence[PartitionRow]) 
     found: list[tuple[str, int | str]] = []
     for topic, of_topic in without_owner.items():
         if members.threads(topic):
-            existing = {at.partition for at in listed_partitions({topic: nodes.topics.get(topic)})}
+            existing = {at.partition for at in listed_partitions({topic: nodes.topics.get(topic)}, nodes.topics_07)}
             found += [(topic, row.partition) for row in of_topic if row.partition in existing]
     return found

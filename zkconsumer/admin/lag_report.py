@@ -1,8 +1,8 @@
 """How far groups are behind, as values: by partition, by topic and by group. Pure.
 
-The lag of a partition is the end of its log less the stored offset. It is unknown where one of the two is not known,
-or the offset is beyond the end, and never counted as 0 then. Offsets that differ between the stores are always among
-the problems.
+The lag of a partition is the end of its log less the stored offset: messages, or bytes in Kafka 0.7. It is unknown
+where one of the two is not known, or the offset is beyond the end, and never counted as 0 then. Offsets that differ
+between the stores are always among the problems.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Rates:
     """How fast the offsets of a group and the ends of its logs move; None while not known.
 
     Attributes:
-        consumed_per_s: Messages a second by which the stored offsets grow.
-        produced_per_s: Messages a second by which the logs grow.
+        consumed_per_s: Messages (in Kafka 0.7 bytes) a second by which the stored offsets grow.
+        produced_per_s: Messages (in Kafka 0.7 bytes) a second by which the logs grow.
         catch_up_s: Seconds until the lag is 0 at these rates; None also when it is never so.
     """
 
@@ -42,8 +42,8 @@ class TopicLag:
         unowned: Those that a member subscribes to and nobody owns; None if members or owners may not be read.
         lag: Sum of the known lags; None if no lag is known.
         lag_unknown: Number of partitions whose lag is not known.
-        consumed_per_s: Messages a second by which the stored offsets grow; None while not known.
-        produced_per_s: Messages a second by which the logs grow; None while not known.
+        consumed_per_s: Messages (in Kafka 0.7 bytes) a second by which the stored offsets grow; None while not known.
+        produced_per_s: Messages (in Kafka 0.7 bytes) a second by which the logs grow; None while not known.
         catch_up_s: Seconds until the lag is 0 at these rates; None while not known, and when it is never so.
     """
 
@@ -94,12 +94,14 @@ class LagReport(JsonValue):
         duration_s: How long that took.
         groups: By name.
         problems: What could not be read at all, as sentences.
+        lag_unit: What offsets, lags and rates count: `messages`, or `bytes` in Kafka 0.7.
     """
 
     read_at: float
     duration_s: float
     groups: tuple[GroupLag, ...]
     problems: tuple[str, ...] = field(default=())
+    lag_unit: str = "messages"
 
 
 def group_lag(

@@ -14,6 +14,8 @@ from rebalance import znodes
 from rebalance.errors import RefusedNode
 from rebalance.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
 from zkconsumer.admin.group_report import GroupNodes, concerned_topics
+from zkconsumer.cluster.generation import generation_of_cluster
+from zkconsumer.cluster.topic_partitions import Topic07, read_topics_07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_each
 
 __all__ = ["read_many_groups", "read_topic_nodes"]
@@ -64,6 +66,8 @@ def read_many_groups(port: ZooKeeperPort, groups: Sequence[str], deadline: float
     registrations = _read_data(reader, paths, refused)
     owners = _read_below(reader, [f"{znodes.group_path(group)}/owners" for group in groups], refused)
     offsets = _read_below(reader, [f"{znodes.group_path(group)}/offsets" for group in groups], refused)
+    data = {path: held for path, held in registrations.items() if held is not None}
+    generation = generation_of_cluster(port, data, READ_TIMEOUT_S)
     found = []
     for number, group in enumerate(groups):
         of_member = {name: znodes.registration_path(group, name) for name in ids[number]}
@@ -80,12 +84,14 @@ def read_many_groups(port: ZooKeeperPort, groups: Sequence[str], deadline: float
                 offset_zxids={name: stat.mzxid for name, (_, stat) in offsets[number].items()},
                 claim_zxids={name: stat.czxid for name, (_, stat) in owners[number].items()},
                 exists=there[number] is not None,
+                generation=generation,
             )
         )
     hidden: dict[str, RefusedNode] = {}
     concerned = [concerned_topics(nodes) for nodes in found]
     topics = read_topic_nodes(port, sorted(set().union(*concerned)), deadline, hidden)
-    return [_with_topics(nodes, mine, topics, hidden) for nodes, mine in zip(found, concerned, strict=True)]
+    of_07 = read_topics_07(port, topics, generation)
+    return [_with_topics(nodes, mine, topics, hidden, of_07) for nodes, mine in zip(found, concerned, strict=True)]
 
 
 def _with_topics(
@@ -93,6 +99,7 @@ def _with_topics(
     concerned: Sequence[str],
     topics: Mapping[str, bytes | None],
     hidden: Mapping[str, RefusedNode],
+    of_07: Mapping[str, Topic07],
 ) -> GroupNodes:
     """Return the nodes of a group with those of its topics; a topic that may not be read is unknown, not missing."""
     known = nodes.known_topics
@@ -100,8 +107,9 @@ def _with_topics(
         known = tuple(name for name in concerned if topics[name] is not None or znodes.topic_path(name) in hidden)
     mine = {path: hidden[path] for path in map(znodes.topic_path, concerned) if path in hidden}
     return dataclasses.replace(
-        nodes, topics={name: topics[name] for name in concerned}, known_topics=known, refused={**nodes.refused, **mine}
-    )
+        nodes, topics={name: topics[name] for name in concerned}, known_topics=known,
+        refused={**nodes.refused, **mine}, topics_07={name: of_07[name] for name in concerned if name in of_07},
+    )  # fmt: skip
 
 
 def _read_data(

@@ -48,12 +48,14 @@ class GroupOffsets(JsonValue):
         partitions: By topic and number; also partitions without a stored offset that the group owns or subscribes to.
         unread: What could not be read, as sentences with their remedies: what is there is unknown, not missing.
         notes: Offsets that differ between the stores, and which of them count, as sentences.
+        lag_unit: What offsets and lags count: `messages`, or `bytes` in Kafka 0.7.
     """
 
     group: str
     partitions: tuple[PartitionRow, ...]
     unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    lag_unit: str = "messages"
 
 
 def _nothing(group: str) -> None:
@@ -87,7 +89,7 @@ class OffsetAdministration:
         rows = tuple(row for row in found.partitions if topic in (None, row.topic))
         difference = store_difference(rows)
         notes = () if difference is None else (difference.sentence,)
-        return GroupOffsets(group, rows, tuple(unread(nodes)), notes)
+        return GroupOffsets(group, rows, tuple(unread(nodes)), notes, nodes.lag_unit)
 
     def export_offsets(self, *groups: str, store: str | None = None) -> ExportedOffsets:
         """Return the stored offsets of groups, of all groups of ZooKeeper when none is named, as lines of text.

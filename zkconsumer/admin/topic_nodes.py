@@ -15,21 +15,28 @@ from zkconsumer.admin.errors import NotFound
 from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topic_report import TopicNodes
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.generation import generation_of_cluster
+from zkconsumer.cluster.topic_partitions import Topic07, read_topics_07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all, read_each
 
 __all__ = ["listed_partitions", "read_listed_partitions", "read_topic_data", "read_topics"]
 
 
-def listed_partitions(topics: Mapping[str, bytes | None]) -> list[TopicPartition]:
+def listed_partitions(
+    topics: Mapping[str, bytes | None], topics_07: Mapping[str, Topic07] | None = None
+) -> list[TopicPartition]:
     """Return the partitions that the nodes of topics list, by topic; none of a node that cannot be understood.
 
     Args:
         topics: Topic -> data of its node, None without one. Reports name the nodes that cannot be understood.
+        topics_07: Those of them that are of Kafka 0.7.
     """
     found: list[TopicPartition] = []
+    of_07 = topics_07 or {}
     for topic, data in sorted(topics.items()):
         try:
-            found += [TopicPartition(topic, number) for number in znodes.parse_topic(topic, data)]
+            names = of_07[topic].partitions if topic in of_07 else znodes.parse_topic(topic, data)
+            found += [TopicPartition(topic, name) for name in names]
         except UnreadableNode:
             pass
     return found
@@ -51,7 +58,10 @@ def read_listed_partitions(port: ZooKeeperPort, topics: Sequence[str]) -> list[T
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer.
     """
-    return listed_partitions(read_topic_data(port, topics))
+    data = read_topic_data(port, topics)
+    if all(data.values()):
+        return listed_partitions(data)
+    return listed_partitions(data, read_topics_07(port, data, generation_of_cluster(port, {}, READ_TIMEOUT_S)))
 
 
 def _read_some(port: ZooKeeperPort, requests: Sequence[GetData]) -> list[Any]:
@@ -79,12 +89,16 @@ def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Se
     # A topic that was deleted between the two reads does not exist any more.
     data = {topic: value[0] for topic, value in zip(chosen, values, strict=True) if isinstance(value, tuple)}
     brokers = {int(name) for name in children(port, znodes.BROKERS) or [] if name.isdigit()}
-    nodes = TopicNodes(brokers, data)
-    wanted = listed_partitions(nodes.topics)
-    states = _read_some(port, [GetData(znodes.partition_state_path(at.topic, int(at.partition))) for at in wanted])
+    of_07: dict[str, Topic07] = {}
+    if not all(data.values()):
+        of_07 = read_topics_07(port, data, generation_of_cluster(port, {}, READ_TIMEOUT_S))
+    nodes = TopicNodes(brokers, data, topics_07=of_07)
+    wanted = listed_partitions(nodes.topics, of_07)
+    of_08 = [at for at in wanted if at.topic not in of_07]
+    states = _read_some(port, [GetData(znodes.partition_state_path(at.topic, int(at.partition))) for at in of_08])
     return dataclasses.replace(
         nodes,
-        states={at: value[0] if isinstance(value, tuple) else None for at, value in zip(wanted, states, strict=True)},
+        states={at: value[0] if isinstance(value, tuple) else None for at, value in zip(of_08, states, strict=True)},
         refused={value.path: value for value in (*values, *states) if isinstance(value, RefusedNode)},
         log_offsets=cluster.log_ends(wanted, [EARLIEST, LATEST]),
     )

@@ -1,7 +1,7 @@
 """Reports topics from their nodes in ZooKeeper: leaders, replicas, in-sync replicas, and what is wrong.
 
 Pure. A partition is leaderless when no registered broker leads it, and under-replicated when fewer replicas are in sync
-than it should have.
+than it should have. In Kafka 0.7 the broker in the name of a partition leads it, and there are no replicas.
 
 Source: kafka.admin.TopicCommand (0.8.2.2).
 """
@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 
 from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode
+from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.log_ends import LogOffsets
+from zkconsumer.cluster.topic_partitions import Topic07
 
 __all__ = ["TopicNodes", "TopicPartitionRow", "TopicReport", "topic_report"]
 
@@ -32,6 +34,7 @@ class TopicNodes:
         states: Partition -> data of its state node, None without one.
         log_offsets: Partition -> earliest and latest offset, or why they are not known.
         refused: Path -> why it may not be read, of nodes of topics and states.
+        topics_07: Those of the topics that are of Kafka 0.7; they have no states.
     """
 
     brokers: Collection[int]
@@ -39,6 +42,7 @@ class TopicNodes:
     states: Mapping[TopicPartition, bytes | None] = field(default_factory=dict)
     log_offsets: Mapping[TopicPartition, LogOffsets] = field(default_factory=dict)
     refused: Mapping[str, RefusedNode] = field(default_factory=dict)
+    topics_07: Mapping[str, Topic07] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,16 +50,17 @@ class TopicPartitionRow:
     """One partition; None stands for what does not exist or is not known.
 
     Attributes:
+        partition: Its number; in Kafka 0.7 its name, `broker-partition`.
         leader: The id of a registered broker; None also if it may not be read (`leader_is_hidden`).
-        replicas: Ids of the brokers that shall have it, the preferred leader first.
-        isr: Ids of the brokers that are in sync.
+        replicas: Ids of the brokers that shall have it, the preferred leader first; none in Kafka 0.7.
+        isr: Ids of the brokers that are in sync; None in Kafka 0.7.
         earliest: Offset of the oldest message that is kept.
         latest: Offset that the next message will get.
         problems: What is wrong, a clause each.
     """
 
     topic: str
-    partition: int
+    partition: int | str
     leader: int | None
     replicas: tuple[int, ...]
     isr: tuple[int, ...] | None
@@ -89,6 +94,9 @@ def topic_report(nodes: TopicNodes) -> TopicReport:
         str(node) for path, node in sorted(nodes.refused.items()) if path.rpartition("/")[0] == znodes.TOPICS
     ]
     for topic, data in sorted(nodes.topics.items()):
+        if topic in nodes.topics_07:
+            rows += _rows_07(nodes, topic, problems)
+            continue
         try:
             replicas = znodes.parse_replicas(topic, data)
         except UnreadableNode as error:
@@ -99,19 +107,43 @@ def topic_report(nodes: TopicNodes) -> TopicReport:
     return TopicReport(tuple(rows), tuple(problems))
 
 
+def _rows_07(nodes: TopicNodes, topic: str, problems: list[str]) -> list[TopicPartitionRow]:
+    found = nodes.topics_07[topic]
+    problems += [f"{topic}: {problem}" for problem in found.problems]
+    if not found.partitions and not found.problems:
+        problems.append(f"{topic}: no broker that has it is registered; its partitions return with their brokers")
+    rows = []
+    for partition in found.partitions:
+        broker, _ = broker_and_number(partition)
+        wrong: list[str] = []
+        leader = broker if broker in nodes.brokers else None
+        if leader is None:
+            wrong.append(f"leaderless: broker {broker} has it and is not registered")
+        earliest, latest = _log_offsets(nodes, TopicPartition(topic, partition), leader, wrong)
+        rows.append(TopicPartitionRow(topic, partition, leader, (), None, earliest, latest, tuple(wrong)))
+    return rows
+
+
 def _row(nodes: TopicNodes, name: TopicPartition, replicas: tuple[int, ...]) -> TopicPartitionRow:
     problems: list[str] = []
     leader, isr = _state(nodes, name, problems)
     if isr is not None and leader is not None and set(replicas) - set(isr):
         lacking = sorted(set(replicas) - set(isr))
         problems.append(f"under-replicated: {', '.join(map(str, lacking))} of its replicas not in sync")
-    earliest = latest = None
+    earliest, latest = _log_offsets(nodes, name, leader, problems)
+    return TopicPartitionRow(name.topic, int(name.partition), leader, replicas, isr, earliest, latest, tuple(problems))
+
+
+def _log_offsets(
+    nodes: TopicNodes, name: TopicPartition, leader: int | None, problems: list[str]
+) -> tuple[int | None, int | None]:
+    """Return start and end of a log, each None if not known."""
     offsets = nodes.log_offsets.get(name)
     if isinstance(offsets, tuple):
-        earliest, latest = offsets[0], offsets[1]
-    elif leader is not None and offsets is not None:
+        return offsets[0], offsets[1]
+    if leader is not None and offsets is not None:
         problems.append(f"offsets unknown: {offsets}")
-    return TopicPartitionRow(name.topic, int(name.partition), leader, replicas, isr, earliest, latest, tuple(problems))
+    return None, None
 
 
 def _state(

@@ -14,9 +14,9 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 
-__all__ = ["describe", "owner_cell", "print_offsets"]
+__all__ = ["describe", "lag_header", "owner_cell", "print_offsets"]
 
-_HEADERS = ("TOPIC", "PARTITION", "OFFSET", "LOG END", "LAG")
+_HEADERS = ("TOPIC", "PARTITION", "OFFSET", "LOG END")
 _STORES = ("IN ZOOKEEPER", "IN KAFKA")
 _EPILOG = """\
 \b
@@ -25,7 +25,7 @@ fault when they stay; `zkconsumer verify` waits for that, and says what would me
 Kafka, two columns show the offset in each store. Where the claims and the offsets show in which store owners work, a
 note says so, and OFFSET and LAG are those of that store. Where the stores differ and that is not known, the larger
 offset counts, and that is a problem. While the offsets in Kafka cannot be read, the lag is known only where the owner
-has written an offset in ZooKeeper.
+has written an offset in ZooKeeper. In Kafka 0.7 offsets are byte positions, and the lag is in bytes.
 
 \b
 Example:
@@ -58,9 +58,10 @@ def _print(found: GroupReport) -> None:
         print_table(["MEMBER", "SUBSCRIPTION"], [[row.consumer_id, _subscription(row)] for row in found.members])
         click.echo()
     if found.partitions:
-        print_offsets(found.partitions)
+        print_offsets(found.partitions, found.lag_unit)
         unknown = f", unknown for {count_of(found.lag_unknown, 'partition')}" if found.lag_unknown else ""
-        click.echo(f"\nTotal lag: {'-' if found.lag is None else found.lag}{unknown}")
+        unit = "" if found.lag is None or found.lag_unit == "messages" else f" {found.lag_unit}"
+        click.echo(f"\nTotal lag: {'-' if found.lag is None else found.lag}{unit}{unknown}")
     for note in found.notes:
         click.echo(f"note: {note}")
     for problem in found.problems:
@@ -81,8 +82,18 @@ def owner_cell(row: PartitionRow) -> str:
     return row.owner or ("?" if row.owner_is_hidden else "none")
 
 
-def print_offsets(rows: Sequence[PartitionRow]) -> None:
-    """Print a table of partitions; with the offset in each store if one of them is, or may be, in Kafka."""
+def lag_header(unit: str) -> str:
+    """Return the header of a column of lags: `LAG`, or `LAG (BYTES)` in Kafka 0.7."""
+    return "LAG" if unit == "messages" else f"LAG ({unit.upper()})"
+
+
+def print_offsets(rows: Sequence[PartitionRow], unit: str) -> None:
+    """Print a table of partitions; with the offset in each store if one of them is, or may be, in Kafka.
+
+    Args:
+        rows: The partitions.
+        unit: What lags count, `messages` or `bytes`.
+    """
     has_stores = any(row.offset_in_kafka is not None or row.offset != row.offset_in_zookeeper for row in rows)
     stores = _STORES if has_stores else ()
     cells = []
@@ -92,6 +103,6 @@ def print_offsets(rows: Sequence[PartitionRow]) -> None:
             numbers += [row.offset_in_zookeeper, row.offset_in_kafka]
         shown = ["-" if number is None else str(number) for number in numbers]
         cells.append([row.topic, str(row.partition), *shown, owner_cell(row) + (" !" if row.problems else "")])
-    headers = [*_HEADERS, *stores, "OWNER"]
+    headers = [*_HEADERS, lag_header(unit), *stores, "OWNER"]
     marked = [number for number, row in enumerate(rows) if row.problems]
     print_table(headers, cells, right=list(range(1, len(headers) - 1)), marked=marked)

@@ -19,7 +19,7 @@ from zkconsumer.admin import Admin, GroupLag, LagChoice, LagMonitor, LagReport
 from zkconsumer.admin.lag_report import known_sum
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
-from zkconsumer.cli.describe import owner_cell
+from zkconsumer.cli.describe import lag_header, owner_cell
 from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.filter_options import NameFilter
 from zkconsumer.cli.seconds import Seconds
@@ -36,7 +36,7 @@ the log less that offset. UNKNOWN counts partitions whose lag is not known: with
 of a broker that does not answer, or with offsets in Kafka that cannot be read. LAG is - where no lag is known, and a
 question mark stands for what ZooKeeper does not let us read. With --watch, CONSUMED/S and PRODUCED/S are those of the
 last two minutes (Java members commit once a minute), and CATCH UP says when the lag would be 0 at these rates. Rows
-with the largest lag come first.
+with the largest lag come first. In Kafka 0.7 offsets are byte positions, and lags and rates are in bytes.
 
 \b
 Examples:
@@ -123,10 +123,12 @@ def _print(report: LagReport, by: str, limit: int | None, watch: bool) -> None:
     unknown = sum(group.lag_unknown for group in report.groups)
     total = known_sum([group.lag for group in report.groups if group.partitions])
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(report.read_at))
+    unit = "" if total is None or report.lag_unit == "messages" else f" {report.lag_unit}"
     click.echo(f"{moment}: {count_of(len(report.groups), 'group')}, {count_of(rows, 'partition')}, total lag "
-               + ("-" if total is None else f"{total:,}")
+               + ("-" if total is None else f"{total:,}") + unit
                + (f", unknown for {count_of(unknown, 'partition')}" if unknown else ""))  # fmt: skip
     headers, cells = _TABLES[by](report.groups, watch)
+    headers = [_in_unit(header, report.lag_unit) for header in headers]
     if cells:
         click.echo()
         print_table(headers, cells[:limit], right=range(3 if by == "partition" else 2, len(headers)))
@@ -149,6 +151,13 @@ def _print_problems(report: LagReport, on_screen: bool) -> None:
 
 
 _Table = tuple[list[str], list[list[str]]]
+
+
+def _in_unit(header: str, unit: str) -> str:
+    """Return a header with what lags and rates count, where that is not messages."""
+    if header == "LAG" or unit == "messages":
+        return lag_header(unit) if header == "LAG" else header
+    return f"{unit.upper()} {header}" if header.endswith("/S") else header
 
 
 def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
@@ -180,13 +189,18 @@ def _by_topic(groups: Iterable[GroupLag], watch: bool) -> _Table:
 def _by_partition(groups: Iterable[GroupLag], watch: bool) -> _Table:
     rows = sorted(
         ((group.group, row) for group in groups for row in group.partitions),
-        key=lambda at: (-(at[1].lag or 0), at[0], at[1].topic, str(at[1].partition).zfill(10)),
+        key=lambda at: (-(at[1].lag or 0), at[0], at[1].topic, _place(at[1].partition)),
     )
     cells = []
     for group, row in rows:
         numbers = ["-" if each is None else str(each) for each in (row.offset, row.log_end, row.lag)]
         cells.append([group, row.topic, owner_cell(row), str(row.partition), *numbers])
     return ["GROUP", "TOPIC", "OWNER", "PARTITION", "OFFSET", "LOG END", "LAG"], cells
+
+
+def _place(partition: int | str) -> str:
+    """Return what partitions are sorted by: numbers as numbers, names of Kafka 0.7 as text, as there."""
+    return f"{partition:010d}" if isinstance(partition, int) else partition
 
 
 _TABLES: Final = {"group": _by_group, "topic": _by_topic, "partition": _by_partition}

@@ -86,7 +86,7 @@ def get_offsets(group: str, zookeeper: str, topic: str | None, as_json: bool) ->
 
 
 def _print(found: GroupOffsets) -> None:
-    print_offsets(found.partitions)
+    print_offsets(found.partitions, found.lag_unit)
     for note in found.notes:
         click.echo(f"note: {note}")
     for row in found.partitions:

@@ -23,7 +23,8 @@ _EPILOG = """\
 \b
 Leaders, replicas and in-sync replicas (ISR) are those in ZooKeeper, offsets those of the leaders: EARLIEST is the
 oldest message that is kept, LATEST the offset that the next message will get. A question mark stands for what ZooKeeper
-does not let us read.
+does not let us read. In Kafka 0.7 partitions are named broker-partition, that broker leads, there are no replicas, and
+offsets are byte positions.
 
 \b
 Examples:
@@ -98,7 +99,7 @@ def _cells(row: TopicPartitionRow) -> list[str]:
         row.topic,
         str(row.partition),
         str(row.leader) if row.leader is not None else "? !" if row.leader_is_hidden else "none !",
-        ",".join(map(str, row.replicas)),
+        ",".join(map(str, row.replicas)) or "-",
         isr,
         *("-" if offset is None else str(offset) for offset in (row.earliest, row.latest)),
     ]

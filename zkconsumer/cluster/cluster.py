@@ -11,6 +11,7 @@ from typing import Final
 from rebalance import znodes
 from rebalance.counters import Counters
 from rebalance.requests import GetChildren, ZooKeeperPort
+from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.cluster.log_ends import LogOffsets, ask_leaders
@@ -129,10 +130,19 @@ class Cluster:
         Raises:
             ZooKeeperSilent: ZooKeeper does not answer in time.
         """
+        of_07 = {name: broker_and_number(name.partition)[0] for name in partitions if isinstance(name.partition, str)}
+        found = {name: self._why_away(broker) for name, broker in of_07.items()}
+        numbered = [name for name in partitions if name not in found]
         if not self.reader.left_out and not self.reader.refused:
-            return dict.fromkeys(partitions, "no broker leads it")
-        leaders = self.reader.leaders(partitions)
-        return {name: self._why_unled(name, leaders.get(name)) for name in partitions}
+            return found | dict.fromkeys(numbered, "no broker leads it")
+        leaders = self.reader.leaders(numbered)
+        return found | {name: self._why_unled(name, leaders.get(name)) for name in numbered}
+
+    def _why_away(self, broker: int) -> str:
+        """Return why the broker that has a partition of Kafka 0.7 cannot be asked."""
+        if broker in self.reader.left_out:
+            return f"broker {broker} cannot be asked: {self.reader.left_out[broker]}"
+        return f"broker {broker} is not registered"
 
     def _why_unled(self, name: TopicPartition, leader: int | None) -> str:
         if leader is not None and leader in self.reader.left_out:

@@ -22,7 +22,7 @@ from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.zookeeper_reads import read_each
 
-__all__ = ["AUTO", "find_generation", "generation_named", "generation_of_brokers"]
+__all__ = ["AUTO", "find_generation", "generation_named", "generation_of_brokers", "generation_of_cluster"]
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,32 @@ def find_generation(
     found = found or _of_members(registrations) or GENERATION_08
     _refuse_other_members(group, found, registrations, bool(brokers) or wanted is not None)
     return found
+
+
+def generation_of_cluster(port: ZooKeeperPort, registrations: Mapping[str, bytes], timeout_s: float) -> Generation:
+    """Return the generation of a cluster for administration, which refuses nothing: what is wrong is to be shown.
+
+    Registered brokers decide if all are of one generation; else the topics do, then the members of a group.
+
+    Args:
+        port: A started ZooKeeper port.
+        registrations: Path -> data of the registrations of a group.
+        timeout_s: For each of the reads.
+
+    Raises:
+        ZooKeeperSilent: No answer in time.
+    """
+    [listing] = read_each(port, [GetChildren(znodes.BROKERS)], timeout_s)
+    names = listing[0] if isinstance(listing, tuple) else []
+    paths = [znodes.broker_path(int(name)) for name in names if name.isdigit()]
+    values = read_each(port, [GetData(path) for path in paths], timeout_s)
+    found = {_of_broker(value[0]) for value in values if isinstance(value, tuple) and value[0]}
+    of_brokers = found.pop() if len(found) == 1 else None
+    return of_brokers or _of_topics(port, timeout_s) or _of_members(registrations) or GENERATION_08
+
+
+def _of_broker(data: bytes) -> Generation:
+    return GENERATION_08 if data.lstrip().startswith(b"{") else GENERATION_07
 
 
 def _refuse_other_brokers(group: str, wanted: Generation | None, brokers: Sequence[Broker]) -> None:

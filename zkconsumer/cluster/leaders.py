@@ -86,7 +86,8 @@ class BrokerDirectory:
         self.reported = {}
         named = [partition for partition in wanted if isinstance(partition.partition, str)]
         if named:
-            return self._by_name(named)
+            numbered = {each: denied for each, denied in wanted.items() if not isinstance(each.partition, str)}
+            return self._by_name(named) | (self.leaders(numbered) if numbered else {})
         topics = sorted(self._existing_topics(sorted({name for name, _ in wanted})))
         if not topics:
             return {}

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rebalance import znodes, znodes_07
+from rebalance.errors import RefusedNode, UnreadableNode
+from rebalance.generation import Generation
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all, read_each
 
-__all__ = ["read_partitions"]
+__all__ = ["Topic07", "read_partitions", "read_topics_07"]
+
+
+class Topic07(NamedTuple):
+    """One topic of Kafka 0.7, for reports: what cannot be read is named, and hides nothing else.
+
+    Attributes:
+        partitions: Those of the brokers that are registered below it, in the order of text.
+        problems: What cannot be read, a sentence each.
+    """
+
+    partitions: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+    def why_missing(self, name: str) -> str:
+        """Return why there is no partition of a name, a clause."""
+        if not znodes_07.is_partition(name):
+            return "the topic has no such partition"
+        broker, _ = znodes_07.broker_and_number(name)
+        if any(znodes_07.broker_and_number(each)[0] == broker for each in self.partitions):
+            return f"broker {broker} has no such partition of the topic"
+        return f"broker {broker} is not registered with the topic; the partition returns with it, at the same position"
 
 
 def read_partitions(
@@ -53,3 +77,51 @@ def _partition_counts(
         if value is not None:
             found[topic][broker] = znodes_07.parse_partition_count_07(path, value[0])
     return found
+
+
+def read_topics_07(
+    port: ZooKeeperPort, data: Mapping[str, bytes | None], generation: Generation, timeout_s: float = READ_TIMEOUT_S
+) -> dict[str, Topic07]:
+    """Return those of the topics that are of Kafka 0.7, for reports.
+
+    A topic of 0.7 has no data, and its children are brokers. Without any child it is of the generation of the cluster:
+    topics stay when all of their brokers are gone.
+
+    Args:
+        port: A started ZooKeeper port.
+        data: Topic -> data of its node, None without one.
+        generation: That of the cluster.
+        timeout_s: For each five hundred reads.
+
+    Raises:
+        ZooKeeperSilent: No answer in time.
+    """
+    empty = [topic for topic, held in data.items() if not held]
+    listings = read_each(port, [GetChildren(znodes.topic_path(topic)) for topic in empty], timeout_s)
+    brokers: dict[str, list[int]] = {}
+    problems: dict[str, list[str]] = {}
+    for topic, listing in zip(empty, listings, strict=True):
+        if listing is None:
+            continue  # there is no such topic
+        names = listing[0] if isinstance(listing, tuple) else []
+        ids = [int(name) for name in names if name.isdigit()]
+        if ids or (generation.has_broker_nodes and "partitions" not in names):
+            brokers[topic] = ids
+            problems[topic] = [str(listing)] if isinstance(listing, RefusedNode) else []
+    places = [(topic, broker) for topic, ids in brokers.items() for broker in ids]
+    paths = [znodes_07.topic_broker_path(topic, broker) for topic, broker in places]
+    counts: dict[str, dict[int, int]] = {topic: {} for topic in brokers}
+    values = read_each(port, [GetData(path) for path in paths], timeout_s)
+    for (topic, broker), path, value in zip(places, paths, values, strict=True):
+        if value is None:
+            continue  # the broker is gone by now
+        try:
+            if isinstance(value, RefusedNode):
+                problems[topic].append(str(value))
+            else:
+                counts[topic][broker] = znodes_07.parse_partition_count_07(path, value[0])
+        except UnreadableNode as error:
+            problems[topic].append(str(error))
+    return {
+        topic: Topic07(znodes_07.partition_names(counts[topic]), tuple(problems[topic])) for topic in brokers
+    }

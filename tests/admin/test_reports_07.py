@@ -1,0 +1,101 @@
+"""Reports on topics and groups of Kafka 0.7: names of partitions, no replicas, positions and lag in bytes. Pure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rebalance.generation import GENERATION_07
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.group_report import GroupNodes, report
+from zkconsumer.admin.topic_report import TopicNodes, TopicPartitionRow, topic_report
+from zkconsumer.cluster.topic_partitions import Topic07
+
+REGISTRATION = b'{ "clicks": 1 }'
+CLICKS = Topic07(("0-0", "0-1", "10-0", "2-0"))
+
+
+def group(**changed: object) -> GroupNodes:
+    """A sound group of one member that owns all partitions."""
+    owners = {("clicks", name): (b"g_ann-0", 7) for name in CLICKS.partitions}
+    fields: dict[str, object] = {
+        "group": "g", "registrations": {"g_ann": REGISTRATION}, "owners": owners,
+        "offsets": {("clicks", "0-1"): b"31"}, "known_topics": ("clicks",), "topics": {"clicks": b""},
+        "log_ends": {("clicks", name): 46 for name in CLICKS.partitions}, "sessions": {"g_ann": 7},
+        "generation": GENERATION_07, "topics_07": {"clicks": CLICKS},
+    }  # fmt: skip
+    return GroupNodes(**(fields | changed))  # type: ignore[arg-type]
+
+
+# -- topics ----------------------------------------------------------------------------------------------------------
+
+
+def topics(found: Topic07, brokers: set[int], **changed: object) -> TopicNodes:
+    ends = {TopicPartition("clicks", name): (0, 46) for name in found.partitions}
+    return TopicNodes(brokers, {"clicks": b""}, log_offsets=ends, topics_07={"clicks": found})
+
+
+def test_the_broker_in_the_name_leads_and_there_are_no_replicas() -> None:
+    found = topic_report(topics(Topic07(("0-0", "10-0")), {0, 10}))
+    assert found.partitions == (
+        TopicPartitionRow("clicks", "0-0", 0, (), None, 0, 46),
+        TopicPartitionRow("clicks", "10-0", 10, (), None, 0, 46),
+    )
+    assert found.problems == ()
+
+
+def test_json_has_the_name_of_the_node_beside_a_null_number() -> None:
+    [row] = json.loads(topic_report(topics(Topic07(("0-1",)), {0})).to_json())["partitions"]
+    assert (row["partition"], row["partition_node"], row["leader"], row["replicas"], row["isr"]) == (
+        None, "0-1", 0, [], None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "brokers", "problem"),
+    [
+        (Topic07(("3-0",)), {0}, "clicks-3-0: leaderless: broker 3 has it and is not registered"),
+        (Topic07(()), {0}, "clicks: no broker that has it is registered; its partitions return with their brokers"),
+        (Topic07((), ("/brokers/topics/clicks/1: no",)), {1}, "clicks: /brokers/topics/clicks/1: no"),
+    ],
+)
+def test_what_is_wrong_with_a_topic_is_named(found: Topic07, brokers: set[int], problem: str) -> None:
+    assert topic_report(topics(found, brokers)).problems == (problem,)
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_group_has_its_partitions_in_the_order_of_text_and_its_lag_in_bytes() -> None:
+    found = report(group())
+    assert [row.partition for row in found.partitions] == ["0-0", "0-1", "10-0", "2-0"]
+    assert found.members is not None
+    assert [(row.pattern, row.subscription, row.problem) for row in found.members] == [("static", {"clicks": 1}, None)]
+    assert (found.lag, found.lag_unknown, found.lag_unit) == (15, 3, "bytes")
+    assert found.problems == ()
+
+
+def test_a_member_of_kafka_08_is_a_problem() -> None:
+    of_08 = b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":"1"}'
+    found = report(group(registrations={"g_ann": of_08}))
+    assert any("g_ann: registration cannot be read" in problem for problem in found.problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("3-0", "broker 3 is not registered with the topic; the partition returns with it, at the same position"),
+        ("0-7", "broker 0 has no such partition of the topic"),
+        ("7", "the topic has no such partition"),
+    ],
+)
+def test_an_offset_of_a_partition_that_is_not_there_says_why(name: str, problem: str) -> None:
+    found = report(group(offsets={("clicks", name): b"31"}))
+    [row] = [row for row in found.partitions if str(row.partition) == name]
+    assert row.problems == (problem,)
+
+
+def test_in_a_cluster_of_08_lag_is_in_messages() -> None:
+    found = report(GroupNodes("g", {}, {}, {}))
+    assert found.lag_unit == "messages"
