@@ -9,7 +9,9 @@ import pytest
 from rebalance.generation import GENERATION_07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.group_report import GroupNodes, report
+from zkconsumer.admin.offset_findings import offset_findings
 from zkconsumer.admin.topic_report import TopicNodes, TopicPartitionRow, topic_report
+from zkconsumer.admin.verification import verify_group
 from zkconsumer.cluster.topic_partitions import Topic07
 
 REGISTRATION = b'{ "clicks": 1 }'
@@ -99,3 +101,68 @@ def test_an_offset_of_a_partition_that_is_not_there_says_why(name: str, problem:
 def test_in_a_cluster_of_08_lag_is_in_messages() -> None:
     found = report(GroupNodes("g", {}, {}, {}))
     assert found.lag_unit == "messages"
+
+
+# -- verify ----------------------------------------------------------------------------------------------------------
+
+
+def two_members(owner_of: dict[str, str], **changed: object) -> GroupNodes:
+    owners = {("clicks", name): (owner.encode(), 7 if "ann" in owner else 8) for name, owner in owner_of.items()}
+    members = {"g_ann": REGISTRATION, "g_bob": b"*1*cli.*"}
+    return group(registrations=members, sessions={"g_ann": 7, "g_bob": 8}, owners=owners, **changed)
+
+
+IN_TEXT_ORDER = {"0-0": "g_ann-0", "0-1": "g_ann-0", "10-0": "g_bob-0", "2-0": "g_bob-0"}
+
+
+def test_owners_in_the_order_of_text_are_right() -> None:
+    found = verify_group(two_members(IN_TEXT_ORDER))
+    assert (found.members, found.partitions, found.strategy, found.findings) == (2, 4, "range", ())
+
+
+def test_owners_in_the_order_of_numbers_are_wrong() -> None:
+    found = verify_group(two_members(IN_TEXT_ORDER | {"10-0": "g_ann-0", "0-0": "g_bob-0"}))
+    assert [each.kind for each in found.faults] == ["wrong-owner", "wrong-owner"]
+    assert "range assigns it to g_ann-0" in found.faults[0].sentence
+
+
+def test_a_partition_that_nobody_owns_is_found() -> None:
+    found = verify_group(two_members({name: owner for name, owner in IN_TEXT_ORDER.items() if name != "2-0"}))
+    assert [each.kind for each in found.faults] == ["unowned"]
+    assert found.wakeable == ("g_bob",)
+
+
+def test_an_owner_of_a_partition_of_a_broker_that_is_gone_is_found() -> None:
+    found = verify_group(two_members(IN_TEXT_ORDER | {"7-0": "g_bob-0"}))
+    assert [each.kind for each in found.faults] == ["no-such-partition"]
+    assert "broker 7 is not registered with the topic" in found.faults[0].sentence
+
+
+def test_a_node_that_is_named_as_in_08_is_of_another_scheme() -> None:
+    found = verify_group(two_members(IN_TEXT_ORDER | {"7": "g_bob-0"}))
+    assert [each.kind for each in found.faults] == ["foreign-scheme"]
+    assert "0.7 names no partition so" in found.faults[0].sentence
+
+
+def test_a_broker_whose_number_of_partitions_cannot_be_read_is_a_fault() -> None:
+    broken = Topic07(CLICKS.partitions, ("/brokers/topics/clicks/3: not a number",))
+    found = verify_group(two_members(IN_TEXT_ORDER, topics_07={"clicks": broken}))
+    assert [each.kind for each in found.faults] == ["unreadable-topic"]
+
+
+def test_a_member_of_08_is_named() -> None:
+    of_08 = b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":"1"}'
+    found = verify_group(group(registrations={"g_ann": of_08}))
+    assert "unreadable-registration" in [each.kind for each in found.faults]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind", "is_fault"),
+    [
+        ("0-1", b"31", None, False), ("0-1", b"47", "offset-beyond-log", True),
+        ("0-1", b"x", "unreadable-offset", True), ("7-0", b"31", "stale-offset", False),
+    ],
+)  # fmt: skip
+def test_stored_positions_are_compared_with_the_logs(name: str, data: bytes, kind: str | None, is_fault: bool) -> None:
+    found = list(offset_findings(group(offsets={("clicks", name): data}), {("clicks", "0-1"): (0, 46)}))
+    assert [(each.kind, each.fault) for each in found] == ([] if kind is None else [(kind, is_fault)])

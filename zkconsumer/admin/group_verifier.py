@@ -20,7 +20,6 @@ from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_kafka_offsets
 from zkconsumer.admin.offset_findings import LogRange, offset_findings
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
 from zkconsumer.admin.storage_findings import storage_findings
-from zkconsumer.admin.values import partition_number
 from zkconsumer.admin.verification import partitions_of, verify_group
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
@@ -121,7 +120,7 @@ def _read_logs(cluster: Cluster, nodes: GroupNodes) -> dict[Name, LogRange]:
     partitions, _ = partitions_of(nodes)
     wanted = [
         TopicPartition(topic, number) for topic, name in sorted({*nodes.offsets, *nodes.kafka_offsets})
-        if (number := partition_number(name)) is not None and number in partitions.get(topic, ())
+        if (number := nodes.partition_of(name)) is not None and number in partitions.get(topic, ())
     ]  # fmt: skip
     found = cluster.log_ends(wanted, [EARLIEST, LATEST])
     return {(name.topic, str(name.partition)): _log_range(offsets) for name, offsets in found.items()}

@@ -14,7 +14,6 @@ from rebalance.errors import UnreadableNode
 from zkconsumer.admin.findings import Finding
 from zkconsumer.admin.group_report import GroupNodes, Name
 from zkconsumer.admin.storage_findings import OFFSETS_IN_KAFKA
-from zkconsumer.admin.values import partition_number
 from zkconsumer.admin.verification import partitions_of
 
 __all__ = ["LogRange", "offset_findings"]
@@ -55,10 +54,13 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
                               fault=not may_be_leftover)  # fmt: skip
                 continue
         is_topic_known = znodes.topic_path(topic) not in nodes.refused
-        is_there = topic in nodes.known_topics and partition_number(name) in partitions.get(topic, (None,))
+        is_there = topic in nodes.known_topics and nodes.partition_of(name) in partitions.get(topic, (None,))
         if is_topic_known and not is_there:
-            yield Finding("stale-offset", path, f"{topic}-{name}: an offset is stored, and there is no such partition",
-                          "nothing; if the partition is created again, it is read from that offset",
+            of_07 = nodes.topics_07.get(topic)
+            missing = "there is no such partition" if of_07 is None else of_07.why_missing(name)
+            yield Finding("stale-offset", path, f"{topic}-{name}: an offset is stored, and {missing}",
+                          "nothing; if the partition is created again, it is read from that offset"
+                          if of_07 is None else "nothing; when the partition is there again, it is read from there",
                           fault=False)  # fmt: skip
             continue
         log = logs.get((topic, name))

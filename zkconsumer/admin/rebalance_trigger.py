@@ -15,19 +15,27 @@ import uuid
 
 from rebalance import znodes
 from rebalance.errors import refusal_of
+from rebalance.generation import Generation
 from rebalance.requests import Create, Delete, Fault, Multi, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.admin.errors import RebalanceNotTriggered
+from zkconsumer.cluster.generation import generation_of_cluster
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 
 __all__ = ["passing_registration", "trigger_rebalance"]
 
 
-def passing_registration(group: str, consumer_id: str) -> tuple[Create, Delete]:
-    """Return the two operations; in one transaction they also prove that no such consumer is registered."""
+def passing_registration(group: str, consumer_id: str, generation: Generation) -> tuple[Create, Delete]:
+    """Return the two operations; in one transaction they also prove that no such consumer is registered.
+
+    Args:
+        group: The group.
+        consumer_id: The consumer.
+        generation: That of the cluster: without transactions a Java member may read the registration.
+    """
     path = znodes.registration_path(group, consumer_id)
     nothing = znodes.Registration(znodes.STATIC, (), time.time_ns() // 1_000_000)
-    return Create(path, znodes.format_registration(nothing), ephemeral=True), Delete(path, 0)
+    return Create(path, generation.format_registration(nothing), ephemeral=True), Delete(path, 0)
 
 
 def trigger_rebalance(port: ZooKeeperPort, group: str) -> None:
@@ -36,7 +44,8 @@ def trigger_rebalance(port: ZooKeeperPort, group: str) -> None:
     Raises:
         RebalanceNotTriggered: ZooKeeper did not take the transaction.
     """
-    operations = passing_registration(group, f"{group}_nudge-{uuid.uuid4().hex[:8]}")
+    generation = generation_of_cluster(port, {}, READ_TIMEOUT_S)
+    operations = passing_registration(group, f"{group}_nudge-{uuid.uuid4().hex[:8]}", generation)
     reply = call(port, Multi(operations), READ_TIMEOUT_S)
     refused = [item for item in reply.value or () if isinstance(item, Fault)]
     if reply.fault is not None or refused:

@@ -21,6 +21,8 @@ from zkconsumer.admin.rebalance_trigger import passing_registration
 from zkconsumer.admin.release_rules import Claim, Evidence, consumers_of, proof
 from zkconsumer.admin.values import Released
 from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
+from zkconsumer.cluster.generation import generation_of_cluster
+from zkconsumer.cluster.topic_partitions import read_partitions
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
@@ -71,9 +73,8 @@ def check_names(port: ZooKeeperPort, group: str, topic: str, partition: int | st
     topics = children(port, znodes.TOPICS) or []
     if topic not in topics:
         raise NotFound(f"there is no topic {topic!r}", nearest(topic, topics, "topic"))
-    [value] = read_all(port, [GetData(znodes.topic_path(topic))])
     try:
-        numbers = znodes.parse_topic(topic, None if value is None else value[0])
+        numbers = read_partitions(port, [topic]).get(topic, ())
     except UnreadableNode:  # which partitions it has is not known
         return
     if str(partition) not in map(str, numbers):
@@ -114,8 +115,9 @@ def delete_claim(port: ZooKeeperPort, group: str, claim: Claim) -> None:
         raise ClaimNotReleased(f"{claim.path} is not released: it was changed by somebody else meanwhile", "look again")
     operations: list[Create | Delete] = []
     if children(port, znodes.ids_path(group)) is not None:
+        generation = generation_of_cluster(port, {}, READ_TIMEOUT_S)
         for consumer in _possible(claim.thread) or [f"{group}_release-{uuid.uuid4().hex[:8]}"]:
-            operations += passing_registration(group, consumer)
+            operations += passing_registration(group, consumer, generation)
     operations.append(Delete(claim.path, claim.version))
     refusal = _refusal(operations, call(port, Multi(tuple(operations)), READ_TIMEOUT_S))
     if refusal is not None:

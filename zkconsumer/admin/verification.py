@@ -3,6 +3,7 @@
 Pure: nodes in, findings out. Rules, as Kafka's own check tool breaks them (KAFKA-3952):
 - Names are compared as the group's members compare them: thread ids as text, partitions as numbers. A consumer id in
   an owner node stands for the only thread of that consumer.
+- Members of Kafka 0.7 assign by range alone, partitions sorted as text.
 - A node that cannot be understood is reported, and no other member is reported because of it.
 
 Source: kafka.tools.VerifyConsumerRebalance (0.8.2.2); ZookeeperConsumerConnector (0.8.0 to 1.1.1).
@@ -14,7 +15,6 @@ from collections.abc import Iterator, Sequence
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.lenient_json import java_refusal
 from rebalance.subscription import consumer_id_of
 from zkconsumer.admin.assignment_preview import (
     ROUNDROBIN,
@@ -27,7 +27,6 @@ from zkconsumer.admin.assignment_preview import (
 )
 from zkconsumer.admin.findings import Finding, Verification, session_text
 from zkconsumer.admin.group_report import GroupNodes, Members, members_of
-from zkconsumer.admin.values import partition_number
 
 __all__ = ["partitions_of", "verify_group"]
 
@@ -54,14 +53,14 @@ class _Verifier:
         self.owners: dict[Place, str] = {
             (topic, number): self._thread_of(topic, znodes.parse_owner(data))
             for (topic, name), (data, _) in nodes.owners.items()
-            if (number := partition_number(name)) in self.partitions.get(topic, ()) and number is not None
+            if (number := nodes.partition_of(name)) in self.partitions.get(topic, ()) and number is not None
         }
         followed = {
             place: thread for place, thread in self.owners.items() if thread in self._threads(place[0])
         }
         # A member that cannot be understood has a share of the assignment, but which one is not known.
         candidates = [] if self.members.unclear else previews(
-            self.members, nodes.known_topics, self.partitions, strategies
+            self.members, nodes.known_topics, self.partitions, _known_to(nodes, strategies)
         )  # fmt: skip
         self.preview: AssignmentPreview | None = most_followed(candidates, followed)
         self.disagreement = disagreement(candidates, followed)
@@ -160,7 +159,7 @@ class _Verifier:
                 continue
             if row.problem is not None:
                 yield self._unclear(path, row.consumer_id, row.problem, row.pattern is None)
-            elif (refusal := java_refusal(data or b"")) is not None:
+            elif (refusal := self.nodes.generation.java_refusal(data or b"")) is not None:
                 yield Finding(
                     "java-unreadable-registration", path,
                     f"{row.consumer_id}: Java members cannot read its registration ({refusal}), and fail every "
@@ -217,12 +216,15 @@ class _Verifier:
         thread = self._thread_of(topic, owner)
         member = consumer_id_of(thread)
         removal = self._removal(topic, name, member, session)
-        number = partition_number(name)
+        number = self.nodes.partition_of(name)
         if number is None:
-            return ("foreign-scheme", f"is owned by {owner!r} ({held}): no Kafka from 0.8 on names a partition so",
+            since = "0.7 names no partition so" if self.nodes.generation.has_broker_nodes else (
+                "no Kafka from 0.8 on names a partition so")
+            return ("foreign-scheme", f"is owned by {owner!r} ({held}): {since}",
                     "a client of another kind reads the topic beside this group: give it its own group")  # fmt: skip
         if topic not in self.nodes.known_topics or number not in self.partitions.get(topic, (number,)):
-            return "no-such-partition", f"is owned by {owner!r} ({held}), and there is no such partition", removal
+            missing = self._missing(topic, name)
+            return "no-such-partition", f"is owned by {owner!r} ({held}), and {missing}", removal
         if not session:
             return "persistent-owner", f"is owned by {owner!r} for ever: its owner node is persistent", removal
         if not self._is_registered(topic, thread):
@@ -234,6 +236,10 @@ class _Verifier:
             return ("other-session", f"is owned by {owner!r} {held}, and that member is registered by session {also}",
                     f"two processes use the consumer id of {member}: stop one")  # fmt: skip
         return self._wrong_owner((topic, number), owner, thread)
+
+    def _missing(self, topic: str, name: str) -> str:
+        of_07 = self.nodes.topics_07.get(topic)
+        return "there is no such partition" if of_07 is None else of_07.why_missing(name)
 
     def _removal(self, topic: str, name: str, member: str, session: int) -> str:
         """Return what deletes an owner node that should not exist."""
@@ -280,7 +286,8 @@ class _Verifier:
     def _wakeable(self) -> set[str]:
         """Return the members to which another rebalance would give what they lack."""
         # A registration that Java cannot read fails every rebalance of every Java member.
-        stops_java = any(java_refusal(data or b"") for data in self.nodes.registrations.values())
+        refusal = self.nodes.generation.java_refusal
+        stops_java = any(refusal(data or b"") for data in self.nodes.registrations.values())
         is_unclear = self.nodes.refused or any(row.pattern is None for row in self.members.rows)
         if is_unclear or self.disagreement or stops_java:
             return set()
@@ -341,15 +348,28 @@ _ACCESS_LIST = (
 )
 
 
-def partitions_of(nodes: GroupNodes) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
+def _known_to(nodes: GroupNodes, strategies: Sequence[str]) -> Sequence[str]:
+    """Return the strategies that members of the generation can have: those of Kafka 0.7 know `range` alone."""
+    if not nodes.generation.has_broker_nodes:
+        return strategies
+    return [name for name in strategies if name in nodes.generation.strategies] or strategies
+
+
+def partitions_of(nodes: GroupNodes) -> tuple[dict[str, tuple[int | str, ...]], list[Finding]]:
     """Return the partitions of the topics whose node can be read, and a finding for each other topic."""
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, tuple[int | str, ...]] = {}
     unreadable = []
     for topic, data in sorted(nodes.topics.items()):
-        if data is None:
+        of_07 = nodes.topics_07.get(topic)
+        if data is None and of_07 is None:
             continue  # it does not exist
+        unreadable += [
+            Finding("unreadable-topic", znodes.topic_path(topic), f"topic {topic!r} cannot be read whole: {problem}",
+                    "see the log of that broker; its partitions are assigned to nobody")
+            for problem in (of_07.problems if of_07 is not None else ())
+        ]  # fmt: skip
         try:
-            found[topic] = znodes.parse_topic(topic, data)
+            found[topic] = nodes.partitions(topic)
         except UnreadableNode as error:
             unreadable.append(
                 Finding("unreadable-topic", znodes.topic_path(topic), f"topic {topic!r} cannot be read: {error.reason}",
