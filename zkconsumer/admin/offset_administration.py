@@ -111,7 +111,7 @@ class OffsetAdministration:
         group: str,
         topic: str | None,
         target: str | int | OffsetTarget,
-        partitions: Sequence[int] = (),
+        partitions: Sequence[int | str] = (),
         *,
         force: bool = False,
         dry_run: bool = False,
@@ -124,8 +124,10 @@ class OffsetAdministration:
         Args:
             group: The group; it need not exist.
             topic: The topic; None: all topics that the group subscribes to, owns partitions of or has offsets of.
-            target: `earliest`, `latest`, an offset, or a time such as `2014-03-01T12:00:00Z` (UTC without a zone).
-            partitions: These partitions alone; all of the topic when there are none.
+            target: `earliest`, `latest`, an offset, or a time such as `2014-03-01T12:00:00Z` (UTC without a zone). In
+                Kafka 0.7 offsets are byte positions: one within an entry is set to the start of that entry, which
+                `notes` of the result says.
+            partitions: These partitions alone, by number, in Kafka 0.7 by name; all of the topic when there are none.
             force: Also while the group has members, and beyond the bounds of the log.
             dry_run: Check everything, and write nothing.
             store: `zookeeper`, `kafka` or `both`; without it the stores in which the group has offsets.
@@ -156,7 +158,7 @@ class OffsetAdministration:
         group: str,
         topic: str | None,
         by: int,
-        partitions: Sequence[int] = (),
+        partitions: Sequence[int | str] = (),
         *,
         force: bool = False,
         dry_run: bool = False,
@@ -170,7 +172,7 @@ class OffsetAdministration:
         partitions have no offset and are left out.
 
         Args:
-            by: Messages forward; backward if negative.
+            by: Messages forward; backward if negative. In Kafka 0.7 bytes, and then to the start of the entry there.
             force: Also while the group has members.
 
         Other arguments and errors as for `set_offsets`.
@@ -194,7 +196,7 @@ class OffsetAdministration:
         self,
         group: str,
         topic: str | None = None,
-        partitions: Sequence[int] = (),
+        partitions: Sequence[int | str] = (),
         *,
         dry_run: bool = False,
         store: str | None = None,
@@ -276,15 +278,16 @@ class OffsetAdministration:
         chosen = store or parse_store(text)
         stored = read_stored_offsets(self._port, self._in_kafka, groups, chosen)
         wanted = imported_offsets(lines, stored, chosen)
+        moved: list[str] = []
         if not force:
-            check_logs(self._port, self._cluster, wanted)
+            wanted, moved = check_logs(self._port, self._cluster, wanted)
         new_groups = self._new_groups(stored, chosen)
-        notes = () if chosen else tuple(left_in_zookeeper(wanted, stored))
+        notes = (*moved, *(() if chosen else left_in_zookeeper(wanted, stored)))
         return self._write(changes_of(self._port, stored, wanted), dry_run, new_groups, notes)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _check_change(self, group: str, topic: str | None, partitions: Sequence[int], store: str | None) -> None:
+    def _check_change(self, group: str, topic: str | None, partitions: Sequence[int | str], store: str | None) -> None:
         check_group(group)
         check_store(store)
         if topic is not None:
@@ -293,7 +296,7 @@ class OffsetAdministration:
             raise ValueError(f"partitions {list(partitions)} are given without a topic")
 
     def _partitions(
-        self, stored: StoredOffsets, topic: str | None, partitions: Sequence[int], store: str | None
+        self, stored: StoredOffsets, topic: str | None, partitions: Sequence[int | str], store: str | None
     ) -> tuple[list[TopicPartition], tuple[str, ...]]:
         """Return the chosen partitions, of all topics of the group when none is named, and notes about those left out.
 

@@ -17,7 +17,7 @@ __all__ = ["check_not_consumed", "chosen_offsets"]
 
 
 def chosen_offsets(
-    stored: StoredOffsets, stores: Sequence[str], topic: str | None, partitions: Sequence[int]
+    stored: StoredOffsets, stores: Sequence[str], topic: str | None, partitions: Sequence[int | str]
 ) -> list[Name]:
     """Return the partitions whose offset shall be deleted.
 

@@ -8,6 +8,7 @@ from typing import Final
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.entry_starts import entry_starts, moved_note
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.group_offsets import StoredOffsets
 from zkconsumer.admin.offset_changes import PartitionName
@@ -81,19 +82,18 @@ def left_in_zookeeper(wanted: Sequence[Imported], stored: Mapping[str, StoredOff
     return notes
 
 
-def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]) -> None:
+def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]) -> tuple[list[Imported], list[str]]:
     """Raise if a partition does not exist, or its log does not have its new offset.
 
-    Partitions whose name is no number, as in Kafka 0.7, are not checked.
+    Returns:
+        The new offsets, those of Kafka 0.7 at the starts of entries; and a sentence about each that was moved there.
 
     Raises:
         OffsetsNotSet: Names them.
     """
     offsets: dict[TopicPartition, list[tuple[str, int]]] = {}
     for (group, topic, text), new in wanted:
-        number = partition_number(text)
-        if number is not None:
-            offsets.setdefault(TopicPartition(topic, number), []).extend((group, each) for each in {*new.values()})
+        offsets.setdefault(_name(topic, text), []).extend((group, each) for each in {*new.values()})
     known = set(read_listed_partitions(port, sorted({name.topic for name in offsets})))
     logs = cluster.log_ends([name for name in offsets if name in known], [EARLIEST, LATEST])
     refused: list[str] = []
@@ -105,9 +105,39 @@ def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]
                 OffsetTarget(str(offset), offset, None).resolve(logs[name], force=False)
             except ValueError as error:
                 refused.append(f"{name.topic}-{name.partition} of group {group!r} to {offset}: {error}")
+    moved = {} if refused else _moved(cluster, offsets, refused)
     if refused:
         more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
         raise OffsetsNotSet(
             f"no offset was set: {count_of(len(refused), 'offset')} cannot be set: {'; '.join(refused[:_SHOWN])}{more}",
             "create the topics and start their brokers first, or set them all the same: force=True, --force",
         )
+    notes = [moved_note(name, position, start) for (name, position), start in moved.items()]
+    return [
+        (place, {store: moved.get((_name(*place[1:]), offset), offset) for store, offset in new.items()})
+        for place, new in wanted
+    ], notes
+
+
+def _name(topic: str, text: str) -> TopicPartition:
+    number = partition_number(text)
+    return TopicPartition(topic, text if number is None else number)
+
+
+def _moved(
+    cluster: Cluster, offsets: Mapping[TopicPartition, Sequence[tuple[str, int]]], refused: list[str]
+) -> dict[tuple[TopicPartition, int], int]:
+    """Return the positions of Kafka 0.7 that are within an entry, with its start; `refused` gets those not known."""
+    moved: dict[tuple[TopicPartition, int], int] = {}
+    left = {name: sorted({offset for _, offset in each}) for name, each in offsets.items()
+            if isinstance(name.partition, str)}  # fmt: skip
+    while left:
+        # One position of each partition at a time: several groups may have different ones.
+        asked = {name: positions.pop() for name, positions in left.items()}
+        left = {name: positions for name, positions in left.items() if positions}
+        for name, start in entry_starts(cluster, asked).items():
+            if isinstance(start, str):
+                refused.append(f"{name.topic}-{name.partition} to {asked[name]}: {start}")
+            elif start != asked[name]:
+                moved[name, asked[name]] = start
+    return moved

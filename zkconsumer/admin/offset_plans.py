@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from rebalance import znodes
+from rebalance.assignment import sort_partitions
 from rebalance.errors import UnreadableNode
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.entry_starts import entry_starts, moved_note
 from zkconsumer.admin.errors import NotFound, OffsetsNotSet
 from zkconsumer.admin.group_offsets import StoredOffsets
 from zkconsumer.admin.group_report import Name
@@ -24,6 +26,7 @@ from zkconsumer.cluster.cluster import Cluster
 __all__ = ["Wanted", "changes_of", "check_stores_agree", "shift_offsets", "target_offsets", "topic_partitions"]
 
 _SHOWN: Final = 3
+_LOOK: Final = "look at the brokers with zkconsumer topics, or set it all the same: force=True, --force"
 _New = TypeVar("_New")
 
 
@@ -39,7 +42,7 @@ class Wanted(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def topic_partitions(cluster: Cluster, topic: str, chosen: Sequence[int]) -> list[TopicPartition]:
+def topic_partitions(cluster: Cluster, topic: str, chosen: Sequence[int | str]) -> list[TopicPartition]:
     """Return the chosen partitions of a topic, all of them when none is chosen.
 
     Raises:
@@ -49,12 +52,13 @@ def topic_partitions(cluster: Cluster, topic: str, chosen: Sequence[int]) -> lis
     known = cluster.partitions([topic]).get(topic)
     if known is None:
         raise NotFound(f"there is no topic {topic!r}", nearest(topic, cluster.topics(), "topic"))
-    missing = sorted(set(chosen) - set(known))
+    missing = sort_partitions(set(chosen) - set(known))
     if missing:
         raise NotFound(
-            f"topic {topic!r} has no partition {', '.join(map(str, missing))}", f"it has {', '.join(map(str, known))}"
+            f"topic {topic!r} has no partition {', '.join(map(str, missing))}",
+            f"it has {', '.join(map(str, known)) or 'none, as no broker that has it is registered'}",
         )
-    return [TopicPartition(topic, number) for number in sorted(set(chosen) or known)]
+    return [TopicPartition(topic, number) for number in sort_partitions(set(chosen) or known)]
 
 
 def target_offsets(
@@ -75,7 +79,32 @@ def target_offsets(
     if target.offset is not None:
         remedy = "choose an offset that the log has, or set it all the same: force=True, --force"
     found = _each(names, target.text, remedy, lambda name: target.resolve(logs.get(name, ""), force))
-    return Wanted({name: dict.fromkeys(stores, offset) for name, offset in found.items()})
+    notes: list[str] = []
+    if target.offset is not None and not force:
+        found = _at_starts(cluster, found, target.text, notes)
+    return Wanted({name: dict.fromkeys(stores, offset) for name, offset in found.items()}, tuple(notes))
+
+
+def _at_starts(
+    cluster: Cluster, positions: Mapping[TopicPartition, int], text: str, notes: list[str]
+) -> dict[TopicPartition, int]:
+    """Return the positions, those of Kafka 0.7 at the starts of entries; `notes` gets a sentence for each that moved.
+
+    Raises:
+        OffsetsNotSet: The start of an entry is not known.
+    """
+    starts = entry_starts(cluster, positions)
+
+    def start(name: TopicPartition) -> int:
+        found = starts[name]
+        if isinstance(found, str):
+            raise ValueError(found)
+        note = moved_note(name, positions[name], found)
+        if found != positions[name] and note not in notes:
+            notes.append(note)
+        return found
+
+    return _each(list(positions), text, _LOOK, start)
 
 
 def shift_offsets(
@@ -83,6 +112,8 @@ def shift_offsets(
     may_differ: bool,
 ) -> Wanted:  # fmt: skip
     """Return the stored offsets moved by a number of messages, at most to the bounds of the log.
+
+    In Kafka 0.7 they are moved by bytes, and then to the start of the entry there.
 
     Each store is moved from its own offset. What a store has no offset of is left out there; `notes` names the
     partitions without any.
@@ -120,7 +151,14 @@ def shift_offsets(
                 notes.append(note)
         return new
 
-    return Wanted(_each(list(known), f"{by:+d}", "try again once a broker leads it", moved), tuple(notes))
+    shifts = _each(list(known), f"{by:+d}", "try again once a broker leads it", moved)
+    for store in stores:
+        at_starts = _at_starts(
+            cluster, {name: new[store] for name, new in shifts.items() if store in new}, f"{by:+d}", notes
+        )
+        for name, start in at_starts.items():
+            shifts[name][store] = start
+    return Wanted(shifts, tuple(notes))
 
 
 def _own_offsets(

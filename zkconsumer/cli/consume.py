@@ -28,6 +28,7 @@ from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 from zkconsumer.cli.messages.no_group import check_mode, open_reader, reads_without_group
 from zkconsumer.cli.messages.topic_printing import TopicPrinting
+from zkconsumer.cli.partition_option import PartitionType
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.zookeeper_connection import configured_connection, zookeeper_connection
@@ -119,7 +120,7 @@ class Wanted:
 @click.option("--group", metavar="GROUP", help="Group to join; without it a group of its own, removed at the end.")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest message instead of the next new one.")
 @click.option("--delete-offsets", is_flag=True, help="First delete the offsets that the group has of these topics.")
-@click.option("--partition", "partitions", metavar="P", multiple=True, type=click.IntRange(min=0),
+@click.option("--partition", "partitions", metavar="P", multiple=True, type=PartitionType(),
               help="Without a group: read this partition; may be repeated. Without a value: --print-partition.")
 @click.option("--offset", "start", metavar="AT",
               help="Without a group: start at AT, see below. [latest; with --until-end earliest] "

@@ -16,6 +16,7 @@ from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.describe import print_offsets
 from zkconsumer.cli.offset_files import export_offsets, import_offsets
 from zkconsumer.cli.offset_options import CHANGED_STORES, print_changes, print_warning, store_option
+from zkconsumer.cli.partition_option import PartitionType
 from zkconsumer.cli.terminal.tables import print_problem
 
 __all__ = ["offsets"]
@@ -39,6 +40,8 @@ before then: nothing newer than the time is left out, and older messages may com
 All offsets of the call are checked before the first one is written. An offset that somebody else has changed since it
 was read is not overwritten (in Kafka: unless that happens in the moment of writing). A shift ends at the bounds of the
 log, which a note says. It moves each store from its own offset; where the stores differ, --store must say which.
+In Kafka 0.7 offsets are byte positions, and --shift counts bytes. A position within an entry is set to the start of
+that entry, which a note says; with --force it is set as it is.
 
 \b
 Examples: read a topic once more; read the last 1000 messages of each partition of all topics once more
@@ -109,18 +112,19 @@ class _TargetType(click.ParamType[OffsetTarget]):
 @zookeeper_option()
 @click.option("--topic", metavar="TOPIC", help="Topic whose offsets are set.")
 @click.option("--all-topics", is_flag=True, help="All topics that the group reads or has offsets of.")
-@click.option("--partition", "chosen", metavar="P", type=click.IntRange(min=0), multiple=True,
+@click.option("--partition", "chosen", metavar="P", type=PartitionType(), multiple=True,
               help="This partition only; may be repeated.")
 @click.option("--to", "target", metavar="WHERE", type=_TargetType(),
               help="earliest, latest, an offset, or a time like 2014-03-01T12:00:00Z.")
-@click.option("--shift", metavar="N", type=int, help="Move the offsets by N messages, back if negative.")
+@click.option("--shift", metavar="N", type=int,
+              help="Move the offsets by N messages (Kafka 0.7: bytes), back if negative.")
 @store_option(["zookeeper", "kafka", "both"], CHANGED_STORES)
 @click.option("--force", is_flag=True, help="Also while the group has members, and beyond the bounds of the log.")
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def set_offsets(
-    group: str, zookeeper: str, topic: str | None, all_topics: bool, chosen: Sequence[int], target: OffsetTarget | None,
-    shift: int | None, store: str | None, force: bool, dry_run: bool, as_json: bool,
+    group: str, zookeeper: str, topic: str | None, all_topics: bool, chosen: Sequence[int | str],
+    target: OffsetTarget | None, shift: int | None, store: str | None, force: bool, dry_run: bool, as_json: bool,
 ) -> None:
     """Set the offsets of GROUP, which must have no members while that is done; print old -> new."""
     if (topic is None) != all_topics:
@@ -148,13 +152,13 @@ def set_offsets(
 @click.argument("group")
 @zookeeper_option()
 @click.option("--topic", metavar="TOPIC", help="Offsets of this topic only; of all topics without it.")
-@click.option("--partition", "chosen", metavar="P", type=click.IntRange(min=0), multiple=True,
+@click.option("--partition", "chosen", metavar="P", type=PartitionType(), multiple=True,
               help="Of this partition only; may be repeated.")
 @store_option(["zookeeper", "kafka", "both"], "Where they are deleted; without it where the group has offsets.")
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def delete_offsets(
-    group: str, zookeeper: str, topic: str | None, chosen: Sequence[int], store: str | None, dry_run: bool,
+    group: str, zookeeper: str, topic: str | None, chosen: Sequence[int | str], store: str | None, dry_run: bool,
     as_json: bool,
 ) -> None:
     """Delete offsets of GROUP, of topics that no member of it subscribes to; print what they were."""

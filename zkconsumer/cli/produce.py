@@ -18,6 +18,7 @@ from zkconsumer.cli.connection_options import open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
 from zkconsumer.cli.messages.sender import KeyValue, Sender, SendSettings
+from zkconsumer.cli.partition_option import PartitionType
 from zkconsumer.cluster.partitioning import partition_of_key
 
 __all__ = ["produce"]
@@ -41,7 +42,7 @@ Example: three messages, two of them with the same key
 @click.command(epilog=_EPILOG)
 @zookeeper_option()
 @click.option("--topic", metavar="TOPIC", required=True, help="Topic to write to.")
-@click.option("--partition", metavar="P", type=click.IntRange(min=0), help="Write all to this partition.")
+@click.option("--partition", metavar="P", type=PartitionType(), help="Write all to this partition.")
 @click.option("--key-separator", metavar="TEXT", help="Lines are key, this text, value.")
 @click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4"]), default="none",
               help="Compression. [none]")
