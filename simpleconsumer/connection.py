@@ -68,6 +68,7 @@ class Connection:
         self._socket: socket.socket | None = None
         self._busy = False
         self._closed = False
+        self.connects = 0
         self._pid = os.getpid()
 
     def call(
@@ -218,6 +219,7 @@ class Connection:
                 connection.close()
                 raise OSError("closed")
             self._socket = connection
+            self.connects += 1
 
     def _send(self, connection: socket.socket, request: bytes, deadline: float) -> None:
         connection.settimeout(_left(deadline))  # of sendall as a whole

@@ -101,6 +101,11 @@ class SimpleConsumer:
         """The port of the broker."""
         return self._connection.port
 
+    @property
+    def connects(self) -> int:
+        """How often it has tried to connect; unchanged between two calls if one connection served both."""
+        return self._connection.connects
+
     def fetch(
         self,
         topic: str,

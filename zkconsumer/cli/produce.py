@@ -12,14 +12,18 @@ from collections.abc import Iterator
 
 import click
 
+from rebalance.assignment import sort_partitions
+from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import check_topic
-from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
 from zkconsumer.cli.messages.sender import KeyValue, Sender, SendSettings
+from zkconsumer.cli.messages.sender_07 import Sender07
 from zkconsumer.cli.partition_option import PartitionType
+from zkconsumer.cluster.generation import generation_of_cluster
 from zkconsumer.cluster.partitioning import partition_of_key
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 
 __all__ = ["produce"]
 
@@ -32,6 +36,11 @@ _EPILOG = """\
 A line goes to the partition of its key (abs(Arrays.hashCode(key)) % partitions, as in Kafka 0.8.2); lines without a key
 go to one partition after the other. Batches are sent when they are full or when the input pauses, and sent again
 when a leader changes.
+
+\b
+Brokers of Kafka 0.7 acknowledge nothing. There a batch counts as sent when its broker has answered another question
+behind it on the same connection; a message that is larger than max.message.size is dropped without a sign. They store
+no keys, and make a topic when its first message comes. A partition is named broker-partition, such as 0-3.
 
 \b
 Example: three messages, two of them with the same key
@@ -52,7 +61,7 @@ Example: three messages, two of them with the same key
               help="Wait for the leader (1), all in-sync replicas (-1), nobody (0). [1]")
 @click.option("--no-create", is_flag=True, help="Do not let the brokers create a topic that does not exist.")
 def produce(
-    zookeeper: str, topic: str, partition: int | None, key_separator: str | None, codec: str, batch_size: int,
+    zookeeper: str, topic: str, partition: int | str | None, key_separator: str | None, codec: str, batch_size: int,
     acks: str, no_create: bool,
 ) -> None:
     """Send the lines of stdin as messages.
@@ -67,30 +76,24 @@ def produce(
         raise click.BadParameter("is empty", param_hint="--key-separator")
     lines = KeyedLines(None if key_separator is None else key_separator.encode())
     with open_zookeeper(zookeeper) as port:
-        sender = Sender(port, zookeeper, topic, SendSettings(codec, int(acks), may_create=not no_create))
+        settings = SendSettings(codec, int(acks), may_create=not no_create, has_keys=key_separator is not None)
+        sender = _sender(port, zookeeper, topic, settings)
         try:
             sender.open()
-            _report_creation(sender, topic)
+            if (creation := sender.about_creation()) is not None:
+                click.echo(creation, err=True)
             batches = Batches(sender, partition, batch_size, topic)
             try:
                 _send_input(batches, lines)
             finally:
-                _report(sender)
+                click.echo(sender.about_sent(), err=True)
         finally:
             sender.close()
 
 
-def _report_creation(sender: Sender, topic: str) -> None:
-    if sender.is_created:
-        near = sender.near()
-        hint = f" (there is a topic {near!r}; was it meant?)" if near else ""
-        partitions = count_of(len(sender.partitions), "partition")
-        click.echo(f"topic {topic!r} did not exist{hint}; the brokers created it with {partitions}", err=True)
-
-
-def _report(sender: Sender) -> None:
-    twice = f"; {sender.doubtful} were sent again after a lost connection and may be stored twice"
-    click.echo(f"Produced {count_of(sender.sent, 'message')}{twice if sender.doubtful else ''}", err=True)
+def _sender(port: ZooKeeperPort, zookeeper: str, topic: str, settings: SendSettings) -> Sender:
+    generation = generation_of_cluster(port, {}, READ_TIMEOUT_S)
+    return (Sender07 if generation.has_broker_nodes else Sender)(port, zookeeper, topic, settings)
 
 
 class Batches:
@@ -101,20 +104,19 @@ class Batches:
         size: Most messages in a batch.
     """
 
-    def __init__(self, sender: Sender, fixed: int | None, size: int, topic: str) -> None:
+    def __init__(self, sender: Sender, fixed: int | str | None, size: int, topic: str) -> None:
         if fixed is not None and fixed not in sender.partitions:
-            known = ", ".join(map(str, sorted(sender.partitions)))
+            known = ", ".join(map(str, sort_partitions(sender.partitions)))
             raise CliError(f"topic {topic!r} has no partition {fixed}", f"it has {known}")
         self._sender = sender
         self._fixed = fixed
         self._size = size
-        self._waiting: dict[int, list[KeyValue]] = {}
-        self._bytes: dict[int, int] = {}
+        self._waiting: dict[int | str, list[KeyValue]] = {}
+        self._bytes: dict[int | str, int] = {}
         leaderless = set(sender.leaderless())
         # A message without a key may go to any partition, so those without a leader are left out.
-        self._turn = [number for number in sorted(sender.partitions) if number not in leaderless] or [
-            *sorted(sender.partitions)
-        ]
+        existing = sort_partitions(sender.partitions)
+        self._turn = [number for number in existing if number not in leaderless] or existing
         self._count = 0
 
     def add(self, key: bytes | None, value: bytes) -> None:
@@ -129,15 +131,15 @@ class Batches:
         if len(batch) >= self._size:
             self._send(partition)
 
-    def _partition(self, key: bytes | None) -> int:
+    def _partition(self, key: bytes | None) -> int | str:
         if self._fixed is not None:
             return self._fixed
         if key is not None:
-            return partition_of_key(key, self._sender.partitions)
+            return partition_of_key(key, [int(each) for each in self._sender.partitions])
         self._count += 1
         return self._turn[(self._count - 1) % len(self._turn)]
 
-    def _send(self, partition: int) -> None:
+    def _send(self, partition: int | str) -> None:
         batch = self._waiting.pop(partition, [])
         self._bytes[partition] = 0
         if batch:
@@ -145,7 +147,7 @@ class Batches:
 
     def send_all(self) -> None:
         """Send all batches."""
-        for partition in sorted(self._waiting):
+        for partition in sort_partitions(self._waiting):
             self._send(partition)
 
 

@@ -121,11 +121,22 @@ def _template(pieces: list[bytes | str], message: Message, null: bytes) -> tuple
             parts.append(constant.replace(b"%", b"%%"))
         else:
             form, attribute = _QUICK[piece]
-            parts.append(form)
+            parts.append(b"%b" if attribute == "partition" and isinstance(message.partition, str) else form)
             attributes.append(attribute)
     if not attributes:
         return b"".join(parts), lambda message: ()
+    if "partition" in attributes and isinstance(message.partition, str):
+        return b"".join(parts), _with_names(attributes)
     return b"".join(parts), attrgetter(*attributes)
+
+
+def _with_names(attributes: list[str]) -> Callable[[Message], Any]:
+    """Return what reads the values of a message of Kafka 0.7, whose partition is a name."""
+    def values(message: Message) -> tuple[Any, ...]:
+        found = (getattr(message, attribute) for attribute in attributes)
+        return tuple(each.encode() if isinstance(each, str) else each for each in found)
+
+    return values
 
 
 def _length(data: bytes | None) -> int:

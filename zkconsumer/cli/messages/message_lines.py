@@ -63,6 +63,9 @@ def _readers(shape: LineShape) -> list[Callable[[Message], bytes]]:
 def json_line(message: Message) -> bytes:
     """Return one JSON object: topic, partition, offset, key, value, timestamp_ms.
 
+    For a message of Kafka 0.7 `partition` is null, `partition_node` its name, and `entry_index` counts the messages of
+    one compressed entry, which share an offset.
+
     Key and value are text when they are UTF-8. Otherwise they are base64, and `key_encoding` or `value_encoding` is
     `base64`.
     """
@@ -77,4 +80,6 @@ def json_line(message: Message) -> bytes:
             entry[name] = base64.b64encode(data).decode("ascii")
             entry[f"{name}_encoding"] = "base64"
     entry["timestamp_ms"] = message.timestamp_ms
+    if isinstance(message.partition, str):
+        entry |= {"partition": None, "partition_node": message.partition, "entry_index": message.index}
     return json.dumps(entry, ensure_ascii=False).encode() + b"\n"

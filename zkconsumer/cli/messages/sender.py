@@ -17,15 +17,16 @@ from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.backoff import Backoff
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster.cluster import Cluster
 
-__all__ = ["Sender", "SendSettings"]
+__all__ = ["CLIENT_ID", "KeyValue", "SendSettings", "Sender"]
 
 KeyValue = tuple[bytes | None, bytes | None]
 
-_CLIENT_ID = "zkconsumer-produce"
+CLIENT_ID = "zkconsumer-produce"
 _BACKOFF = Backoff(0.1, 1.0)
 _TOPIC_APPEARS_S = 10.0
 _LEADER_NOT_AVAILABLE = 5
@@ -42,6 +43,7 @@ class SendSettings:
         request_timeout_s: Deadline of one request, in seconds.
         give_up_s: How long one batch is tried, in seconds.
         may_create: Have the brokers create the topic if it does not exist.
+        has_keys: Messages have keys.
     """
 
     codec: str = "none"
@@ -49,6 +51,7 @@ class SendSettings:
     request_timeout_s: float = 10.0
     give_up_s: float = 30.0
     may_create: bool = True
+    has_keys: bool = False
 
 
 class Sender:
@@ -75,10 +78,10 @@ class Sender:
         self._topic = topic
         self._settings = settings
         self._zookeeper = zookeeper
-        self._cluster = Cluster(port, _CLIENT_ID, settings.request_timeout_s)
-        self._leaders: dict[int, Broker] = {}
+        self._cluster = Cluster(port, CLIENT_ID, settings.request_timeout_s)
+        self._leaders: dict[int | str, Broker] = {}
         self._connections: dict[Broker, SimpleConsumer] = {}
-        self.partitions: tuple[int, ...] = ()
+        self.partitions: tuple[int | str, ...] = ()
 
     def open(self) -> None:
         """Find the topic's partitions; the brokers create a missing topic if they are configured to.
@@ -99,14 +102,38 @@ class Sender:
         if is_new:
             if not self._settings.may_create:
                 raise self._no_topic("and --no-create is given")
-            self._ask_for_topic(brokers)
-        self.partitions = tuple(map(int, self._cluster.partitions([self._topic]).get(self._topic, ())))
+            self._create(brokers)
+        self.partitions = self._read_partitions(brokers)
         if not self.partitions:
             raise CliError(f"topic {self._topic!r} has no partitions")
+
+    def _read_partitions(self, brokers: Sequence[Broker]) -> tuple[int | str, ...]:
+        return self._cluster.partitions([self._topic]).get(self._topic, ())
+
+    def _create(self, brokers: Sequence[Broker]) -> None:
+        """Have the brokers create the topic, and wait for a while until it has leaders."""
+        self._ask_for_topic(brokers)
+        self.partitions = self._read_partitions(brokers)
         deadline = time.monotonic() + _TOPIC_APPEARS_S
-        while is_new and self.leaderless() and time.monotonic() < deadline:
+        while self.leaderless() and time.monotonic() < deadline:
             time.sleep(_BACKOFF.first_s)
-        self.is_created = is_new
+        self.is_created = True
+
+    def about_creation(self) -> str | None:
+        """Return what is said about a topic that did not exist, None if it did."""
+        if not self.is_created:
+            return None
+        partitions = count_of(len(self.partitions), "partition")
+        return f"topic {self._topic!r} did not exist{self._hint()}; the brokers created it with {partitions}"
+
+    def _hint(self) -> str:
+        near = self.near()
+        return f" (there is a topic {near!r}; was it meant?)" if near else ""
+
+    def about_sent(self) -> str:
+        """Return what is said at the end."""
+        twice = f"; {self.doubtful} were sent again after a lost connection and may be stored twice"
+        return f"Produced {count_of(self.sent, 'message')}{twice if self.doubtful else ''}"
 
     def near(self) -> str | None:
         """Return the existing topic whose name is most like that of this one; None if none is like it."""
@@ -138,25 +165,25 @@ class Sender:
         failures = []
         for broker in brokers:
             try:
-                with SimpleConsumer(broker.host, broker.port, self._settings.request_timeout_s, _CLIENT_ID) as asked:
+                with SimpleConsumer(broker.host, broker.port, self._settings.request_timeout_s, CLIENT_ID) as asked:
                     return asked.topic_metadata([self._topic]).topics[self._topic].error_code
             except SimpleConsumerError as error:
                 failures.append(str(error))
         raise CliError(f"none of the {len(brokers)} registered brokers answers ({'; '.join(failures[:3])})")
 
-    def leaderless(self) -> list[int]:
+    def leaderless(self) -> list[int | str]:
         """Return the partitions that cannot be written to at the moment."""
         self._find_leaders(self.partitions)
         return [partition for partition in self.partitions if partition not in self._leaders]
 
-    def _find_leaders(self, partitions: Sequence[int], denied_by: int | None = None) -> None:
+    def _find_leaders(self, partitions: Sequence[int | str], denied_by: int | None = None) -> None:
         wanted = {TopicPartition(self._topic, partition): denied_by for partition in partitions}
         for partition in partitions:
             self._leaders.pop(partition, None)
         for name, broker in self._cluster.leaders(wanted).items():
-            self._leaders[int(name.partition)] = broker
+            self._leaders[name.partition] = broker
 
-    def send(self, partition: int, messages: Sequence[KeyValue]) -> None:
+    def send(self, partition: int | str, messages: Sequence[KeyValue]) -> None:
         """Send a batch, and return when it is acknowledged.
 
         Raises:
@@ -190,13 +217,19 @@ class Sender:
             time.sleep(backoff_s)
             failures += 1
 
-    def _try(self, leader: Broker, partition: int, messages: Sequence[KeyValue]) -> tuple[str, int | None] | None:
+    def _connection(self, leader: Broker) -> SimpleConsumer:
+        if leader not in self._connections:
+            self._connections[leader] = self._connect(leader)
+        return self._connections[leader]
+
+    def _connect(self, leader: Broker) -> SimpleConsumer:
+        return SimpleConsumer(leader.host, leader.port, self._settings.request_timeout_s, CLIENT_ID)
+
+    def _try(
+        self, leader: Broker, partition: int | str, messages: Sequence[KeyValue]
+    ) -> tuple[str, int | None] | None:
         """Return None if the batch was accepted, else why not, and the broker that does not lead the partition."""
-        connection = self._connections.get(leader)
-        if connection is None:
-            timeout_s = self._settings.request_timeout_s
-            connection = SimpleConsumer(leader.host, leader.port, timeout_s, _CLIENT_ID)
-            self._connections[leader] = connection
+        connection = self._connection(leader)
         try:
             connection.produce(
                 self._topic, partition, messages, codec=self._settings.codec, acks=self._settings.acks,
