@@ -56,12 +56,13 @@ _OF_GROUP: Final[tuple[tuple[str, str, Callable[[GroupLag], float | None]], ...]
     ("problems", "What is wrong with the group, which `zkconsumer lag GROUP` names.", lambda each: len(each.problems)),
 )  # fmt: skip
 _OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float | None]], ...]] = (
-    ("topic_lag_messages", "Sum of the known lags of a topic; none while no lag is known.",
+    ("topic_lag_messages", "Sum of the known lags of a topic, in Kafka 0.7 in bytes; none while no lag is known.",
      lambda each: each.lag),
     ("topic_unknown_lag_partitions", "Partitions of a topic whose lag is not known.", lambda each: each.lag_unknown),
 )  # fmt: skip
 _OF_PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionRow], float | None]], ...]] = (
-    ("lag_messages", "Log end less stored offset; none while it is not known.", lambda row: row.lag),
+    ("lag_messages", "Log end less stored offset, in Kafka 0.7 in bytes; none while it is not known.",
+     lambda row: row.lag),
     ("partition_owned", "1 while somebody owns it; none while the owner cannot be read.",
      lambda row: None if row.owner_is_hidden else row.owner is not None),
 )  # fmt: skip
@@ -271,7 +272,8 @@ def _metrics(state: _State, settings: ExporterSettings, now: float) -> Iterator[
         (((*_labels(at, row), store), of_store(row)) for at, row in kept for store, of_store in _STORES),
     )  # fmt: skip
     ends = {(row.topic, str(row.partition)): row.log_end for _, row in kept}
-    yield _gauge("topic_log_end_offset", "Offset that the next message will get.", ("topic", "partition"), ends.items())
+    meaning = "Offset that the next message will get, in Kafka 0.7 a byte position."
+    yield _gauge("topic_log_end_offset", meaning, ("topic", "partition"), ends.items())
     if settings.with_owners:
         owned = (((*_labels(at, row), row.owner), 1.0) for at, row in kept if row.owner is not None)
         yield _gauge("group_partition_owner", "1 for the thread that owns it.", (*_PARTITION, "owner"), owned)

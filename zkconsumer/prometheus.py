@@ -50,7 +50,7 @@ _OF_PARTITION: tuple[tuple[str, str, Callable[[OwnedPartition], _Value]], ...] =
     ("position_offset", "Next offset that is not done.", lambda each: each.position),
     ("committed_offset", "Offset in ZooKeeper as this member last saw or wrote it.", lambda each: each.committed),
     ("log_end_offset", "End of the log as the leader last reported it.", lambda each: each.log_end),
-    ("lag_messages", "Log end less position.", lambda each: each.lag),
+    ("lag_messages", "Log end less position, in Kafka 0.7 in bytes.", lambda each: each.lag),
     ("queued_bytes", "Fetched and not yet read.", lambda each: each.queued_bytes),
     ("fetch_messages_per_second", "Messages fetched lately.", lambda each: each.messages_per_s),
     ("fetch_bytes_per_second", "Bytes fetched lately.", lambda each: each.bytes_per_s),

@@ -64,3 +64,20 @@ def test_a_line_is_its_pieces(pieces: list[str], key: bytes | None, value: bytes
 def test_each_topic_has_its_name() -> None:
     form = message_format("%t %o")
     assert [form(Message(topic, 0, 1, 2, None, b"")) for topic in ("a", "b", "a")] == [b"a 1", b"b 1", b"a 1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%p", b"0-3"), (r"%t-%p:%o %k|%v\n", b"clicks-0-3:17 |va\n"), ("%p %S %R", b"0-3 2 \0\0\0\2"),
+        ("%p%%d", b"0-3%d"),
+    ],
+)  # fmt: skip
+def test_a_partition_of_07_is_a_name(text: str, expected: bytes) -> None:
+    assert message_format(text)(Message("clicks", "0-3", 17, 30, None, b"va", None)) == expected
+
+
+def test_one_format_serves_topics_of_both_generations() -> None:
+    form = message_format("%t/%p ")
+    places = [("new", 3), ("old", "0-3"), ("new", 4)]
+    assert b"".join(form(Message(*place, 0, 9, None, b"")) for place in places) == b"new/3 old/0-3 new/4 "

@@ -27,7 +27,7 @@ _WORDS: Final[Sequence[tuple[set[str], str]]] = (
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction"),
     ({NUMBER}, "lag_unknown member_count partition_count owned unowned nodes read_at duration_s known files seconds "
                "left offset_count_in_zookeeper offset_count_in_kafka start end messages bytes bad missing files_before "
-               "bytes_before files_after bytes_after"),
+               "entry_index bytes_before files_after bytes_after"),
     ({FLAG}, "passing fault fine written done deleted expires is_released good is_default offsets_in_zookeeper "
              "members_known owners_known"),
     ({FLAG, NULL}, "stored offsets_in_kafka"),

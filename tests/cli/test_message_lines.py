@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.types import Message
+from simpleconsumer.types import EntryMessage, Message
 from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 
 BYTES = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)
@@ -66,4 +66,20 @@ def test_json_has_text_as_text_and_marks_other_bytes() -> None:
     assert entry == {
         "topic": "clicks", "partition": 3, "offset": 17, "key": "/w==", "key_encoding": "base64", "value": "zürich",
         "timestamp_ms": 5,
+    }  # fmt: skip
+
+
+OF_07 = EntryMessage("clicks", "0-3", 17, 17, None, b"v", None, 2)
+
+
+def test_a_message_of_07_has_the_name_of_its_partition() -> None:
+    shape = LineShape(partition=True, offset=True)
+    assert line_formatter(shape)(OF_07) == b"0-3\t17\tv\n"
+    assert line_formatter(shape)(Message("clicks", "10-0", 17, 30, None, b"v")) == b"10-0\t17\tv\n"
+
+
+def test_json_of_07_has_the_name_beside_a_null_number_and_the_place_in_the_entry() -> None:
+    assert json.loads(line_formatter(LineShape(as_json=True))(OF_07)) == {
+        "topic": "clicks", "partition": None, "partition_node": "0-3", "offset": 17, "entry_index": 2, "key": None,
+        "value": "v", "timestamp_ms": None,
     }  # fmt: skip

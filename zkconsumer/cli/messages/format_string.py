@@ -102,7 +102,7 @@ def _parse(text: str) -> list[bytes | str]:
 def _field(letter: str, at: int) -> str:
     if letter == "h":
         raise ValueError(
-            f"'%h' at character {at + 1}: there are no headers; this client reads with the protocol of Kafka 0.8 to "
+            f"'%h' at character {at + 1}: there are no headers; this client reads with the protocol of Kafka 0.7 to "
             "0.10, whose messages have none"
         )
     if letter not in _FIELDS or letter not in string.ascii_letters:
