@@ -87,7 +87,7 @@ def _entry_start(consumer: SimpleConsumer, name: TopicPartition, position: int, 
         if code or not below:
             return f"the log has no position {position}"
         return _walk(consumer, name, max(below), position, deadline)
-    except (SimpleConsumerError, BrokenFraming) as error:
+    except SimpleConsumerError as error:
         return f"the start of its entry is not known ({error})"
 
 
@@ -102,7 +102,10 @@ def _walk(
         [answer] = consumer.multifetch([wanted], max_wait_ms=0)
         if answer.error_code:
             raise BrokerError(answer.error_code, name.topic, name.partition, at)
-        found = consumer.dialect.find_boundary(answer.message_set, at, position)
+        try:
+            found = consumer.dialect.find_boundary(answer.message_set, at, position)
+        except BrokenFraming as error:
+            return f"the start of its entry is not known (in the log from position {at} on: {error})"
         if found.position_is is not PositionIs.UNKNOWN:
             return found.start
         tries = 0 if found.start > at else tries + 1

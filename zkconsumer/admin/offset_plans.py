@@ -26,7 +26,7 @@ from zkconsumer.cluster.cluster import Cluster
 __all__ = ["Wanted", "changes_of", "check_stores_agree", "shift_offsets", "target_offsets", "topic_partitions"]
 
 _SHOWN: Final = 3
-_LOOK: Final = "look at the brokers with zkconsumer topics, or set it all the same: force=True, --force"
+_LOOK: Final = "set it to earliest, latest or a position that `zkconsumer consume --print-offset` shows"
 _New = TypeVar("_New")
 
 
