@@ -8,6 +8,7 @@ import pytest
 
 from rebalance.generation import GENERATION_07
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.group_offsets import StoredOffsets
 from zkconsumer.admin.group_report import GroupNodes, report
 from zkconsumer.admin.offset_findings import offset_findings
 from zkconsumer.admin.topic_report import TopicNodes, TopicPartitionRow, topic_report
@@ -101,6 +102,13 @@ def test_an_offset_of_a_partition_that_is_not_there_says_why(name: str, problem:
 def test_in_a_cluster_of_08_lag_is_in_messages() -> None:
     found = report(GroupNodes("g", {}, {}, {}))
     assert found.lag_unit == "messages"
+
+
+def test_stored_offsets_come_in_the_order_of_text_and_numbers_as_numbers() -> None:
+    names = [("t", name) for name in ("0-0", "0-10", "0-2", "10-0", "2-0")]
+    assert StoredOffsets("g", True, dict.fromkeys(reversed(names), b"0")).names() == names
+    numbers = [("t", name) for name in ("0", "2", "10")]
+    assert StoredOffsets("g", True, dict.fromkeys(reversed(numbers), b"0")).names() == numbers
 
 
 # -- verify ----------------------------------------------------------------------------------------------------------

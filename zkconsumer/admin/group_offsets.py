@@ -49,8 +49,8 @@ class StoredOffsets:
         return not self.exists and not self.kafka
 
     def names(self) -> list[Name]:
-        """Return the partitions with an offset in either store, by topic and number."""
-        return sorted({*self.zookeeper, *self.kafka}, key=lambda at: (at[0], not at[1].isdigit(), at[1].zfill(19)))
+        """Return the partitions with an offset in either store, by topic and number; names of Kafka 0.7 as text."""
+        return sorted({*self.zookeeper, *self.kafka}, key=_place)
 
     def offset(self, store: str, name: Name) -> int | None:
         """Return the offset in one store, None without one.
@@ -79,6 +79,12 @@ class StoredOffsets:
             OffsetsNotSet: The offsets in Kafka are not known, and ZooKeeper alone was not chosen.
         """
         return chosen_stores(store, self.group, bool(self.zookeeper), bool(self.kafka), self.kafka_unknown)
+
+
+def _place(name: Name) -> tuple[str, bool, str]:
+    topic, partition = name
+    is_number = partition.isdigit()
+    return topic, not is_number, partition.zfill(19) if is_number else partition
 
 
 def read_stored_offsets(
