@@ -13,7 +13,7 @@ from zkconsumer.admin.group_report import GroupNodes, report
 from zkconsumer.admin.offset_findings import offset_findings
 from zkconsumer.admin.topic_report import TopicNodes, TopicPartitionRow, topic_report
 from zkconsumer.admin.verification import verify_group
-from zkconsumer.cluster.topic_partitions import Topic07
+from zkconsumer.cluster.topic_of_07 import Topic07
 
 REGISTRATION = b'{ "clicks": 1 }'
 CLICKS = Topic07(("0-0", "0-1", "10-0", "2-0"))

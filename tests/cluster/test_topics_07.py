@@ -17,7 +17,8 @@ from rebalance.znodes_07 import format_registration_07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.generation import generation_of_cluster
-from zkconsumer.cluster.topic_partitions import Topic07, read_partitions, read_topics_07
+from zkconsumer.cluster.topic_of_07 import Topic07
+from zkconsumer.cluster.topic_partitions import read_partitions, read_topics_07
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

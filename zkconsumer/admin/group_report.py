@@ -24,7 +24,7 @@ from rebalance.generation import GENERATION_08, Generation
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
 from rebalance.znodes_07 import is_partition
 from zkconsumer.admin.values import JsonValue, partition_number
-from zkconsumer.cluster.topic_partitions import Topic07
+from zkconsumer.cluster.topic_of_07 import Topic07
 
 __all__ = [
     "OFFSET_HIDDEN", "OWNER_HIDDEN", "GroupNodes", "GroupReport", "MemberRow", "Members", "Name", "PartitionRow",

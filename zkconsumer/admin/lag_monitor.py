@@ -29,7 +29,7 @@ from zkconsumer.admin.many_groups import read_many_groups, read_topic_nodes
 from zkconsumer.admin.topic_nodes import listed_partitions
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import LogOffsets
-from zkconsumer.cluster.topic_partitions import Topic07
+from zkconsumer.cluster.topic_of_07 import Topic07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 
 __all__ = ["LagChoice", "LagMonitor"]

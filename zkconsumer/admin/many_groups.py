@@ -15,7 +15,8 @@ from rebalance.errors import RefusedNode
 from rebalance.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
 from zkconsumer.admin.group_report import GroupNodes, concerned_topics
 from zkconsumer.cluster.generation import generation_of_cluster
-from zkconsumer.cluster.topic_partitions import Topic07, read_topics_07
+from zkconsumer.cluster.topic_of_07 import Topic07
+from zkconsumer.cluster.topic_partitions import read_topics_07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_each
 
 __all__ = ["read_many_groups", "read_topic_nodes"]

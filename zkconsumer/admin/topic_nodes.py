@@ -16,7 +16,8 @@ from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topic_report import TopicNodes
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.generation import generation_of_cluster
-from zkconsumer.cluster.topic_partitions import Topic07, read_topics_07
+from zkconsumer.cluster.topic_of_07 import Topic07
+from zkconsumer.cluster.topic_partitions import read_topics_07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all, read_each
 
 __all__ = ["listed_partitions", "read_listed_partitions", "read_topic_data", "read_topics"]

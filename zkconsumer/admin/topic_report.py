@@ -17,7 +17,7 @@ from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.log_ends import LogOffsets
-from zkconsumer.cluster.topic_partitions import Topic07
+from zkconsumer.cluster.topic_of_07 import Topic07
 
 __all__ = ["TopicNodes", "TopicPartitionRow", "TopicReport", "topic_report"]
 
