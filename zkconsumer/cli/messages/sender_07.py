@@ -20,7 +20,6 @@ import click
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
-from simpleconsumer.kafka07.message_encode import CODECS
 from simpleconsumer.types import Broker
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
@@ -28,6 +27,7 @@ from zkconsumer.cli.messages.sender import CLIENT_ID, KeyValue, Sender
 
 __all__ = ["Sender07"]
 
+_CODECS: Final = ("none", "gzip", "snappy")
 _LARGEST_BYTES: Final = 1_000_000
 """`max.message.size` of brokers, if it is not set otherwise."""
 _MADE: Final = "brokers of Kafka 0.7 make it with its first message"
@@ -54,8 +54,8 @@ class Sender07(Sender):
             raise CliError("Kafka 0.7 stores no keys", "leave --key-separator out")
         if settings.acks == -1:
             raise CliError("Kafka 0.7 has no replicas that could acknowledge a message", "leave --acks out")
-        if settings.codec not in CODECS:
-            raise CliError(f"Kafka 0.7 does not know {settings.codec}", f"choose one of {', '.join(CODECS)}")
+        if settings.codec not in _CODECS:
+            raise CliError(f"Kafka 0.7 does not know {settings.codec}", f"choose one of {', '.join(_CODECS)}")
         super().open()
 
     def _create(self, brokers: Sequence[Broker]) -> None:
