@@ -37,7 +37,7 @@ def admit(
 
 def _shares(lags: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartition, int]:
     """Shares whose sum is the budget, which is smaller than the sum of the lags."""
-    by_lag = sorted(lags, key=lambda name: (-lags[name], name.topic, int(name.partition)))
+    by_lag = sorted(lags, key=lambda name: (-lags[name], name))
     if budget <= len(by_lag):
         return dict.fromkeys(by_lag[:budget], 1)
     rest = budget - len(by_lag)

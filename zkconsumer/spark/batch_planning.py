@@ -10,9 +10,11 @@ from dataclasses import replace
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.bounds import LogEnds, check_named, check_times, resolve_bounds, spec_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
+from zkconsumer.spark.entry_bounds import at_entries, cut_at_entries
 from zkconsumer.spark.errors import TopicMissing
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.partition_names import are_byte_positions
 from zkconsumer.spark.planning import PlannedRange, SplitLimits, plan_ranges
 from zkconsumer.spark.pushdown import NO_FILTERS, PushedFilters
 from zkconsumer.spark.settings_files import configured_connection
@@ -53,6 +55,7 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
         bounds = resolve_bounds(starting, ending, ends, stored, options.fail_on_data_loss, filters.offsets)
         for loss in bounds.losses:
             log.warning("%s", loss)
+        bounds = at_entries(options, bounds, starting, ending, ends)
         leaders = {name: log_ends.leader for name, log_ends in ends.items()}
         ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options, filters.offsets)
         range_starts = {(each.name, each.start) for each in ranges}
@@ -104,7 +107,7 @@ def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[T
     for topic, number in choice.partitions:
         if number not in partitions[topic]:
             raise TopicMissing(f"there is no partition {number} of topic {topic!r} {where}: it has "
-                               f"{len(partitions[topic])}")
+                               f"{_described(partitions[topic])}")
     if choice.partitions:
         return list(choice.partitions)
     return sorted(TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers)
@@ -135,11 +138,19 @@ def split_ranges(
         hulls = {name: (spans[0][0], spans[-1][1]) for name, spans in read.items() if spans}
         middles = {name: (start + end) // 2 for name, (start, end) in hulls.items() if end - start > 1}
         sizes = cluster.message_bytes(middles, leaders)
-    return plan_ranges(starts, ends, leaders, limits, sizes, offsets)
+    ranges = plan_ranges(starts, ends, leaders, limits, sizes, offsets)
+    return cut_at_entries(options, ranges) if are_byte_positions(ends) else ranges
 
 
 def _only(spec: OffsetSpec, names: Collection[TopicPartition]) -> OffsetSpec:
     return replace(spec, each={name: offset for name, offset in spec.each.items() if name in names})
+
+
+def _described(partitions: Sequence[int | str]) -> str:
+    if not are_byte_positions(TopicPartition("", each) for each in partitions):
+        return f"{len(partitions)}"
+    shown = ", ".join(map(str, partitions[:_SHOWN])) + (", ..." if len(partitions) > _SHOWN else "")
+    return f"{shown} on the brokers that are registered now"
 
 
 def _nearest(topic: str, known: list[str]) -> str:

@@ -178,7 +178,7 @@ def _within(
     name: TopicPartition, start: int, end: int, log: LogEnds, option: str
 ) -> tuple[list[DataLoss], int, int]:
     """Return what is lost, and both offsets within the log."""
-    number = int(name.partition)
+    number = name.partition
     has = f"the log has {log.earliest} to {log.latest}"
     losses: list[DataLoss] = []
     if start < log.earliest and start < end:

@@ -23,6 +23,7 @@ from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.types import Broker, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.generation import AUTO
 from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, ask_at, in_requests
 from zkconsumer.cluster.segment_times import AtTime
 from zkconsumer.cluster.time_search import TimeSearch
@@ -32,8 +33,9 @@ from zkconsumer.errors import shown_broker
 from zkconsumer.spark import connections
 from zkconsumer.spark.bounds import LogEnds
 from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing
+from zkconsumer.spark.partition_names import are_byte_positions, column_value
 
-__all__ = ["ClusterOffsets"]
+__all__ = ["ClusterOffsets", "refuse_unfit"]
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +64,22 @@ class ClusterOffsets:
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S, 1.5)
 
     def refuse_other_generations(self) -> None:
-        """Raise if the brokers are not supported.
+        """Raise if the brokers are not those that the options are for.
 
         Raises:
-            PlanningFailed: Kafka 0.7, or no PLAINTEXT listener.
+            PlanningFailed: Kafka 0.7 without `kafka.generation=0.7`, or another one with it; no PLAINTEXT listener.
         """
+        group, forced = self._config.group_id, self._config.kafka_generation
         try:
-            self._cluster.reader.refuse_07(self._config.group_id)
+            if forced != AUTO:
+                self._cluster.reader.find_generation(group, forced)
+            elif any(dialect_of(each).has_byte_positions for each in self._cluster.reader.usable_brokers(group)):
+                raise PlanningFailed(
+                    f"the brokers in ZooKeeper at {self._config.zookeeper_connect} are of Kafka 0.7, where offsets are "
+                    "byte positions",
+                    remedy="set option kafka.generation to 0.7: the table then has the columns broker and entry_index, "
+                           "which tell messages of one compressed entry apart",
+                )  # fmt: skip
         except GroupRefused as error:  # its text is about joining a group, which a query does not do
             raise PlanningFailed(f"ZooKeeper at {self._config.zookeeper_connect}: {error.reason}") from error
 
@@ -80,18 +91,20 @@ class ClusterOffsets:
         """
         return self._cluster.topics()
 
-    def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int, ...]]:
-        """Return the partitions of those topics that exist.
+    def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+        """Return the partitions of those topics that exist; on Kafka 0.7, of brokers that are registered.
 
         Raises:
-            PlanningFailed: The node of a topic cannot be read.
+            PlanningFailed: The node of a topic cannot be read, or a partition does not fit into the columns.
             ZooKeeperSilent: No answer in time.
         """
         try:
             found = self._cluster.partitions(topics)
-            return {topic: tuple(int(number) for number in numbers) for topic, numbers in found.items()}
         except UnreadableNode as error:
             raise PlanningFailed(str(error)) from error
+        for topic, partitions in found.items():
+            refuse_unfit(topic, partitions)
+        return found
 
     def group_offsets(
         self, group: str, partitions: Collection[TopicPartition], *, may_have_none: bool = False
@@ -109,7 +122,8 @@ class ClusterOffsets:
             ZooKeeperSilent: No answer in time.
         """
         names = sorted(partitions)
-        topics = sorted({name.topic for name in names})
+        # On Kafka 0.7 the node of a topic is no incarnation of it: offsets of any age are those of its logs.
+        topics = [] if are_byte_positions(names) else sorted({name.topic for name in names})
         paths = [znodes.offset_path(group, name.topic, name.partition) for name in names]
         wanted: list[Exists | GetData] = [Exists(znodes.topic_path(topic)) for topic in topics]
         wanted += [GetData(path) for path in paths]
@@ -184,11 +198,13 @@ class ClusterOffsets:
             places: Where to sample: partition -> an offset that its log has.
         """
         by_leader: defaultdict[Broker, list[FetchRequest]] = defaultdict(list)
+        found: dict[TopicPartition, float] = {}
         for (topic, partition), offset in sorted(places.items()):
             leader = leaders.get(TopicPartition(topic, partition))
-            if leader is not None:
+            if isinstance(partition, str):
+                found[TopicPartition(topic, partition)] = 1.0  # its offsets are bytes
+            elif leader is not None:
                 by_leader[leader].append(FetchRequest(topic, partition, offset, _SAMPLE_BYTES))
-        found: dict[TopicPartition, float] = {}
         for broker, requests in by_leader.items():
             for first in range(0, len(requests), PARTITIONS_A_REQUEST):
                 found.update(self._sample(broker, requests[first : first + PARTITIONS_A_REQUEST]))
@@ -274,6 +290,19 @@ class ClusterOffsets:
             missing[name] = broker.id if code in dialect_of(broker).not_leader_codes else None
             if not broker_error(code).retriable and code != -1:
                 raise PlanningFailed(reasons[name])
+
+
+def refuse_unfit(topic: str, partitions: Iterable[int | str]) -> None:
+    """Raise for partitions that have no value in the column `partition`.
+
+    Raises:
+        PlanningFailed: The text names the first one.
+    """
+    for partition in partitions:
+        try:
+            column_value(partition)
+        except ValueError as error:
+            raise PlanningFailed(f"topic {topic!r}: {error}") from None
 
 
 def _ends(

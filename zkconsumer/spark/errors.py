@@ -107,7 +107,7 @@ class DataLoss(SparkSourceError):
 
     remedy = "with failOnDataLoss=false they are left out"
 
-    def __init__(self, topic: str, partition: int, first: int, behind: int, reason: str) -> None:
+    def __init__(self, topic: str, partition: int | str, first: int, behind: int, reason: str) -> None:
         super().__init__(topic, partition, first, behind, reason)
         self.topic = topic
         self.partition = partition
@@ -117,8 +117,9 @@ class DataLoss(SparkSourceError):
 
     def _sentence(self) -> str:
         count = self.behind - self.first
+        unit = "bytes" if isinstance(self.partition, str) else "offsets"
         return (
-            f"{self.topic}/{self.partition}: {count} offsets from {self.first} to {self.behind - 1} are not there: "
+            f"{self.topic}/{self.partition}: {count} {unit} from {self.first} to {self.behind - 1} are not there: "
             f"{self.reason}"
         )
 
@@ -168,7 +169,7 @@ class PartitionUnreadable(SparkSourceError):
         broker: The broker that was asked last; None before the first request.
     """
 
-    def __init__(self, topic: str, partition: int, offset: int, broker: Broker | None, reason: str) -> None:
+    def __init__(self, topic: str, partition: int | str, offset: int, broker: Broker | None, reason: str) -> None:
         super().__init__(topic, partition, offset, broker, reason)
         self.topic = topic
         self.partition = partition

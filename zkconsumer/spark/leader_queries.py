@@ -17,6 +17,7 @@ from typing import Final
 
 from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
@@ -137,7 +138,9 @@ class LeaderQueries:
     def _consumer(self, broker: Broker) -> SimpleConsumer:
         if broker not in self._consumers:
             timeout_s = min(self._config.socket_timeout_ms / 1000, _BROKER_S)
-            self._consumers[broker] = SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id)
+            self._consumers[broker] = SimpleConsumer(
+                broker.host, broker.port, timeout_s, self._config.client_id, dialect=dialect_of(broker)
+            )  # fmt: skip
         return self._consumers[broker]
 
     def _ask_broker(self, broker: Broker, names: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
@@ -148,7 +151,7 @@ class LeaderQueries:
             return {}
         found: dict[TopicPartition, int] = {}
         for name, code in answer.refused.items():
-            self._drop_leader(name, f"{shown_broker(broker)}: {BrokerError(code, name.topic, int(name.partition))}")
+            self._drop_leader(name, f"{shown_broker(broker)}: {BrokerError(code, *name)}")
         for name, offset in answer.offsets.items():
             if offset is not None and offset >= 0:
                 found[name] = offset

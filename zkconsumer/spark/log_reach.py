@@ -32,7 +32,7 @@ def ends_before(consumer: SimpleConsumer, offsets: Mapping[TopicPartition, int])
     Raises:
         SimpleConsumerError: the broker does not answer.
     """
-    requests = [FetchRequest(name.topic, int(name.partition), offset, _SAMPLE_BYTES)
+    requests = [FetchRequest(*name, offset, _SAMPLE_BYTES)
                 for name, offset in sorted(offsets.items())]
     answers = consumer.multifetch(requests, max_wait_ms=1, min_bytes=0)
     return {TopicPartition(request.topic, request.partition)

@@ -1,6 +1,7 @@
 """Offsets, times and partitions as JSON, in the format of Spark's own Kafka source: `{"clicks": {"0": 42, "1": -2}}`.
 
 Pure. Topics and partitions are always written in order, because Spark compares the offsets of a stream as text.
+Partitions of Kafka 0.7 have their names, `broker-partition`: `{"clicks": {"0-0": 42, "1-0": -2}}`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 from rebalance.errors import InvalidName
 from rebalance.subscription import check_topic
 from simpleconsumer.types import MAX_INT64, TopicPartition
+from zkconsumer.spark.partition_names import parse_partition
 
 __all__ = [
     "EARLIEST_OFFSET",
@@ -71,13 +73,13 @@ def _each_partition(topics: Mapping[str, Any], least: int, most: int, needed: st
         if not isinstance(partitions, dict):
             raise ValueError(f"topic {topic!r} has {_shown(partitions)}, not an object of partitions")
         for text, number in partitions.items():
-            name = TopicPartition(_topic(topic), _number(topic, text))
+            name = TopicPartition(_topic(topic), _partition(topic, text))
             if name in found:
                 raise ValueError(f"partition {name.partition} of {topic!r} is there twice")
             if not _is_integer(number) or not least <= number <= most:
                 raise ValueError(f"{topic}/{text} has {_shown(number)}: {needed}")
             found[name] = number
-    return found
+    return _of_one_generation(found)
 
 
 def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
@@ -91,10 +93,12 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
         if not isinstance(partitions, list) or not partitions:
             raise ValueError(f"topic {topic!r} has {_shown(partitions)}, not a list of partitions")
         for number in partitions:
-            if not _is_integer(number) or not 0 <= number <= _MAX_PARTITION:
-                raise ValueError(f"topic {topic!r} has partition {_shown(number)}, not a number from 0")
+            is_number = _is_integer(number) and 0 <= number <= _MAX_PARTITION
+            if not is_number and not (isinstance(number, str) and isinstance(parse_partition(number), str)):
+                raise ValueError(f"topic {topic!r} has partition {_shown(number)}, not a number from 0 (on Kafka 0.7: "
+                                 'text, as "0-3")')
             found.add(TopicPartition(_topic(topic), number))
-    return tuple(sorted(found))
+    return tuple(sorted(_of_one_generation(dict.fromkeys(found, 0))))
 
 
 def nested_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -107,6 +111,15 @@ def nested_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str,
     for topic, partition in sorted(offsets):
         nested.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
     return nested
+
+
+def _of_one_generation(found: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the same; numbers and names of Kafka 0.7 have no common order, and no cluster has both."""
+    kinds = {type(name.partition): name for name in found}
+    if len(kinds) > 1:
+        one, other = (f"{name.topic}/{name.partition}" for name in kinds.values())
+        raise ValueError(f"{one} and {other} are of two generations of Kafka: no cluster has both")
+    return found
 
 
 def _object(text: str, example: str) -> dict[str, Any]:
@@ -136,10 +149,12 @@ def _topic(name: str) -> str:
         raise ValueError(str(error)) from None
 
 
-def _number(topic: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _MAX_PARTITION:
-        raise ValueError(f"topic {topic!r} has partition {_shown(text)}, not a number from 0")
-    return int(text)
+def _partition(topic: str, text: str) -> int | str:
+    partition = parse_partition(text)
+    if partition is None:
+        raise ValueError(f"topic {topic!r} has partition {_shown(text)}, not a number from 0 (on Kafka 0.7: "
+                         "broker-partition, as 0-3)")
+    return partition
 
 
 def _is_integer(value: object) -> bool:

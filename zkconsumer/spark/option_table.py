@@ -62,7 +62,8 @@ _OWN = (
     Option("endingOffsetsByTimestamp", BATCH, "",
            "A time for each partition; if no message is that recent, the log is read to its end."),
     Option("minPartitions", BOTH, "one task for each partition", "Least number of tasks; large partitions are split."),
-    Option("maxRecordsPerPartition", BOTH, "no limit", "Most offsets of one task; larger partitions are split."),
+    Option("maxRecordsPerPartition", BOTH, "no limit",
+           "Most offsets of one task; larger partitions are split. Not on Kafka 0.7."),
     Option("maxBytesPerPartition", BOTH, "512m in a batch, no limit in a stream",
            "About how many bytes one task may read, estimated from a sample of the log; larger partitions are split; "
            "or `off`."),
@@ -83,9 +84,11 @@ _OWN = (
     Option("maxMessageBytes", BOTH, "128m", "Largest fetch; a larger message counts as one that cannot be read."),
     Option("kafkaConsumer.pollTimeoutMs", BOTH, "120000",
            "How long leaders and brokers may be down before the query fails."),
-    Option("maxOffsetsPerTrigger", STREAM, "no limit", "Most offsets of one micro-batch."),
+    Option("maxOffsetsPerTrigger", STREAM, "no limit",
+           "Most offsets of one micro-batch; on Kafka 0.7 bytes of the logs, and at least one entry."),
     Option("minOffsetsPerTrigger", STREAM, "1",
-           "Least offsets of one micro-batch: fewer wait for more; not with `Trigger.AvailableNow` or `Once`."),
+           "Least offsets of one micro-batch (on Kafka 0.7: bytes): fewer wait for more; not with "
+           "`Trigger.AvailableNow` or `Once`."),
     Option("maxTriggerDelay", STREAM, "15m", "How long they wait at most, as 90s, 15m, 1h or milliseconds."),
     Option("commitOffsets", STREAM, "true if group.id is set",
            "Store the end of each finished batch in ZooKeeper, as the offsets of group.id."),
@@ -96,7 +99,7 @@ _OWN = (
 _SETTINGS: Final = (
     ("zookeeper.connect", "group.id", "client.id", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
      "fetch.message.max.bytes", "fetch.wait.max.ms", "socket.timeout.ms", "socket.receive.buffer.bytes",
-     "refresh.leader.backoff.ms", "exclude.internal.topics", "decoded.max.bytes")
+     "refresh.leader.backoff.ms", "exclude.internal.topics", "decoded.max.bytes", "kafka.generation")
 )  # fmt: skip
 SETTING_NAMES: Final = (*_SETTINGS, *(key.name for key in KEYS if key.section == "zookeeper"))
 """The settings of the consumer that are options, too."""

@@ -23,7 +23,7 @@ from zkconsumer.spark.option_values import boolean, bytes_or_off, count, millise
 from zkconsumer.spark.topic_choice import TopicChoice, choose_topics
 
 __all__ = [
-    "OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "check_secrets", "stream_options",
+    "OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "check_secrets", "is_of_07", "stream_options",
 ]  # fmt: skip
 
 DEFAULT_MAX_BYTES: Final = 512 * 1024 * 1024
@@ -38,6 +38,7 @@ _FETCH_BYTES: Final = 4 * 1024 * 1024
 _LEAST_FETCH_BYTES: Final = 1024 * 1024
 _GROUP: Final = "zkconsumer-spark"
 """The name of the group if none is set; nothing is ever stored for it."""
+_GENERATION: Final = "kafka.generation"
 _INT32_MAX: Final = 2**31 - 1
 _LARGEST_FETCH: Final = MAX_FRAME_BYTES - 1024 * 1024
 
@@ -107,6 +108,15 @@ def check_secrets(options: Mapping[str, str]) -> None:
             )
 
 
+def is_of_07(given: Mapping[str, str]) -> bool:
+    """Return whether the options are those of a query on Kafka 0.7.
+
+    Args:
+        given: Options by their lower-case names, with those of settings files.
+    """
+    return str(given.get(_GENERATION, "")).strip() == "0.7"
+
+
 def batch_options(options: Mapping[str, str]) -> SourceOptions:
     """Return the options of a batch.
 
@@ -166,6 +176,8 @@ def _options(
                 raise OptionRefused(spec.option, f"topic {name.topic!r} is not subscribed to")
     if option_value(given, "includeHeaders", boolean, False):
         raise OptionRefused("includeHeaders", "messages of this age have no headers")
+    if is_of_07(given):
+        _refuse_for_07(given, choice)
     patience_ms = option_value(given, "kafkaConsumer.pollTimeoutMs", count(_INT32_MAX), 120_000)
     largest = option_value(given, "maxMessageBytes", parse_bytes, DEFAULT_MAX_MESSAGE_BYTES)
     config = _config(given, patience_ms, largest)
@@ -198,6 +210,29 @@ def _options(
         log_level=option_value(given, "logLevel", one_of("warning", "info", "debug"), "warning"),
         filter_pushdown=option_value(given, "filterPushdown", boolean, False),
     )
+
+
+def _refuse_for_07(given: Mapping[str, str], choice: TopicChoice) -> None:
+    """Refuse what Kafka 0.7 has not, where offsets count bytes."""
+    if "maxrecordsperpartition" in given:
+        raise OptionRefused(
+            "maxRecordsPerPartition",
+            "offsets of Kafka 0.7 count bytes, so how many messages a task "
+            "reads is not known: set maxBytesPerPartition",
+        )
+    if option_value(given, "filterPushdown", boolean, False):
+        raise OptionRefused(
+            "filterPushdown",
+            "a filter on offsets of Kafka 0.7, which are byte positions, may cut "
+            "within an entry: choose with assign, startingOffsets and endingOffsets",
+        )
+    for topic, partition in choice.partitions:
+        if isinstance(partition, int):
+            raise OptionRefused(
+                "assign",
+                f"partition {partition} of {topic!r}: partitions of Kafka 0.7 are named "
+                'broker-partition: "0-3" is number 3 on broker 0',
+            )
 
 
 def _least_offsets(given: Mapping[str, str]) -> int:

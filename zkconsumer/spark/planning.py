@@ -39,7 +39,7 @@ class PlannedRange:
     """
 
     topic: str
-    partition: int
+    partition: int | str
     start: int
     end: int
     leader: Broker | None = None
@@ -103,7 +103,7 @@ def plan_ranges(
         _add_parts(wholes, parts, limits.min_partitions)
     return [
         PlannedRange(
-            whole.name.topic, int(whole.name.partition),
+            *whole.name,
             whole.start + whole.size * part // count, whole.start + whole.size * (part + 1) // count,
             leaders.get(whole.name),
         )

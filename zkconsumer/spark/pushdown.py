@@ -18,6 +18,7 @@ from operator import eq, ge, gt, le, lt
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.partition_names import column_value
 from zkconsumer.spark.spans import ALL_OFFSETS, BEHIND_ALL, NO_OFFSETS, Spans, at_most, common, others, spans_of
 
 __all__ = ["MAX_SPANS", "NO_FILTERS", "PushedFilters", "push_filters"]
@@ -90,7 +91,8 @@ class PushedFilters:
     def accepts(self, name: TopicPartition) -> bool:
         """Return whether messages of a partition may pass."""
         return bool(self.offsets) and all(
-            each.accepts(name.topic if each.column == "topic" else int(name.partition)) for each in self.conditions
+            each.accepts(name.topic if each.column == "topic" else column_value(name.partition))
+            for each in self.conditions
         )
 
 

@@ -222,7 +222,7 @@ class RangeFetcher:
             self._empty += 1
             if self._empty >= _EMPTY_TRIES:
                 log.warning(
-                    "%s/%d: nothing comes from offset %d on, though the log ends at %d: either compaction has taken "
+                    "%s/%s: nothing comes from offset %d on, though the log ends at %d: either compaction has taken "
                     "the rest, or the broker takes an entry of damaged offset for the end; going on behind %d",
                     self._wanted.topic, self._wanted.partition, self._position, answer.high_watermark,
                     self._wanted.end - 1,

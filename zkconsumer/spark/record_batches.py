@@ -22,6 +22,7 @@ from simpleconsumer.types import MAX_INT64, Broker
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.leaders import search_in_zookeeper
 from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.partition_names import broker_of, column_value
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.prefetch import Prefetcher
 from zkconsumer.spark.range_fetcher import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
@@ -38,11 +39,14 @@ ARROW_TYPES: Final = {
     "offset": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
+    "broker": pa.int32(),
+    "entry_index": pa.int32(),
     "error": pa.string(),
 }
 """The types that Spark's own `to_arrow_schema` gives the columns."""
 _DECODED: Final = {
     "key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp_ms", "timestampType": "timestamp_type",
+    "entry_index": "entry_index",
 }  # fmt: skip
 _HEAD: Final = Struct(">qi5xB")
 _ENTRY_OVERHEAD: Final = 12
@@ -96,6 +100,10 @@ class Rows:
         # An error in a wrapper across the end is reported by the next range, because its row must not be there twice.
         # It may be raised twice.
         self._reports_at_end = wanted.is_last or options.on_message_error == "raise"
+        self._constant_values = {
+            "topic": wanted.topic, "partition": column_value(wanted.partition), "broker": broker_of(wanted.partition),
+            "error": None,
+        }  # fmt: skip
         self._constants: dict[str, Any] = {}
         self._counts = _Counts()
 
@@ -114,7 +122,7 @@ class Rows:
         """Log how much was omitted."""
         if self._counts.lost or self._counts.skipped:
             log.warning(
-                "%s/%d, offsets %d to %d: %d offsets that are not in the log were omitted, %d messages that cannot "
+                "%s/%s, offsets %d to %d: %d offsets that are not in the log were omitted, %d messages that cannot "
                 "be read were skipped", self._wanted.topic, self._wanted.partition, self._wanted.start,
                 self._wanted.end - 1, self._counts.lost, self._counts.skipped,
             )  # fmt: skip
@@ -167,8 +175,8 @@ class Rows:
         """Return a column with one value, a slice of a longer one that is made once."""
         found = self._constants.get(name)
         if found is None or len(found) < count:
-            value = {"topic": self._wanted.topic, "partition": self._wanted.partition, "error": None}[name]
-            found = self._constants[name] = pa.repeat(pa.scalar(value, ARROW_TYPES[name]), max(count, 1024))
+            value = pa.scalar(self._constant_values[name], ARROW_TYPES[name])
+            found = self._constants[name] = pa.repeat(value, max(count, 1024))
         return found.slice(0, count)
 
     def _bad_message(self, error: MessageError, broker: Broker) -> Iterator[pa.RecordBatch]:
@@ -190,8 +198,7 @@ class Rows:
 
     def _error_row(self, offset: int, text: str) -> pa.RecordBatch:
         values: dict[str, object] = {
-            "topic": self._wanted.topic, "partition": self._wanted.partition, "offset": offset, "timestampType": -1,
-            "error": text,
+            **self._constant_values, "offset": offset, "timestampType": -1, "error": text,
         }  # fmt: skip
         arrays = [pa.array([values.get(name)], ARROW_TYPES[name]) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

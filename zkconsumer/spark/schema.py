@@ -1,7 +1,9 @@
 """The columns of the source, and the check of the columns that a query names.
 
 Pure. Names and types are those of Spark's own Kafka source, so that a job can switch between the two by its `format`.
-All columns may be null, as in that source. The column `error` exists only here, and only with `onMessageError=row`.
+All columns may be null, as in that source. Columns that exist only here are `error`, with `onMessageError=row`, and
+`broker` and `entry_index`, with `kafka.generation=0.7`. Spark asks for the schema before anything is planned, and a
+stream has to have the same one after each restart. So the options alone decide, and no cluster is asked.
 
 Source: docs of Spark 4, "Structured Streaming + Kafka Integration Guide".
 """
@@ -14,7 +16,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.spark.errors import ColumnsRefused
 
-__all__ = ["COLUMNS", "ERROR_COLUMN", "Column", "chosen_columns", "schema_text"]
+__all__ = ["COLUMNS", "ERROR_COLUMN", "PLACE_COLUMNS", "Column", "chosen_columns", "schema_text"]
 
 
 class Column(NamedTuple):
@@ -33,32 +35,38 @@ COLUMNS: Final = (
     Column("timestamp", "timestamp"),
     Column("timestampType", "int"),
 )
+PLACE_COLUMNS: Final = (Column("broker", "int"), Column("entry_index", "int"))
+"""Of Kafka 0.7 only: the broker of the partition, and the number of the message in its compressed entry, from 0. All
+messages of one entry have its position as offset."""
 ERROR_COLUMN: Final = Column("error", "string")
 """Why the message at that offset cannot be delivered; null for a good one."""
 
 
-def schema_text(with_errors: bool = False) -> str:
+def schema_text(with_errors: bool = False, with_places: bool = False) -> str:
     """Return all columns as DDL.
 
     >>> schema_text()
     'key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int'
     """
-    return ", ".join(f"{column.name} {column.type}" for column in _columns(with_errors))
+    return ", ".join(f"{column.name} {column.type}" for column in _columns(with_errors, with_places))
 
 
-def chosen_columns(fields: Sequence[tuple[str, str, bool]], with_errors: bool = False) -> tuple[str, ...]:
+def chosen_columns(
+    fields: Sequence[tuple[str, str, bool]], with_errors: bool = False, with_places: bool = False
+) -> tuple[str, ...]:
     """Return the names of the columns that a schema asks for, in its order.
 
     Args:
         fields: Name, type as `DataType.simpleString()` gives it, and whether it may be null.
         with_errors: The column `error` exists.
+        with_places: The columns `broker` and `entry_index` exist.
 
     Raises:
         ColumnsRefused: It names no column, an unknown one, one of another type, the same twice, or one with NOT NULL.
     """
-    known = {column.name: column.type for column in _columns(with_errors)}
+    known = {column.name: column.type for column in _columns(with_errors, with_places)}
     if not fields:
-        raise ColumnsRefused(f"the schema names no column; there are {schema_text(with_errors)}")
+        raise ColumnsRefused(f"the schema names no column; there are {schema_text(with_errors, with_places)}")
     for number, (name, kind, can_be_null) in enumerate(fields):
         if name not in known:
             raise ColumnsRefused(f"there is no column {name!r} ({_hint(name, known)})")
@@ -71,13 +79,15 @@ def chosen_columns(fields: Sequence[tuple[str, str, bool]], with_errors: bool = 
     return tuple(name for name, _, _ in fields)
 
 
-def _columns(with_errors: bool) -> tuple[Column, ...]:
-    return (*COLUMNS, ERROR_COLUMN) if with_errors else COLUMNS
+def _columns(with_errors: bool, with_places: bool) -> tuple[Column, ...]:
+    return (*COLUMNS, *(PLACE_COLUMNS if with_places else ()), *((ERROR_COLUMN,) if with_errors else ()))
 
 
 def _hint(name: str, known: dict[str, str]) -> str:
     if name == ERROR_COLUMN.name:
         return "it exists with onMessageError=row only"
+    if name in (column.name for column in PLACE_COLUMNS):
+        return "it exists on Kafka 0.7 only, with kafka.generation=0.7"
     if name == "headers":
         return "messages of this age have no headers"
     same = [each for each in known if each.lower() == name.lower()]

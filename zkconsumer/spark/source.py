@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from zkconsumer.spark.batch_reader import choose_reader
-from zkconsumer.spark.options import batch_options, check_names, check_secrets, stream_options
+from zkconsumer.spark.options import batch_options, check_names, check_secrets, is_of_07, stream_options
 from zkconsumer.spark.requirements import check_packages
 from zkconsumer.spark.schema import chosen_columns, schema_text
 from zkconsumer.spark.settings_files import with_settings_files
@@ -49,7 +49,7 @@ class ZkConsumerSource(DataSource):
     def schema(self) -> str:
         """Return all columns."""
         check_packages()
-        return schema_text(self._with_errors())
+        return schema_text(self._with_errors(), self._with_places())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
@@ -65,7 +65,11 @@ class ZkConsumerSource(DataSource):
 
     def _columns(self, schema: StructType) -> tuple[str, ...]:
         fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
-        return chosen_columns(fields, self._with_errors())
+        return chosen_columns(fields, self._with_errors(), self._with_places())
+
+    def _with_places(self) -> bool:
+        given = {name.lower(): value for name, value in with_settings_files(self.options).items()}
+        return is_of_07(given)
 
     def _with_errors(self) -> bool:
         return str(self.options.get("onMessageError", "")).strip().lower() == "row"

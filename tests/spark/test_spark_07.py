@@ -1,0 +1,59 @@
+"""`format("zkconsumer")` on a real Kafka 0.7, as a table and as a stream. Skipped without its jar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka_07 import entry, needs_jar_07, produce_07
+from reading_07 import compressed, send_set
+
+from zkconsumer.testing.kafka import KafkaCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.real, needs_jar_07]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster("0.7.2", brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
+    name = fresh_topic()
+    cluster.create_topic(name)
+    return name
+
+
+def table(spark: SparkSession, cluster: KafkaCluster, topic: str, **options: object) -> DataFrame:
+    place = {"zookeeper.connect": cluster.zookeeper_connect, "kafka.generation": "0.7", "subscribe": topic}
+    return spark.read.format("zkconsumer").options(**place, **options).load()
+
+
+def test_a_table_has_brokers_and_places_within_entries(
+    spark: SparkSession, cluster: KafkaCluster, topic: str
+) -> None:
+    produce_07(cluster.port(0), topic, 1, [b"one", b"two"])
+    packed = compressed([b"a", b"b", b"c"])
+    send_set(cluster, topic, "1-0", entry(b"plain") + packed + packed)
+    read = table(spark, cluster, topic, minPartitions=6)
+    assert read.dtypes == [
+        ("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"), ("offset", "bigint"),
+        ("timestamp", "timestamp"), ("timestampType", "int"), ("broker", "int"), ("entry_index", "int"),
+    ]  # fmt: skip
+    second = 15 + len(packed)
+    rows = read.selectExpr(
+        "cast(value as string) as text", "partition", "offset", "broker", "entry_index", "key", "timestamp"
+    ).orderBy("partition", "offset", "entry_index").collect()
+    assert [tuple(row) for row in rows] == [
+        ("one", 1, 0, 0, 0, None, None), ("two", 1, 13, 0, 0, None, None),
+        ("plain", 65536, 0, 1, 0, None, None),
+        ("a", 65536, 15, 1, 0, None, None), ("b", 65536, 15, 1, 1, None, None), ("c", 65536, 15, 1, 2, None, None),
+        ("a", 65536, second, 1, 0, None, None), ("b", 65536, second, 1, 1, None, None),
+        ("c", 65536, second, 1, 2, None, None),
+    ]  # fmt: skip
