@@ -104,6 +104,9 @@ class ClusterOffsets:
             raise PlanningFailed(str(error)) from error
         for topic, partitions in found.items():
             refuse_unfit(topic, partitions)
+            if partitions and isinstance(partitions[0], str) != (self._config.kafka_generation == "0.7"):
+                raise PlanningFailed(f"topic {topic!r} has partition {partitions[0]}, and kafka.generation is "
+                                     f"{self._config.kafka_generation}: it is of another generation of Kafka")
         return found
 
     def group_offsets(

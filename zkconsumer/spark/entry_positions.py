@@ -25,7 +25,7 @@ from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPa
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import shown_broker
 from zkconsumer.spark import connections
-from zkconsumer.spark.errors import PlanningFailed
+from zkconsumer.spark.errors import NoEntryFound, PlanningFailed
 
 __all__ = ["MOST_WALKED_BYTES", "EntryPositions"]
 
@@ -35,6 +35,8 @@ MOST_WALKED_BYTES: Final = 2 * 1024**3
 """How many bytes are walked at most to find one start: four segments of the default size."""
 _MOST_SEGMENTS: Final = 100_000
 _SIZE_BYTES: Final = 4
+_FIRST_BYTES: Final = 64 * 1024
+"""Of the fetch that shows whether an entry starts at a position."""
 _EMPTY_TRIES: Final = 5
 _PAUSE_S: Final = 0.2
 T = TypeVar("T")
@@ -88,16 +90,12 @@ class EntryPositions:
         where = f"{name.topic}/{name.partition} on {shown_broker(broker)}"
         try:
             found = ask(consumer)
-        except BrokenFraming as error:
-            consumer.close()
-            raise PlanningFailed(f"{where}: no entry is found on the way: {error}; the walk did not start at an entry, "
-                                 "or the log is damaged") from error
         except SimpleConsumerError as error:
             consumer.close()
             raise PlanningFailed(f"{where}: {error}") from error
-        except PlanningFailed as error:
-            consumer.close()
-            raise PlanningFailed(f"{where}: {error}") from error
+        except NoEntryFound as error:
+            connections.give_back(consumer, self._config)
+            raise NoEntryFound(f"{where}: {error}") from error
         connections.give_back(consumer, self._config)
         return found
 
@@ -106,12 +104,12 @@ class EntryPositions:
             return Boundary(PositionIs.BOUNDARY, position, position)
         below = [start for start in self._segments(consumer, name) if start <= position]
         if not below:
-            raise PlanningFailed(f"no segment of the log has position {position}")
+            raise NoEntryFound(f"no segment of the log has position {position}")
         return self._walk(consumer, name, max(below), position)
 
     def _starts_entry(self, consumer: SimpleConsumer, name: TopicPartition, position: int) -> bool:
         """Return whether a whole entry with the right CRC starts there."""
-        size_bytes = self._config.fetch_message_max_bytes
+        size_bytes = min(_FIRST_BYTES, self._config.fetch_message_max_bytes)
         while True:
             answer = _fetch(consumer, name, position, size_bytes)
             result = consumer.dialect.classify(answer, position, size_bytes, self._largest_bytes)
@@ -132,7 +130,11 @@ class EntryPositions:
         while at - start <= MOST_WALKED_BYTES:
             size_bytes = max(_SIZE_BYTES, min(self._config.fetch_message_max_bytes, position - at + _SIZE_BYTES))
             answer = _fetch(consumer, name, at, size_bytes)
-            found = consumer.dialect.find_boundary(answer.message_set, at, position)
+            try:
+                found = consumer.dialect.find_boundary(answer.message_set, at, position)
+            except BrokenFraming as error:
+                raise NoEntryFound(f"{error}, counted from position {at}: {start} is not the start of an entry, or the "
+                                   "log is damaged") from error
             if found.position_is is not PositionIs.UNKNOWN:
                 return found
             if found.start > at:
@@ -140,10 +142,10 @@ class EntryPositions:
                 continue
             empty += 1
             if empty >= _EMPTY_TRIES:
-                raise PlanningFailed(f"nothing comes from {at}, before position {position}")
+                raise NoEntryFound(f"nothing comes from {at}, before position {position}")
             time.sleep(_PAUSE_S)
-        raise PlanningFailed(f"no entry is found around position {position} within {MOST_WALKED_BYTES} bytes from "
-                             f"{start} on")
+        raise NoEntryFound(f"no entry is found around position {position} within {MOST_WALKED_BYTES} bytes from "
+                           f"{start} on")
 
     def _cuts(
         self, consumer: SimpleConsumer, name: TopicPartition, start: int, end: int, wanted: Sequence[int]

@@ -95,7 +95,19 @@ class NoMessageAtTime(SparkSourceError):
 
 
 class PlanningFailed(SparkSourceError):
-    """Leaders or offsets could not be found before the deadline."""
+    """Leaders or offsets could not be found before the deadline.
+
+    Attributes:
+        is_lasting: Waiting does not help: something is wrong with the log.
+    """
+
+    is_lasting = False
+
+
+class NoEntryFound(PlanningFailed):
+    """No entry starts around a byte position of Kafka 0.7: it is that of another log, or the log is damaged."""
+
+    is_lasting = True
 
 
 class DataLoss(SparkSourceError):

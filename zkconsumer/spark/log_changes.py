@@ -7,7 +7,10 @@ Rules, and what each prevents:
   topic that was created anew at its start. Each of these is a loss, which the caller refuses or counts.
 - A log that has other messages than before below the position, although it ends after it, was truncated and has grown
   since. Messages after the position are new, and are read; which ones before it were replaced is unknown.
-- A partition that is gone keeps its position: a topic that is created anew is recognized by its `created_zxid`.
+- A partition that is gone keeps its position: a topic that is created anew is recognized by its `created_zxid`. On
+  Kafka 0.7, where partitions go and return with their brokers, that is no loss, and neither is a log start above 0 of a
+  partition that comes later.
+- A log that is known to be another one is read from its start.
 """
 
 from __future__ import annotations
@@ -32,12 +35,16 @@ class Logs:
         ends: the ends of those whose leaders answered.
         created_zxids: topic -> the transaction that created it.
         cluster_ms: when the cluster was set up; `None` if that is not known.
+        may_return: a partition that does not exist is away with its broker (Kafka 0.7), and not deleted.
+        replaced: why logs are other ones than those of the position, a clause for each; only what is known of them.
     """
 
     partitions: frozenset[TopicPartition]
     ends: Mapping[TopicPartition, int]
     created_zxids: Mapping[str, int]
     cluster_ms: int | None = None
+    may_return: bool = False
+    replaced: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def is_of_another_cluster(self, start: StreamOffsets) -> bool:
         """Whether the position of the stream is of another cluster."""
@@ -66,7 +73,7 @@ class Loss:
 
     @property
     def messages(self) -> int:
-        """How many messages at most; 0 if that is unknown."""
+        """How many messages at most, on Kafka 0.7 bytes; 0 if that is unknown."""
         return 0 if self.end is None else self.end - self.begin
 
     def __str__(self) -> str:
@@ -131,13 +138,19 @@ def next_step(
     for name in sorted(start.offsets.keys() | logs.partitions):
         at = start.offsets.get(name)
         if at is None:
-            _add_new(step, name, start, log_starts, target)
+            _add_new(step, name, start, logs, log_starts, target)
+        elif name in logs.replaced:
+            step.losses.append(Loss(name, at, None, logs.replaced[name]))
+            step._stay(name, log_starts.get(name, at))
         elif logs.is_recreated(name.topic, start):
             step.losses.append(Loss(name, at, None, "its topic was deleted and created anew"))
             if name in logs.partitions:
                 step._stay(name, log_starts.get(name, 0))
         elif name in logs.partitions:
             _continue(step, name, at, logs.ends.get(name), log_starts.get(name), target, kept_ends.get(name))
+        elif logs.may_return and selects(name):
+            # The run reads up to its target: the task waits for the broker, or fails.
+            step.positions[name], step.ends[name] = at, at if target is None else max(at, target.get(name, at))
         else:
             if selects(name):
                 step.losses.append(Loss(name, at, None, "it does not exist any more"))
@@ -146,14 +159,14 @@ def next_step(
 
 
 def _add_new(
-    step: Step, name: TopicPartition, start: StreamOffsets, log_starts: Mapping[TopicPartition, int],
+    step: Step, name: TopicPartition, start: StreamOffsets, logs: Logs, log_starts: Mapping[TopicPartition, int],
     target: Mapping[TopicPartition, int] | None,
 ) -> None:
     """Store the start of a new partition, once it is known."""
     if name not in log_starts or (target is not None and name not in target):
         return
     log_start = log_starts[name]
-    if log_start > 0 and any(known.topic == name.topic for known in start.offsets):
+    if log_start > 0 and not logs.may_return and any(known.topic == name.topic for known in start.offsets):
         step.losses.append(Loss(name, 0, log_start, "deleted before this query knew of the partition"))
     step._stay(name, log_start)
     step.new_partitions.append(name)
@@ -206,6 +219,9 @@ def remaining_ranges(
         if at >= until or start.created_zxids.get(name.topic, zxid) != zxid:  # a step to the start of a new incarnation
             continue
         if not selects(name):
+            ranges[name] = (at, until)
+            continue
+        if name not in logs.partitions and logs.may_return:
             ranges[name] = (at, until)
             continue
         if name not in logs.partitions:

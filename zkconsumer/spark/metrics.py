@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 
 from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.partition_names import are_byte_positions
 from zkconsumer.spark.stream_offsets import parse_stream_offsets
 
 if TYPE_CHECKING:
@@ -24,27 +25,31 @@ _Progress: TypeAlias = Union["StreamingQuery", "StreamingQueryProgress", None]
 
 
 class Lag(NamedTuple):
-    """Offsets behind the ends of the logs, over partitions."""
+    """Offsets, or on Kafka 0.7 bytes, behind the ends of the logs, over partitions."""
 
     least: int
     most: int
     average: float
     partitions: int
+    unit: str = "Offsets"
 
     def figures(self) -> dict[str, str]:
         """Return them under their names."""
         values = {"min": self.least, "max": self.most, "avg": self.average}
-        return {f"{name}OffsetsBehindLatest": str(value) for name, value in values.items()}
+        return {f"{name}{self.unit}BehindLatest": str(value) for name, value in values.items()}
 
 
 def lag_of(reached: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Lag | None:
     """Return the lag of the partitions whose ends are known; None where there are none."""
     lags = [max(0, ends[name] - at) for name, at in reached.items() if name in ends]
-    return Lag(min(lags), max(lags), sum(lags) / len(lags), len(lags)) if lags else None
+    unit = "Bytes" if are_byte_positions(reached) else "Offsets"
+    return Lag(min(lags), max(lags), sum(lags) / len(lags), len(lags), unit) if lags else None
 
 
 def source_metrics(of: _Progress) -> list[dict[str, str]]:
     """The lag of each source after a batch, as `{"minOffsetsBehindLatest": "0", ...}`, with `min`, `max` and `avg`.
+
+    On Kafka 0.7, where offsets count bytes, the names are `minBytesBehindLatest` and so on.
 
     Each figure is over the partitions of the batch, compared with the ends of their logs at the time of the batch. A
     source that is not of Kafka has none, and neither has a query before its first progress.

@@ -23,7 +23,8 @@ from zkconsumer.spark.option_values import boolean, bytes_or_off, count, millise
 from zkconsumer.spark.topic_choice import TopicChoice, choose_topics
 
 __all__ = [
-    "OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "check_secrets", "is_of_07", "stream_options",
+    "OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "check_secrets", "is_of_07",
+    "stream_options",
 ]  # fmt: skip
 
 DEFAULT_MAX_BYTES: Final = 512 * 1024 * 1024
@@ -78,6 +79,11 @@ class SourceOptions:
     max_trigger_delay_ms: int = 900_000
     log_level: str = "warning"
     filter_pushdown: bool = False
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether offsets are byte positions: the query is one on Kafka 0.7."""
+        return self.config.kafka_generation == "0.7"
 
 
 def check_names(options: Mapping[str, str]) -> None:

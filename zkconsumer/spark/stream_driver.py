@@ -27,14 +27,17 @@ from zkconsumer.spark.admission import TriggerDelay, admit
 from zkconsumer.spark.batch_planning import ask_for_ends, chosen_partitions, split_ranges
 from zkconsumer.spark.bounds import resolve_bounds
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
-from zkconsumer.spark.errors import AnotherCluster, MessagesLost
+from zkconsumer.spark.entry_bounds import at_entries, entry_positions
+from zkconsumer.spark.errors import AnotherCluster, MessagesLost, PlanningFailed
 from zkconsumer.spark.group_offsets import GroupOffsets
 from zkconsumer.spark.log_changes import Logs, Loss, Step, needing_log_start, next_step, remaining_ranges, shrunk
 from zkconsumer.spark.metrics import lag_of
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions, TopicChoice
+from zkconsumer.spark.partition_names import are_byte_positions
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.settings_files import configured_connection
+from zkconsumer.spark.stream_entries import StreamEntries
 from zkconsumer.spark.stream_group import StreamGroup
 from zkconsumer.spark.stream_logs import ENDS_S, StreamLogs
 from zkconsumer.spark.stream_offsets import StreamOffsets
@@ -67,6 +70,7 @@ class StreamDriver:
         self._logged: StreamOffsets | None = None
         self._idle: StreamOffsets | None = None
         self._idle_until = 0.0
+        self._entries = StreamEntries(entry_positions(options)) if options.counts_bytes else None
         self._delay = TriggerDelay(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
 
     def open(self) -> ClusterOffsets:
@@ -153,7 +157,7 @@ class StreamDriver:
             log.info("%s-%s is new and is read from offset %d on", *name, step.positions[name])
         news = sum(step.ends.values()) - sum(step.positions.values())
         is_held = may_wait and self._target is None and self._delay.must_wait(news, time.monotonic())
-        ends = step.positions if is_held else admit(step.positions, step.ends, max_offsets)
+        ends = step.positions if is_held else self._admitted(step, max_offsets)
         end = StreamOffsets(ends, created_zxids, cluster_ms)
         if end == start:
             self._idle, self._idle_until = start, time.monotonic() + ENDS_S
@@ -193,6 +197,15 @@ class StreamDriver:
 
     # -- planning ------------------------------------------------------------------------------------------------------
 
+    def _admitted(self, step: Step, max_offsets: int | None) -> dict[TopicPartition, int]:
+        """Where the next batch ends, on Kafka 0.7 behind whole entries."""
+        ends = admit(step.positions, step.ends, max_offsets)
+        if self._entries is None:
+            return ends
+        return self._entries.batch_ends(
+            step.positions, ends, step.ends, self._logs.leaders, may_stay=self._target is None
+        )
+
     def _resolve_start(self, cluster: ClusterOffsets) -> StreamOffsets:
         options = self._options
         logs = self._logs.read(new_topics=True)
@@ -206,6 +219,7 @@ class StreamDriver:
         bounds = resolve_bounds(starting, everything, ends, stored, options.fail_on_data_loss)
         for loss in bounds.losses:
             log.warning("omitted: %s", loss)
+        bounds = at_entries(options, bounds, starting, everything, ends)
         return StreamOffsets(bounds.starts, logs.created_zxids, logs.cluster_ms)
 
     def _refuse_missing(self, cluster: ClusterOffsets, start: StreamOffsets) -> None:
@@ -220,6 +234,13 @@ class StreamDriver:
             chosen_partitions(cluster, replace(self._options, choice=TopicChoice(topics, partitions)))
 
     def _refuse_another_cluster(self, logs: Logs, offsets: StreamOffsets) -> None:
+        if offsets.offsets and are_byte_positions(offsets.offsets) != self._options.counts_bytes:
+            topic, partition = min(offsets.offsets)
+            raise PlanningFailed(
+                f"the checkpoint has partition {partition} of topic {topic!r}, and kafka.generation is "
+                f"{self._options.config.kafka_generation}: it is of another generation of Kafka",
+                remedy="a query on this one needs a checkpoint of its own, and startingOffsets",
+            )
         if logs.is_of_another_cluster(offsets):
             raise AnotherCluster(self._options.config.zookeeper_connect, offsets.cluster_ms, logs.cluster_ms)
 
@@ -232,6 +253,8 @@ class StreamDriver:
         if asked or shrunk(start, logs):
             logs = self._settled(start)
             log_starts = self._logs.log_starts(needing_log_start(start, logs))
+            if self._entries is not None:
+                logs = self._entries.replaced(start.offsets, logs, self._logs.leaders)
         step = next_step(start, logs, log_starts, self._target, self._logs.selects)
         created_zxids = {**start.created_zxids, **logs.created_zxids}
         named = {topic: created_zxids[topic] for topic in {name.topic for name in step.ends} if topic in created_zxids}
@@ -268,5 +291,5 @@ class StreamDriver:
             if loss not in self._logged_losses:
                 self._logged_losses.add(loss)
                 self._skipped += loss.messages
-                log.warning("omitted, as failOnDataLoss is false: %s; %d offsets in this run so far", loss,
-                            self._skipped)
+                log.warning("omitted, as failOnDataLoss is false: %s; %d %s in this run so far", loss,
+                            self._skipped, "bytes" if self._options.counts_bytes else "offsets")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,7 +24,9 @@ from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooK
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.topic_partitions import read_partitions
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ZooKeeperSilent, read_all
+from zkconsumer.spark.cluster_offsets import refuse_unfit
 from zkconsumer.spark.leader_queries import LeaderQueries
 from zkconsumer.spark.log_changes import Logs, shrunk
 from zkconsumer.spark.options import SourceOptions
@@ -106,7 +108,9 @@ class StreamLogs:
             self._answered = frozenset(answers)
             self._ends_at = time.monotonic()
         ends = {name: self._ends[name] for name in self._answered & self._partitions}
-        return Logs(self._partitions, ends, dict(self._created_zxids), self._cluster_ms)
+        return Logs(
+            self._partitions, ends, dict(self._created_zxids), self._cluster_ms, may_return=self._options.counts_bytes
+        )
 
     def read_settled(self, offsets: StreamOffsets) -> Logs:
         """The state of the logs with topics read again, once no log seems truncated, or one has for some seconds.
@@ -175,6 +179,20 @@ class StreamLogs:
                 self._logged_at = now
                 log.warning("topics are assumed to be unchanged for %.0f s: %s", now - self._topics_at, error)
 
+    def _read_brokers_of(self, topics: Sequence[str]) -> None:
+        """Read topics of Kafka 0.7: the partitions of the brokers that are registered below them."""
+        assert self._port is not None
+        [parent] = read_all(self._port, [Exists(znodes.TOPICS)], READ_TIMEOUT_S)
+        try:
+            found = read_partitions(self._port, topics)
+        except UnreadableNode as error:
+            raise ZooKeeperSilent(str(error)) from error
+        for topic, partitions in found.items():
+            refuse_unfit(topic, partitions)
+        names = (TopicPartition(topic, each) for topic, partitions in found.items() for each in partitions)
+        self._partitions = frozenset(name for name in names if self.selects(name))
+        self._cluster_ms = None if parent is None else parent.created_ms
+
     def _read_topics(self) -> None:
         assert self._port is not None
         choice = self._options.choice
@@ -183,6 +201,9 @@ class StreamLogs:
             [found] = read_all(self._port, [GetChildren(znodes.TOPICS)], READ_TIMEOUT_S)
             listing = [] if found is None else found[0]
         topics = choice.topics_of(listing, self._config.exclude_internal_topics)
+        if self._options.counts_bytes:
+            self._read_brokers_of(topics)
+            return
         nodes = [GetData(znodes.topic_path(topic)) for topic in topics]
         parent, *values = read_all(self._port, [Exists(znodes.TOPICS), *nodes], READ_TIMEOUT_S)
         partitions: list[TopicPartition] = []

@@ -6,6 +6,9 @@ not be distinguished from the old one once it has grown past the old position, a
 silently. Clusters that are set up in the same way number their transactions in the same way, so the time when the
 cluster's node for topics was created is stored, too, as `@cluster`. No topic name contains `@`.
 
+On Kafka 0.7 partitions have their names, and there is no incarnation: `{"clicks": {"0-0": 42}, "@born": {"@cluster":
+1393632000000}}`. Topics cannot be deleted there, and their nodes in ZooKeeper say nothing about the logs.
+
 The keys are in checkpoints and never change. Rule: equal offsets give equal text, because Spark compares texts.
 """
 
@@ -17,6 +20,7 @@ from dataclasses import dataclass, field
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.offsets_json import nested_offsets, read_offsets
+from zkconsumer.spark.partition_names import are_byte_positions
 
 __all__ = ["ZXIDS_KEY", "StreamOffsets", "parse_stream_offsets"]
 
@@ -46,7 +50,7 @@ class StreamOffsets:
         """The value that Spark writes to the checkpoint and shows in the progress."""
         shown = nested_offsets(self.offsets)
         created_zxids = {topic: self.created_zxids[topic] for topic in shown if topic in self.created_zxids}
-        if created_zxids and self.cluster_ms is not None:
+        if (created_zxids or are_byte_positions(self.offsets)) and self.cluster_ms is not None:
             created_zxids[CLUSTER_KEY] = self.cluster_ms
         return {**shown, ZXIDS_KEY: created_zxids} if created_zxids else shown
 

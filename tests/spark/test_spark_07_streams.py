@@ -1,0 +1,195 @@
+"""Micro-batches of a stream on a real Kafka 0.7, planned and read without a Spark session. Skipped without its jar."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka_07 import entry, needs_jar_07, produce_07
+from reading_07 import compressed, send_set
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.errors import MessagesLost, NoEntryFound, PlanningFailed
+from zkconsumer.spark.options import SourceOptions, stream_options
+from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.stream_driver import StreamDriver
+from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.waiting import wait_until
+
+pytestmark = [pytest.mark.real, needs_jar_07]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster("0.7.2", brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
+    name = fresh_topic()
+    cluster.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    made: list[Run] = []
+    yield made
+    for run in made:
+        run.driver.close()
+
+
+def options_of(cluster: KafkaCluster, topic: str, **given: object) -> SourceOptions:
+    named = {name.replace("_", "."): str(value) for name, value in given.items()}
+    return stream_options({
+        "zookeeper.connect": cluster.zookeeper_connect, "kafka.generation": "0.7", "subscribe": topic,
+        "startingOffsets": "earliest", "kafkaConsumer.pollTimeoutMs": "15000", **named
+    })  # fmt: skip
+
+
+class Run:
+    """One run of a query, as Spark calls it."""
+
+    def __init__(self, runs: list[Run], options: SourceOptions, at: StreamOffsets | None = None) -> None:
+        runs.append(self)
+        self.options = options
+        self.driver = StreamDriver(options)
+        if at is None:
+            at = self.driver.initial_offsets()
+            self.driver.plan(at, at)
+        self.at = at
+
+    def next(self, most: int | None = None) -> list[Any]:
+        """The values of the next batch that has a new end."""
+        end = self.at
+        for _ in range(5):  # new partitions take a step of their own, and idle ends are kept for a moment
+            end = self.driver.next_offsets(self.at, most)
+            if end != self.at:
+                break
+        self.at, start = parse_stream_offsets(end.to_json()), self.at
+        ranges = self.driver.plan(start, self.at)
+        return [value for each in ranges for batch in read_range(each, ("value",), self.options)
+                for value in batch.column("value").to_pylist()]  # fmt: skip
+
+    def all(self, most: int | None = None) -> list[list[Any]]:
+        """The values of each batch until there are no more."""
+        found = []
+        while values := self.next(most):
+            found.append(values)
+        return found
+
+
+def replace_log(cluster: KafkaCluster, topic: str, data: bytes) -> None:
+    """Give broker 1 another log of partition 1-0 while it is down."""
+    cluster.stop(1)
+    [log] = (cluster.brokers[1].folder / "data" / f"{topic}-0").glob("*.kafka")
+    log.write_bytes(data)
+    cluster.start(1)
+
+
+@pytest.mark.parametrize("most", [1, 20, 60, 10_000])
+def test_a_trigger_takes_whole_entries_and_at_least_one(
+    cluster: KafkaCluster, topic: str, runs: list[Run], most: int
+) -> None:
+    data = [compressed([b"a", b"b"]), entry(b"c"), compressed([b"d"] * 3), entry(b"e"), entry(b"f")]
+    send_set(cluster, topic, "0-1", b"".join(data))
+    starts = {sum(map(len, data[:count])) for count in range(len(data) + 1)}
+    run = Run(runs, options_of(cluster, topic))
+    found, positions = [], [run.at.offsets[TopicPartition(topic, "0-1")]]
+    while values := run.next(most):
+        found += values
+        positions.append(run.at.offsets[TopicPartition(topic, "0-1")])
+    assert found == [b"a", b"b", b"c", b"d", b"d", b"d", b"e", b"f"]
+    assert set(positions) <= starts
+    if most == 1:
+        assert sorted(starts) == positions
+
+
+def test_the_checkpoint_names_partitions_and_the_cluster(cluster: KafkaCluster, topic: str, runs: list[Run]) -> None:
+    run = Run(runs, options_of(cluster, topic))
+    text = run.at.to_json()
+    assert text[topic] == {"0-0": 0, "0-1": 0, "1-0": 0, "1-1": 0}
+    assert list(text["@born"]) == ["@cluster"]
+    assert parse_stream_offsets(text) == run.at
+
+
+def test_a_broker_that_is_away_is_waited_for_and_read_on(cluster: KafkaCluster, topic: str, runs: list[Run]) -> None:
+    produce_07(cluster.port(1), topic, 0, [b"before"])
+    run = Run(runs, options_of(cluster, topic))
+    assert run.all() == [[b"before"]]
+    cluster.kill(1, expire=True)
+    produce_07(cluster.port(0), topic, 0, [b"meanwhile"])
+    again = Run(runs, options_of(cluster, topic), run.at)
+    assert again.next() == [b"meanwhile"]
+    assert again.at.offsets[TopicPartition(topic, "1-0")] == 16
+    cluster.start(1)
+    produce_07(cluster.port(1), topic, 0, [b"after"])
+    found: list[bytes] = []
+    wait_until(lambda: bool(found.extend(again.next()) or found), 20, "the broker")
+    assert found == [b"after"]
+
+
+def test_a_log_that_was_cut_is_a_loss(cluster: KafkaCluster, topic: str, runs: list[Run]) -> None:
+    produce_07(cluster.port(1), topic, 0, [b"one", b"two"])
+    run = Run(runs, options_of(cluster, topic))
+    assert run.all() == [[b"one", b"two"]]
+    replace_log(cluster, topic, entry(b"one"))
+    with pytest.raises(MessagesLost, match=rf"{topic}-1-0 from offset 13 to 26: its log was cut and ends there now"):
+        Run(runs, options_of(cluster, topic), run.at).next()
+    lenient = Run(runs, options_of(cluster, topic, failOnDataLoss="false"), run.at)
+    assert lenient.next() == []
+    produce_07(cluster.port(1), topic, 0, [b"new"])
+    found: list[bytes] = []
+    wait_until(lambda: bool(found.extend(lenient.next()) or found), 20, "the end of the log")
+    assert found == [b"new"]
+
+
+def test_another_log_is_named_and_read_from_its_start(
+    cluster: KafkaCluster, topic: str, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    produce_07(cluster.port(1), topic, 0, [b"one", b"two"])
+    run = Run(runs, options_of(cluster, topic))
+    assert run.all() == [[b"one", b"two"]]
+    values = [b"another", b"log", b"than before"]
+    replace_log(cluster, topic, b"".join(map(entry, values)))
+    with pytest.raises(MessagesLost, match="position 26 is within its entry from 17 to 30"):
+        Run(runs, options_of(cluster, topic), run.at).next()
+    lenient = Run(runs, options_of(cluster, topic, failOnDataLoss="false"), run.at)
+    with caplog.at_level(logging.WARNING):
+        assert lenient.all() == []  # one batch that stores the new start
+        assert lenient.all() == [values]
+    assert "its log is another one" in caplog.text
+
+
+def test_a_damaged_size_on_the_way_ends_the_stream_with_its_place(
+    cluster: KafkaCluster, topic: str, runs: list[Run]
+) -> None:
+    send_set(cluster, topic, "1-0", entry(b"one") + entry(b"two") + entry(b"three"))
+    replace_log(cluster, topic, entry(b"one") + b"\xff\xff\xff\xff" + entry(b"two")[4:] + entry(b"three"))
+    run = Run(runs, options_of(cluster, topic))
+    place = rf"{topic}/1-0 on .*entry at byte 13, after 1 entries, has size -1, counted from position 0"
+    with pytest.raises(NoEntryFound, match=place):
+        run.next(20)
+
+
+def test_group_offsets_are_where_the_stream_starts_and_where_it_ended(
+    cluster: KafkaCluster, topic: str, fresh_group: str, runs: list[Run]
+) -> None:
+    send_set(cluster, topic, "0-0", compressed([b"a", b"b"]) + entry(b"c"))
+    path = f"/consumers/{fresh_group}/offsets/{topic}/0-0"
+    behind = len(compressed([b"a", b"b"]))
+    cluster.client.create(path, b"%d" % behind, makepath=True)
+    run = Run(runs, options_of(cluster, topic, startingOffsets="group", group_id=fresh_group))
+    assert run.all() == [[b"c"]]
+    run.driver.store(run.at)
+    assert cluster.client.get(path)[0] == b"%d" % (behind + len(entry(b"c")))
+
+
+def test_a_checkpoint_of_another_generation_is_refused(cluster: KafkaCluster, topic: str, runs: list[Run]) -> None:
+    there = StreamOffsets({TopicPartition(topic, 0): 5})
+    with pytest.raises(PlanningFailed, match=r"the checkpoint has partition 0 of .* of another generation of Kafka"):
+        Run(runs, options_of(cluster, topic), there).next()
