@@ -28,6 +28,7 @@ pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
 REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
 
 SPARK_FILES = {
+    "tests/spark/test_load_07.py",
     "tests/spark/test_load_changes.py",
     "tests/spark/test_load_closed_nodes.py",
     "tests/spark/test_load_compaction.py",

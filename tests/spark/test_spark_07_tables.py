@@ -150,7 +150,7 @@ def test_a_damaged_message_is_named_skipped_or_made_a_row(cluster: KafkaCluster,
     assert [row["value"] for row in rows_of(cluster, topic, onMessageError="skip")] == [b"before", b"behind"]
     rows = rows_of(cluster, topic, onMessageError="row")
     assert [(row["value"], row["offset"], row["broker"], row["entry_index"]) for row in rows] == [
-        (b"before", 0, 0, 0), (None, 16, 0, None), (b"behind", 33, 0, 0),
+        (b"before", 0, 0, 0), (None, 16, 0, 0), (b"behind", 33, 0, 0),
     ]  # fmt: skip
     assert "CrcMismatch" in rows[1]["error"]
 
@@ -177,3 +177,12 @@ def test_a_partition_that_does_not_exist_is_named_with_those_that_do(cluster: Ka
     given = {"zookeeper.connect": options.config.zookeeper_connect, "kafka.generation": "0.7", "assign": assign}
     with pytest.raises(TopicMissing, match=r"no partition 3-7 of topic .* it has 0-0, 0-1, 1-0, 1-1 on the brokers"):
         plan_batch(batch_options(given))
+
+
+def test_a_topic_whose_brokers_are_all_away_is_no_empty_table(
+    cluster: KafkaCluster, fresh_topic: Callable[[], str]
+) -> None:
+    name = fresh_topic()
+    cluster.client.create(f"/brokers/topics/{name}", makepath=True)
+    with pytest.raises(TopicMissing, match=f"no broker that is registered in ZooKeeper at .* has topic '{name}'"):
+        planned(cluster, name)

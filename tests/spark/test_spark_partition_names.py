@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.errors import ColumnsRefused, OptionRefused
+from zkconsumer.spark.cluster_offsets import refuse_unfit
+from zkconsumer.spark.errors import ColumnsRefused, OptionRefused, PlanningFailed
 from zkconsumer.spark.offsets_json import nested_offsets, parse_assignment, parse_offsets
 from zkconsumer.spark.options import batch_options, stream_options
 from zkconsumer.spark.partition_names import (
@@ -89,3 +90,15 @@ def test_an_assignment_by_number_is_refused_there() -> None:
 
 def test_a_stream_has_the_same_options() -> None:
     assert stream_options({**PLACE, "maxOffsetsPerTrigger": "1000"}).config.kafka_generation == "0.7"
+
+
+@pytest.mark.parametrize(("partition", "generation"), [("0-0", "auto"), ("0-0", "0.8"), (3, "0.7")])
+def test_a_topic_of_another_generation_is_refused(partition: int | str, generation: str) -> None:
+    refused = f"topic 't' has partition {partition}, and kafka.generation is {generation}: it is of another generation"
+    with pytest.raises(PlanningFailed, match=re.escape(refused)):
+        refuse_unfit("t", [partition], generation)
+
+
+def test_a_broker_whose_number_is_too_large_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(PlanningFailed, match="topic 't': partition 168430081-0 does not fit into the column"):
+        refuse_unfit("t", ["0-0", "168430081-0"], "0.7")

@@ -95,7 +95,7 @@ def load(
     from zkconsumer.spark.load.failures import failures_in_a_sentence
     from zkconsumer.spark.load.portions import run_portions
     from zkconsumer.spark.load.session import spark_session, table_settings
-    from zkconsumer.spark.load.settings import LoadSettings
+    from zkconsumer.spark.load.settings import LoadSettings, of_found_generation
     from zkconsumer.spark.load.writing import Shape
     from zkconsumer.spark.settings_files import configured_connection
 
@@ -120,8 +120,8 @@ def load(
     table = shape.format if shape.is_table else None
     if table is not None:
         table_settings(table, spark_pairs)
-    with named_places(), configured_connection(settings.options().config):
-        pass
+    with named_places(), configured_connection(settings.options().config) as port:
+        settings = of_found_generation(settings, port)
     with (
         interrupted_with(
             "interrupted; the next load goes on behind the last run that was published"
@@ -172,13 +172,15 @@ def _print(report: LoadReport, is_table: bool) -> None:
          str(each.bad), str(each.missing), f"{report.lag.get((each.topic, each.partition), 0):,}"]
         for each in report.partitions
     ]  # fmt: skip
-    print_table(["TOPIC", "PARTITION", "FROM", "TO", "MESSAGES", "BYTES", "BAD", "MISSING", "LAG"], rows,
+    is_of_bytes = any(isinstance(each.partition, str) for each in report.partitions)
+    lag = "LAG (BYTES)" if is_of_bytes else "LAG"
+    print_table(["TOPIC", "PARTITION", "FROM", "TO", "MESSAGES", "BYTES", "BAD", "MISSING", lag], rows,
                 right=range(1, 9), marked=[n for n, each in enumerate(report.partitions) if each.bad])  # fmt: skip
     messages, size = sum(each.messages for each in report.partitions), sum(each.bytes for each in report.partitions)
     bad = sum(each.bad for each in report.partitions)
     click.echo()
     where = "in the table" if is_table else count_of(report.files, "file")
     click.echo(f"Run {report.run} published: {messages:,} messages, {size:,} bytes, {where} "
-               f"in {report.seconds:.1f} s; every offset counted.")
+               f"in {report.seconds:.1f} s; every {'entry' if is_of_bytes else 'offset'} counted.")
     if bad:
         print_problem(f"{count_of(bad, 'message')} could not be decoded: see {report.folder}/_bad")

@@ -1,4 +1,4 @@
-"""The Spark 4 data source `format("zkconsumer")` for Kafka clusters from 0.8 on, see docs/SPARK.md.
+"""The Spark 4 data source `format("zkconsumer")` for Kafka clusters from 0.7 on, see docs/SPARK.md.
 
 Names are imported when they are first used, so that importing this package is fast and needs neither pyspark nor
 pyarrow. The import has one effect: it sets this interpreter for Spark, see `driver_python`.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         DataLoss,
         GroupHasNoOffsets,
         MessagesLost,
+        NoEntryFound,
         NoMessageAtTime,
         OptionRefused,
         PartitionUnreadable,
@@ -36,6 +37,7 @@ __all__ = [
     "GroupHasMembers",
     "GroupHasNoOffsets",
     "MessagesLost",
+    "NoEntryFound",
     "NoMessageAtTime",
     "OffsetsNotStored",
     "OptionRefused",

@@ -93,7 +93,7 @@ def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[T
     """Return the partitions to read that exist now, sorted; none if no topic passes the filters.
 
     Raises:
-        TopicMissing: A topic or partition that the options name does not exist.
+        TopicMissing: A topic or partition that the options name does not exist; on Kafka 0.7, or its brokers are away.
         ZooKeeperSilent: No answer in time.
     """
     choice = options.choice
@@ -104,6 +104,9 @@ def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[T
     for topic in topics:
         if topic not in partitions and not choice.is_filter:
             raise TopicMissing(f"there is no topic {topic!r} {where}", remedy=_nearest(topic, known))
+        if options.counts_bytes and not partitions[topic] and not choice.is_filter:
+            raise TopicMissing(f"no broker that is registered {where} has topic {topic!r}",
+                               remedy="its partitions are known as soon as their brokers run")  # fmt: skip
     for topic, number in choice.partitions:
         if number not in partitions[topic]:
             raise TopicMissing(f"there is no partition {number} of topic {topic!r} {where}: it has "

@@ -103,10 +103,7 @@ class ClusterOffsets:
         except UnreadableNode as error:
             raise PlanningFailed(str(error)) from error
         for topic, partitions in found.items():
-            refuse_unfit(topic, partitions)
-            if partitions and isinstance(partitions[0], str) != (self._config.kafka_generation == "0.7"):
-                raise PlanningFailed(f"topic {topic!r} has partition {partitions[0]}, and kafka.generation is "
-                                     f"{self._config.kafka_generation}: it is of another generation of Kafka")
+            refuse_unfit(topic, partitions, self._config.kafka_generation)
         return found
 
     def group_offsets(
@@ -295,13 +292,19 @@ class ClusterOffsets:
                 raise PlanningFailed(reasons[name])
 
 
-def refuse_unfit(topic: str, partitions: Iterable[int | str]) -> None:
-    """Raise for partitions that have no value in the column `partition`.
+def refuse_unfit(topic: str, partitions: Iterable[int | str], generation: str) -> None:
+    """Raise for partitions of another generation of Kafka, or without a value in the column `partition`.
+
+    Args:
+        generation: The value of `kafka.generation`.
 
     Raises:
         PlanningFailed: The text names the first one.
     """
     for partition in partitions:
+        if isinstance(partition, str) != (generation == "0.7"):
+            raise PlanningFailed(f"topic {topic!r} has partition {partition}, and kafka.generation is {generation}: it "
+                                 "is of another generation of Kafka")
         try:
             column_value(partition)
         except ValueError as error:

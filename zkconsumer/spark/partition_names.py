@@ -13,7 +13,8 @@ from typing import Final
 
 from simpleconsumer.types import TopicPartition
 
-__all__ = ["PARTITIONS_OF_A_BROKER", "are_byte_positions", "broker_of", "column_value", "parse_partition"]
+__all__ = ["PARTITIONS_OF_A_BROKER", "are_byte_positions", "broker_of", "column_value", "parse_partition",
+           "partition_of_column"]  # fmt: skip
 
 PARTITIONS_OF_A_BROKER: Final = 65_536
 """Of one topic, in the column `partition`: 1 + the highest number."""
@@ -64,6 +65,16 @@ def column_value(partition: int | str) -> int:
 def broker_of(partition: int | str) -> int | None:
     """Return the broker that a partition of Kafka 0.7 is on; None for one that may be on any broker."""
     return None if isinstance(partition, int) else _parts(partition)[0]
+
+
+def partition_of_column(value: int) -> str:
+    """Return the name of a partition of Kafka 0.7 from its value in the column `partition`.
+
+    >>> partition_of_column(131075)
+    '2-3'
+    """
+    broker, number = divmod(value, PARTITIONS_OF_A_BROKER)
+    return f"{broker}-{number}"
 
 
 def _parts(partition: str) -> tuple[int, int]:

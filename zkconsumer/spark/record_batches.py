@@ -41,12 +41,13 @@ ARROW_TYPES: Final = {
     "timestampType": pa.int32(),
     "broker": pa.int32(),
     "entry_index": pa.int32(),
+    "next_offset": pa.int64(),
     "error": pa.string(),
 }
 """The types that Spark's own `to_arrow_schema` gives the columns."""
 _DECODED: Final = {
     "key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp_ms", "timestampType": "timestamp_type",
-    "entry_index": "entry_index",
+    "entry_index": "entry_index", "next_offset": "next_offset",
 }  # fmt: skip
 _HEAD: Final = Struct(">qi5xB")
 _ENTRY_OVERHEAD: Final = 12
@@ -194,11 +195,12 @@ class Rows:
                 # An entry that lies across the end of the table is reported by the next query, too: each reports it
                 # within its own offsets.
                 end = self._wanted.end if self._wanted.table_end is None else self._wanted.table_end
-                yield self._error_row(min(error.offset, end - 1), str(unreadable))
+                yield self._error_row(error, min(error.offset, end - 1), str(unreadable))
 
-    def _error_row(self, offset: int, text: str) -> pa.RecordBatch:
+    def _error_row(self, error: MessageError, offset: int, text: str) -> pa.RecordBatch:
         values: dict[str, object] = {
             **self._constant_values, "offset": offset, "timestampType": -1, "error": text,
+            "entry_index": error.index, "next_offset": error.next_offset,
         }  # fmt: skip
         arrays = [pa.array([values.get(name)], ARROW_TYPES[name]) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

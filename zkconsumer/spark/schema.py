@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.spark.errors import ColumnsRefused
 
-__all__ = ["COLUMNS", "ERROR_COLUMN", "PLACE_COLUMNS", "Column", "chosen_columns", "schema_text"]
+__all__ = ["COLUMNS", "ERROR_COLUMN", "NEXT_OFFSET", "PLACE_COLUMNS", "Column", "chosen_columns", "schema_text"]
 
 
 class Column(NamedTuple):
@@ -38,6 +38,9 @@ COLUMNS: Final = (
 PLACE_COLUMNS: Final = (Column("broker", "int"), Column("entry_index", "int"))
 """Of Kafka 0.7 only: the broker of the partition, and the number of the message in its compressed entry, from 0. All
 messages of one entry have its position as offset."""
+NEXT_OFFSET: Final = Column("next_offset", "bigint")
+"""Of Kafka 0.7 only, and only where a schema names it: the end of the entry for its last message, which is what a group
+commits behind that message; the start of the entry for the other ones."""
 ERROR_COLUMN: Final = Column("error", "string")
 """Why the message at that offset cannot be delivered; null for a good one."""
 
@@ -64,7 +67,8 @@ def chosen_columns(
     Raises:
         ColumnsRefused: It names no column, an unknown one, one of another type, the same twice, or one with NOT NULL.
     """
-    known = {column.name: column.type for column in _columns(with_errors, with_places)}
+    hidden = (NEXT_OFFSET,) if with_places else ()
+    known = {column.name: column.type for column in (*_columns(with_errors, with_places), *hidden)}
     if not fields:
         raise ColumnsRefused(f"the schema names no column; there are {schema_text(with_errors, with_places)}")
     for number, (name, kind, can_be_null) in enumerate(fields):
@@ -86,7 +90,7 @@ def _columns(with_errors: bool, with_places: bool) -> tuple[Column, ...]:
 def _hint(name: str, known: dict[str, str]) -> str:
     if name == ERROR_COLUMN.name:
         return "it exists with onMessageError=row only"
-    if name in (column.name for column in PLACE_COLUMNS):
+    if name in (column.name for column in (*PLACE_COLUMNS, NEXT_OFFSET)):
         return "it exists on Kafka 0.7 only, with kafka.generation=0.7"
     if name == "headers":
         return "messages of this age have no headers"

@@ -188,7 +188,7 @@ class StreamLogs:
         except UnreadableNode as error:
             raise ZooKeeperSilent(str(error)) from error
         for topic, partitions in found.items():
-            refuse_unfit(topic, partitions)
+            refuse_unfit(topic, partitions, self._config.kafka_generation)
         names = (TopicPartition(topic, each) for topic, partitions in found.items() for each in partitions)
         self._partitions = frozenset(name for name in names if self.selects(name))
         self._cluster_ms = None if parent is None else parent.created_ms

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from simpleconsumer.types import TopicPartition
+from zkconsumer.spark.load.entry_sums import EntrySums
 from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.load.manifest import LoadedPartition
@@ -59,6 +60,7 @@ class PartitionCounts(NamedTuple):
         messages: how many rows without those of the side output.
         bytes: of the keys and values of these messages.
         last_message: the last message outside of the side output; `None` without any.
+        entries: on Kafka 0.7, where `distinct` is not known and 0.
     """
 
     rows: int
@@ -68,6 +70,17 @@ class PartitionCounts(NamedTuple):
     messages: int
     bytes: int
     last_message: LastMessage | None = None
+    entries: EntrySums | None = None
+
+    def has_all(self, span: OffsetSpan) -> bool:
+        """Whether nothing of a span is missing."""
+        if self.entries is None:
+            return self.distinct >= span.end - span.start
+        return not self.entries.fault(span.start, span.end, self.rows)
+
+    def missing(self, span: OffsetSpan) -> int:
+        """How many offsets of a span are missing, on Kafka 0.7 bytes of its log."""
+        return span.end - span.start - (self.distinct if self.entries is None else self.entries.covered)
 
 
 def incomplete(
@@ -77,7 +90,7 @@ def incomplete(
 ) -> list[TopicPartition]:
     """The partitions with missing offsets, without those that may have gaps."""
     return [place for place, span in sorted(asked.items()) if place.topic not in may_miss
-            and (place not in found or found[place].distinct < span.end - span.start)]
+            and (place not in found or not found[place].has_all(span))]
 
 
 def audit(
@@ -107,10 +120,9 @@ def audit(
         fault = _fault(span, rows, place.topic in may_miss or place in deleted or rows.rows > rows.messages)
         if fault:
             wrong.append(f"{place.topic}/{place.partition}: {fault}")
-        missing = span.end - span.start - rows.distinct
         loaded.append(
-            LoadedPartition(place.topic, int(place.partition), span.start, span.end, rows.messages, rows.bytes,
-                            rows.rows - rows.messages, missing)
+            LoadedPartition(*place, span.start, span.end, rows.messages, rows.bytes, rows.rows - rows.messages,
+                            rows.missing(span))
         )  # fmt: skip
     if wrong:
         more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
@@ -126,6 +138,8 @@ def _xor_to(last: int) -> int:
 def _fault(span: OffsetSpan, rows: PartitionCounts, may_miss: bool) -> str:
     if rows.rows and not span.start <= rows.first <= rows.last < span.end:
         return f"offsets {rows.first} to {rows.last} were written, {span.start} to {span.end - 1} were asked for"
+    if rows.entries is not None:
+        return "" if may_miss else rows.entries.fault(span.start, span.end, rows.rows)
     if rows.rows != rows.distinct:
         return f"{rows.rows} rows with {rows.distinct} different offsets"
     missing = span.end - span.start - rows.distinct

@@ -24,15 +24,19 @@ from rebalance.errors import UnreadableNode
 from rebalance.requests import Exists, GetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
-from zkconsumer.spark.bounds import offsets_at_times
+from zkconsumer.spark.bounds import Bounds, LogEnds, offsets_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
+from zkconsumer.spark.entry_bounds import at_entries, entry_positions
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing
 from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
 from zkconsumer.spark.load.last_messages import Comparison, LastMessageCheck
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.planning import ClusterState
 from zkconsumer.spark.log_changes import Logs, needing_log_start, shrunk
+from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.partition_names import are_byte_positions
+from zkconsumer.spark.stream_entries import StreamEntries
 from zkconsumer.spark.stream_logs import StreamLogs
 
 __all__ = ["ClusterStateReader", "refuse_recreated_topics"]
@@ -41,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 0.2
 _SHOWN: Final = 5
+_UNKNOWN: Final = -1
 
 
 class ClusterStateReader:
@@ -62,6 +67,8 @@ class ClusterStateReader:
         self._before = before
         self._earlier = earlier
         self._allow_gaps = allow_gaps
+        self._counts_bytes = options.counts_bytes
+        self._is_later_run = bool(before.offsets.offsets or before.offsets.created_zxids)
         self._logs = StreamLogs(options)
         self._logs.use(port)
 
@@ -98,7 +105,12 @@ class ClusterStateReader:
             raise PlanningFailed(f"nothing is known after {self._options.patience_ms / 1000:g} s of "
                                  f"{'; '.join(shown)}{more}")
         compacted = self._compacted(logs)
-        kept_ends, last_messages = self._compared(logs, log_starts, compacted)
+        kept_ends: dict[TopicPartition, int] = {}
+        last_messages: dict[TopicPartition, LastMessage] = {}
+        if self._counts_bytes:
+            logs, log_starts = self._without_replaced(logs, log_starts)
+        else:
+            kept_ends, last_messages = self._compared(logs, log_starts, compacted)
         topics_seen = None if parent is None else parent.pzxid
         return ClusterState(
             logs, log_starts, self._starts(logs, at_latest), kept_ends, last_messages, topics_seen, compacted, silent
@@ -121,12 +133,24 @@ class ClusterStateReader:
 
     def _refuse(self, logs: Logs) -> None:
         connect = self._options.config.zookeeper_connect
+        before = self._before.offsets.offsets
+        if before and are_byte_positions(before) != self._counts_bytes:
+            topic, partition = min(before)
+            raise LoadRefused(f"the last run has loaded partition {partition} of topic {topic!r}, and kafka.generation "
+                              f"is {self._options.config.kafka_generation}: it was on another generation of Kafka",
+                              remedy="take another folder")
         if logs.is_of_another_cluster(self._before.offsets):
             raise LoadRefused(f"ZooKeeper at {connect} is not that of the last run: its {znodes.TOPICS} was created at "
                               "another moment", remedy="take another folder for another cluster")
         named = self._options.choice.topics_of([], self._options.config.exclude_internal_topics)
-        known = self._before.offsets.created_zxids
-        missing = [topic for topic in named if topic not in logs.created_zxids and topic not in known]
+        if self._counts_bytes:
+            known = {name.topic for name in self._before.offsets.offsets}
+            existing = {name.topic for name in logs.partitions}
+        else:
+            known, existing = set(self._before.offsets.created_zxids), set(logs.created_zxids)
+        missing = [topic for topic in named if topic not in existing and topic not in known]
+        if missing and self._counts_bytes:
+            raise TopicMissing(f"no broker that is registered in ZooKeeper at {connect} has topic {missing[0]!r}")
         if missing:
             raise TopicMissing(f"topic {missing[0]!r} is not in ZooKeeper at {connect}")
 
@@ -134,23 +158,42 @@ class ClusterStateReader:
 
     def _starts(self, logs: Logs, at_latest: bool) -> dict[TopicPartition, int]:
         names = [name for name in logs.ends if name not in self._before.offsets.offsets]
+        if at_latest and self._counts_bytes:
+            # A partition that comes later has messages that no run has seen, or was away with its broker.
+            return {} if self._is_later_run else {name: logs.ends[name] for name in names}
         if at_latest:
             return {name: logs.ends[name] for name in names
                     if self._before.starts_at_latest(name, logs.created_zxids[name.topic])}
         starting = self._options.starting
         if starting.kind == "group":
-            return ClusterOffsets(self._port, self._options.config, 0.0).group_offsets(
+            stored = ClusterOffsets(self._port, self._options.config, 0.0).group_offsets(
                 self._options.config.group_id, names,
-                may_have_none=bool(self._before.offsets.created_zxids),  # new partitions may be new to the group, too
-            )  # fmt: skip
+                may_have_none=self._is_later_run,  # new partitions may be new to the group, too
+            )
+            return self._at_entries(stored, logs)
         if starting.kind == "each":
-            return {name: offset for name, offset in starting.each.items() if offset >= 0}
+            return self._at_entries({name: offset for name, offset in starting.each.items() if offset >= 0}, logs)
         return self._starts_at_times(names) if starting.kind == "time" else {}
+
+    def _at_entries(self, starts: dict[TopicPartition, int], logs: Logs) -> dict[TopicPartition, int]:
+        """Return the offsets, on Kafka 0.7 those of entries; see `entry_bounds`."""
+        if not self._counts_bytes:
+            return starts
+        log_starts = self._logs.log_starts(list(starts))
+        ends = {
+            name: LogEnds(log_starts[name], logs.ends[name], self._logs.leaders[name])
+            for name, at in starts.items()
+            if name in log_starts and name in self._logs.leaders and log_starts[name] < at < logs.ends.get(name, -1)
+        }
+        here = {name: starts[name] for name in ends}
+        behind = {name: log.latest for name, log in ends.items()}
+        latest = OffsetSpec("latest", "endingOffsets")
+        return starts | at_entries(self._options, Bounds(here, behind), self._options.starting, latest, ends).starts
 
     def _starts_at_times(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where to start by time. It can be an error only in the first run that no message is that recent."""
         starting = self._options.starting
-        if self._before.offsets.created_zxids:
+        if self._is_later_run:
             starting = replace(starting, on_no_match="latest")
         named = [name for name in names if starting.time_ms is not None or name in starting.each]
         cluster = ClusterOffsets(self._port, self._options.config, self._options.patience_ms / 1000)
@@ -159,7 +202,7 @@ class ClusterStateReader:
     def _compacted(self, logs: Logs) -> frozenset[str]:
         """The topics that are compacted, or may be."""
         if self._allow_gaps:
-            return frozenset(logs.created_zxids)
+            return frozenset(logs.created_zxids) | {name.topic for name in logs.partitions}
         topics = sorted(logs.created_zxids)
         paths = [znodes.topic_config_path(topic) for topic in topics]
         found = set()
@@ -200,6 +243,28 @@ class ClusterStateReader:
         kept_ends = self._kept_ends(messages, doubtful, logs, log_starts)
         unread = {name: logs.ends[name] - 1 for name in doubtful if logs.ends[name] <= start.offsets[name]}
         return kept_ends, messages.at({name: last for name, last in unread.items() if last >= log_starts.get(name, 0)})
+
+    def _without_replaced(
+        self, logs: Logs, log_starts: dict[TopicPartition, int]
+    ) -> tuple[Logs, dict[TopicPartition, int]]:
+        """The logs of Kafka 0.7, with a reason for each that is another one; those are read from their starts.
+
+        The position of the last run need not be the start of an entry in a log that was cut and has grown since.
+        """
+        start = self._before.offsets.offsets
+        last = {name: message for name, message in self._before.last_messages.items()
+                if name in start and logs.ends.get(name, _UNKNOWN) >= start[name]}  # fmt: skip
+        known = self._logs.log_starts(list(last))
+        there = {name: message for name, message in last.items()
+                 if known.get(name, message.offset + 1) <= message.offset}  # fmt: skip
+        now = LastMessageCheck(self._options, self._logs.leaders, frozenset()).compare(there)
+        reasons = {name: f"its log is another one: the message at position {there[name].offset} is not the one that "
+                         "was loaded" for name, found in now.items() if found is Comparison.DIFFERENT}  # fmt: skip
+        rest = {name: at for name, at in start.items() if name not in reasons}
+        checked = StreamEntries(entry_positions(self._options)).replaced(rest, logs, self._logs.leaders)
+        reasons |= checked.replaced
+        asked = self._logs.log_starts([name for name in reasons if name not in log_starts])
+        return replace(checked, replaced=reasons), {**log_starts, **asked}
 
     def _kept_ends(
         self, messages: LastMessageCheck, below: Mapping[TopicPartition, int], logs: Logs,

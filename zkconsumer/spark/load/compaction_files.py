@@ -47,7 +47,9 @@ def rewrite_groups(spark: Any, storage: Storage, groups: Sequence[Group], shape:
         rows = _rows_by_group(spark, storage, groups, shape)
         # All rows of a group in one task, which writes them as one file.
         tasks = min(len(groups), _MOST_TASKS)
-        ordered = rows.repartition(tasks, _GROUP).sortWithinPartitions(_GROUP, "partition", "offset")
+        ordered = rows.repartition(tasks, _GROUP).sortWithinPartitions(
+            _GROUP, "partition", "offset", *(["entry_index"] if shape.has_places else [])
+        )  # fmt: skip
         writer = ordered.write.format(shape.file_format).partitionBy(_GROUP).option("maxRecordsPerFile", "0")
         if shape.compression is not None:
             writer = writer.option("compression", shape.compression)
@@ -80,10 +82,10 @@ def compare_groups(spark: Any, storage: Storage, groups: Sequence[Group], shape:
         AuditFailed: They have others.
     """
     with settings_of_writing(spark):
-        before = _sums(_rows_by_group(spark, storage, groups, shape))
+        before = _sums(_rows_by_group(spark, storage, groups, shape), shape)
         schema = f"{rows_of_files(shape)}, {_GROUP} int"
         after = _sums(spark.read.format(shape.file_format).schema(schema).option("mode", "FAILFAST")
-                      .load(storage.url(to)))  # fmt: skip
+                      .load(storage.url(to)), shape)  # fmt: skip
     wrong = [f"{groups[place[0]][0].directory}, partition {place[1]}: {_said(before.get(place))} were there, "
              f"{_said(after.get(place))} were written"
              for place in sorted(before.keys() | after.keys()) if before.get(place) != after.get(place)]  # fmt: skip
@@ -111,7 +113,7 @@ def _rows_by_group(spark: Any, storage: Storage, groups: Sequence[Group], shape:
     return rows.withColumn("path", path).join(f.broadcast(wanted), "path", "left").drop("path")
 
 
-def _sums(rows: Any) -> dict[tuple[int, int], _Sums]:
+def _sums(rows: Any, shape: Shape) -> dict[tuple[int, int], _Sums]:
     """The sums by group and partition.
 
     Raises:
@@ -119,7 +121,9 @@ def _sums(rows: Any) -> dict[tuple[int, int], _Sums]:
     """
     from pyspark.sql import functions as f
 
-    names = ("key", "value", "offset", "timestamp", "timestampType")
+    # Without its place within the entry, a message of Kafka 0.7 would equal another one of the same entry.
+    places = ("entry_index", "next_offset") if shape.has_places else ()
+    names = ("key", "value", "offset", "timestamp", "timestampType", *places)
     # A null does not change a hash. Without these columns, a key without a value would equal a value without a key.
     content = f.xxhash64(*(f.col(name).isNull() for name in names), *names)
     sums = rows.groupBy(_GROUP, "partition").agg(

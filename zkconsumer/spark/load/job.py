@@ -58,7 +58,7 @@ class LoadReport:
         partitions: what was loaded, for each partition that had something.
         lost: offsets that were skipped because they are not in the logs any more.
         silent: partitions whose leaders did not answer, each with the reason. They are left to the next run.
-        lag: messages that have arrived since and are left to the next run, by topic and partition.
+        lag: messages that have arrived since and are left to the next run, by topic and partition; on Kafka 0.7 bytes.
         files: how many were moved to their places. Rows in a table are in none of these.
         stored: whether the offsets are stored for the group, too; `None` without a group.
         left: how many offsets were there at the start and are left to the next run, as the run was limited.
@@ -70,7 +70,7 @@ class LoadReport:
     partitions: tuple[LoadedPartition, ...] = ()
     lost: tuple[Loss, ...] = ()
     silent: Mapping[TopicPartition, str] = field(default_factory=dict)
-    lag: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    lag: Mapping[tuple[str, int | str], int] = field(default_factory=dict)
     files: int = 0
     seconds: float = 0.0
     stored: bool | None = None
@@ -210,7 +210,7 @@ def _plan(
             )
 
 
-def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int], int]:
+def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int | str], int]:
     """What has arrived since. Partitions that cannot be asked now are left out, as the run is published already."""
     names = [TopicPartition(each.topic, each.partition) for each in manifest.partitions]
     try:
@@ -220,7 +220,7 @@ def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int], in
         log.warning("how much is left to be read is not known: %s", error)
         return {}
     ends = manifest.state.offsets.offsets
-    return {(name.topic, int(name.partition)): max(0, end - ends[name]) for name, end in latest.items()}
+    return {(name.topic, name.partition): max(0, end - ends[name]) for name, end in latest.items()}
 
 
 def _store(options: SourceOptions, manifest: Manifest) -> bool | None:

@@ -19,6 +19,7 @@ from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import DATA_FOLDER, DELTA, ICEBERG, Shape, rows_of_files, settings_of_writing
+from zkconsumer.spark.partition_names import are_byte_positions
 
 __all__ = ["Lake", "read_lake", "refuse_table", "published_files", "read_published"]
 
@@ -42,7 +43,10 @@ class Lake:
     @property
     def shape(self) -> Shape:
         """The shape of the files."""
-        return Shape(self.last.format, self.last.partition_by, self.last.text)
+        return Shape(
+            self.last.format, self.last.partition_by, self.last.text,
+            has_places=are_byte_positions(self.last.state.offsets.offsets),
+        )  # fmt: skip
 
 
 def read_lake(storage: Storage, looked: Callable[[int, int], None] = lambda done, total: None) -> Lake:

@@ -18,7 +18,7 @@ from contextlib import closing
 from typing import Final
 
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.errors import DecodeError, MessageError, SimpleConsumerError
 from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import SparkSourceError
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _SAMPLE_BYTES: Final = 16 * 1024
 _AT_ONCE: Final = 8
+_NOT_KNOWN: Final = "%s-%s: whether the message at %d is the one that was read is not known: %s"
 
 
 class Comparison(enum.Enum):
@@ -85,7 +86,7 @@ class LastMessageCheck:
 
     def _one(self, name: TopicPartition, offset: int) -> LastMessage | Comparison:
         """The message at an offset; ANOTHER when the log has none there."""
-        wanted = PlannedRange(name.topic, int(name.partition), offset, offset + 1, self._leaders.get(name))
+        wanted = PlannedRange(*name, offset, offset + 1, self._leaders.get(name))
         fetcher = RangeFetcher(
             wanted, self._config, search_in_zookeeper(self._config), patience_s=self._patience_s,
             max_bytes=self._max_bytes, fail_on_data_loss=True,
@@ -99,9 +100,13 @@ class LastMessageCheck:
                     message = next(decoding, None)
                     if message is not None:
                         return _last_message(message) if message.offset == offset else Comparison.DIFFERENT
+        except (MessageError, DecodeError) as error:
+            if isinstance(name.partition, str):
+                return Comparison.DIFFERENT  # on Kafka 0.7 no entry starts there now: these are bytes of another one
+            log.warning(_NOT_KNOWN, *name, offset, error)
+            return Comparison.UNKNOWN
         except (SparkSourceError, SimpleConsumerError) as error:
-            log.warning("%s-%s: whether the message at %d is the one that was read is not known: %s", *name, offset,
-                        error)
+            log.warning(_NOT_KNOWN, *name, offset, error)
             return Comparison.UNKNOWN
         return Comparison.DIFFERENT
 

@@ -21,6 +21,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest_json import manifest_text, parse_manifest
 from zkconsumer.spark.log_changes import Loss
+from zkconsumer.spark.partition_names import parse_partition
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
 __all__ = ["VERSION", "LoadedPartition", "Manifest", "StagedFile", "run_name", "run_number"]
@@ -55,11 +56,12 @@ class LoadedPartition:
         messages: rows that were written.
         bytes: of their keys and values.
         bad: messages in the side output.
-        missing: offsets that no message has: a compacted log, or transaction markers.
+        missing: offsets that no message has: a compacted log, or transaction markers; on Kafka 0.7, where offsets
+            count bytes, those of entries that were not written, next to bad messages.
     """
 
     topic: str
-    partition: int
+    partition: int | str
     start: int
     end: int
     messages: int
@@ -135,7 +137,7 @@ class Manifest:
             "run": [self.run],
             "ends": state.offsets.offsets.values(),
             "tails": [last_message.offset for last_message in state.last_messages.values()],
-            "waiting": [name.partition for name in state.waiting],
+            "waiting": [_number(name.partition) for name in state.waiting],
             "cluster_ms": [state.offsets.cluster_ms or 0],
             "topics_seen": [state.topics_seen or 0],
         }
@@ -185,10 +187,22 @@ def _nested(values: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:
 
 def _flat(topics: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, Any]:
     return {
-        TopicPartition(topic, int(number)): value
+        TopicPartition(topic, _partition(number)): value
         for topic, values in topics.items()
         for number, value in values.items()
     }
+
+
+def _partition(text: str) -> int | str:
+    found = parse_partition(text)
+    if found is None:
+        raise ValueError(f"{text!r} names no partition")
+    return found
+
+
+def _number(partition: int | str) -> int | str:
+    """Return 0 for a partition of Kafka 0.7, and everything else as it is."""
+    return 0 if isinstance(partition, str) and isinstance(parse_partition(partition), str) else partition
 
 
 def run_name(run: int) -> str:

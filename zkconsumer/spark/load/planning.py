@@ -92,7 +92,7 @@ def plan_run(
         raise OffsetsLost(f"what the last run left to be read is gone: {'; '.join(map(str, lost[:_SHOWN]))}{more}")
     positions: dict[TopicPartition, int] = {}
     for name, position in step.positions.items():
-        if name not in logs.partitions and selects(name):
+        if name not in logs.partitions and selects(name) and not logs.may_return:
             continue  # it is reported as lost; a topic that gets its name later is a new one
         at = position
         if name not in start.offsets:
@@ -119,7 +119,7 @@ def _never_reached(before: LoadState, logs: Logs, selects: Callable[[TopicPartit
             continue
         if logs.is_recreated(name.topic, before.offsets):
             yield Loss(name, 0, None, "it had no leader, and its topic was deleted and created anew")
-        elif name not in logs.partitions:
+        elif name not in logs.partitions and not logs.may_return:
             yield Loss(name, 0, None, "it had no leader, and does not exist any more")
 
 
@@ -138,5 +138,6 @@ def _last_messages(
     """The last messages that are still in the logs."""
     kept = {name: last for name, last in before.last_messages.items()
             if name in ends and last.offset < ends[name] and name not in cluster.kept_ends
+            and name not in cluster.logs.replaced
             and not cluster.logs.is_recreated(name.topic, before.offsets)}  # fmt: skip
     return kept | dict(cluster.last_messages)

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_, xor
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import OffsetSpan, OffsetSums, PartitionCounts
+from zkconsumer.spark.load.entry_sums import EntrySums
 from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.load.writing import DATA_FOLDER, Shape, read_back, settings_of_writing
+from zkconsumer.spark.partition_names import column_value, partition_of_column
 
 __all__ = ["count_from", "count_rows"]
 
@@ -21,17 +24,23 @@ _LOW_HALF: Final = 0xFFFFFFFF
 
 
 def count_rows(
-    spark: Any, url: str, shape: Shape, asked: Mapping[TopicPartition, OffsetSpan]
+    spark: Any, url: str, shape: Shape, asked: Mapping[TopicPartition, OffsetSpan],
+    starts: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> dict[TopicPartition, PartitionCounts]:
     """What the files below `url` contain of each partition.
 
     Count, ends, sum and exclusive or of the offsets show whether each offset is there once. Only where they do not, the
-    different offsets are counted, which needs a shuffle of all rows.
+    different offsets are counted, which needs a shuffle of all rows. On Kafka 0.7 the sums of `entry_sums` show it.
+
+    Args:
+        starts: only on Kafka 0.7: offsets of these partitions before theirs are not counted.
     """
     with settings_of_writing(spark):
         rows = read_back(spark, url, shape)
         if rows is None:
             return {}
+        if shape.has_places:
+            return _counted_entries(rows, starts)
         counted = {place: _Counts.of(some) for place, some in _counted(rows).items()}
         doubtful = [place for place, counts in counted.items()
                     if place not in asked or counts.sums != OffsetSums.of(asked[place])]  # fmt: skip
@@ -65,6 +74,47 @@ class _Counts(NamedTuple):
             if f"kind={row['kind']}" == DATA_FOLDER:
                 return cls(sums, row["rows"], row["bytes"], LastMessage(row["last"], row["key_crc"], row["value_crc"]))
         return cls(sums, 0, 0, None)
+
+
+def _counted_entries(rows: Any, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, PartitionCounts]:
+    """Figures of each partition of Kafka 0.7, from which `EntrySums.fault` finds out what is missing."""
+    from pyspark.sql import functions as f
+
+    for name, first in starts.items():
+        is_there = (f.col("topic") == name.topic) & (f.col("partition") == column_value(name.partition))
+        rows = rows.where(~is_there | (f.col("offset") >= first))
+    index, is_last = f.col("entry_index").cast("bigint"), f.col("next_offset") > f.col("offset")
+    start, end = (f.crc32(f.col(name).cast("string").cast("binary")) for name in ("offset", "next_offset"))
+    count = index + 1
+    squares = f.expr("cast(entry_index as bigint) * (entry_index + 1) * (2 * entry_index + 1) div 6")
+    is_data = f.col("kind") == DATA_FOLDER.partition("=")[2]
+    # The first message of the last entry: that is the one which can be fetched again by its offset.
+    place = f.when(is_data, f.struct("offset", -index))
+    length = f.coalesce(f.octet_length("key"), f.lit(0)) + f.coalesce(f.octet_length("value"), f.lit(0))
+
+    def of_entries(amount: Any) -> Any:
+        return f.coalesce(f.sum(f.when(is_last, amount)), f.lit(0))
+
+    grouped = rows.groupBy("topic", "partition").agg(
+        f.count(f.lit(1)).alias("rows"), f.min("offset").alias("first"), f.max("offset").alias("last"),
+        f.count_if(is_data).alias("messages"), f.coalesce(f.sum(f.when(is_data, length)), f.lit(0)).alias("bytes"),
+        of_entries(f.col("next_offset") - f.col("offset")).alias("covered"),
+        of_entries(start).alias("starts"), of_entries(end).alias("ends"), of_entries(count).alias("expected"),
+        f.sum(start).alias("weighed"), of_entries(start * count).alias("expected_weight"),
+        f.sum(index).alias("indexes"), of_entries(f.shiftright(index * count, 1)).alias("expected_indexes"),
+        f.try_sum(index * index).alias("squares"),
+        f.try_sum(f.when(is_last, squares)).alias("expected_squares"),
+        f.max(place).alias("place"),
+        f.max_by(f.crc32("key"), place).alias("key_crc"), f.max_by(f.crc32("value"), place).alias("value_crc"),
+    )  # fmt: skip
+    found: dict[TopicPartition, PartitionCounts] = {}
+    for row in grouped.collect():
+        name = TopicPartition(row["topic"], partition_of_column(row["partition"]))
+        last = None if row["place"] is None else LastMessage(row["place"]["offset"], row["key_crc"], row["value_crc"])
+        sums = EntrySums(*(row[each] for each in EntrySums._fields))
+        found[name] = PartitionCounts(row["rows"], 0, row["first"], row["last"], row["messages"], row["bytes"], last,
+                                      sums)  # fmt: skip
+    return found
 
 
 def _counted(rows: Any) -> dict[TopicPartition, list[Any]]:

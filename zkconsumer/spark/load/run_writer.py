@@ -11,7 +11,7 @@ from typing import Any
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
-from zkconsumer.spark.load.audit import PartitionCounts, audit, incomplete
+from zkconsumer.spark.load.audit import OffsetSpan, PartitionCounts, audit, incomplete
 from zkconsumer.spark.load.cluster_state import refuse_recreated_topics
 from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.history import History, staging_folder
@@ -25,6 +25,7 @@ from zkconsumer.spark.load.writing import UNDECODED_FOLDER, write_bad, write_row
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
+from zkconsumer.spark.schema import NEXT_OFFSET, schema_text
 from zkconsumer.spark.settings_files import configured_connection
 
 __all__ = ["RunWriter"]
@@ -58,7 +59,7 @@ class RunWriter:
             if self.settings.allow_loss:
                 deleted = self._deleted(folder, plan, incomplete(plan.asked, counted, cluster.compacted))
             partitions = audit(plan.asked, counted, cluster.compacted, deleted)
-            if plan.asked:
+            if plan.asked and cluster.logs.created_zxids:  # on Kafka 0.7 a topic has no incarnations
                 with configured_connection(self.settings.options().config) as port:
                     refuse_recreated_topics(port, cluster.logs.created_zxids, {name.topic for name in plan.asked})
             last = {name: each.last_message for name, each in counted.items() if each.last_message is not None}
@@ -93,9 +94,9 @@ class RunWriter:
         self.spark.dataSource.register(ZkConsumerSource)
         decided = ("subscribe", "subscribepattern", "blacklist", "startingoffsets", *map(str.lower, TIME_OPTIONS))
         options = {name: value for name, value in self.settings.source.items() if name.lower() not in decided}
-        numbers: dict[str, list[int]] = {}
+        numbers: dict[str, list[int | str]] = {}
         for topic, number in sorted(plan.asked):
-            numbers.setdefault(topic, []).append(int(number))
+            numbers.setdefault(topic, []).append(number)
         options |= {
             "assign": json.dumps(numbers),
             "startingOffsets": json.dumps(nested_offsets({name: span.start for name, span in plan.asked.items()})),
@@ -105,7 +106,10 @@ class RunWriter:
         }
         if self.settings.shape.file_bytes is not None:  # each task writes its own files
             options["maxBytesPerPartition"] = str(self.settings.shape.file_bytes)
-        return self.spark.read.format("zkconsumer").options(**options).load()
+        reader = self.spark.read.format("zkconsumer").options(**options)
+        if self.settings.shape.has_places:
+            reader = reader.schema(f"{schema_text(True, True)}, {NEXT_OFFSET.name} {NEXT_OFFSET.type}")
+        return reader.load()
 
     def _deleted(
         self, folder: str, plan: RunPlan, short: Collection[TopicPartition]
@@ -117,9 +121,21 @@ class RunWriter:
         with configured_connection(options.config) as port:
             logs = ClusterOffsets(port, options.config, options.patience_ms / 1000).log_ends(short)
         starts = {name: ends.earliest for name, ends in logs.items() if ends.earliest > plan.asked[name].start}
+        if self.settings.shape.has_places:
+            return self._deleted_before(folder, plan, starts)
         counted = count_from(self.spark, self.storage.url(folder), self.settings.shape, starts)
         return {name: start for name, start in starts.items()
                 if counted.get(name, 0) == max(0, plan.asked[name].end - start)}  # fmt: skip
+
+    def _deleted_before(
+        self, folder: str, plan: RunPlan, starts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """The same on Kafka 0.7: the entries from the new start on must be there, each once."""
+        spans = {name: OffsetSpan(start, plan.asked[name].end) for name, start in starts.items()
+                 if start < plan.asked[name].end}  # fmt: skip
+        counted = count_rows(self.spark, self.storage.url(folder), self.settings.shape, spans, starts)
+        short = incomplete(spans, counted, ())
+        return {name: start for name, start in starts.items() if name not in short}
 
     def _refuse_overtaken(self, run: int) -> None:
         """Raise if another load has published this run meanwhile: it has removed what this one wrote."""

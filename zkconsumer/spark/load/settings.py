@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from rebalance.requests import ZooKeeperPort
+from simpleconsumer.dialect import dialect_of
+from zkconsumer.cluster.generation import AUTO
+from zkconsumer.cluster.registry import ClusterReader
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.event_time import check_event_time
@@ -14,7 +19,7 @@ from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.options import SourceOptions, batch_options
 from zkconsumer.spark.settings_files import with_settings_files
 
-__all__ = ["LoadSettings"]
+__all__ = ["LoadSettings", "of_found_generation"]
 
 _DECIDED_HERE: Final = {
     **dict.fromkeys(("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"),
@@ -69,7 +74,18 @@ class LoadSettings:
             if name.lower() in _DECIDED_HERE:
                 raise OptionRefused(name, f"not for a load: {_DECIDED_HERE[name.lower()]}")
         object.__setattr__(self, "source", dict(self.source))
-        self.options()
+        if self.options().counts_bytes:
+            self._refuse_for_07()
+            object.__setattr__(self, "shape", self.shape._replace(has_places=True))
+
+    def _refuse_for_07(self) -> None:
+        """Refuse what a load of Kafka 0.7 has not, where offsets count bytes."""
+        if self.shape.is_table:
+            raise LoadRefused(f"a table ({self.shape.format}) takes no messages of Kafka 0.7: its columns do not tell "
+                              "messages of one compressed entry apart", remedy="load into parquet or json")
+        if self.max_messages is not None:
+            raise LoadRefused("a run on Kafka 0.7 cannot be limited by messages or time: how many messages lie between "
+                              "two byte positions is not known", remedy="leave the limit out, or load fewer topics")
 
     def options(self) -> SourceOptions:
         """The options for the source."""
@@ -86,6 +102,26 @@ class LoadSettings:
         given = {name.lower(): value.strip().lower() for name, value in self.source.items()}
         has_time = any(name.lower() in given for name in TIME_OPTIONS)
         return given.get("startingoffsets") == "latest" and not has_time
+
+
+def of_found_generation(settings: LoadSettings, port: ZooKeeperPort) -> LoadSettings:
+    """Return the settings for the brokers that are registered: with `kafka.generation=0.7` if all are of Kafka 0.7.
+
+    Settings that name a generation are returned as they are.
+
+    Args:
+        port: A connected port.
+
+    Raises:
+        LoadRefused: The settings have no meaning on Kafka 0.7.
+        ZooKeeperSilent: No answer in time.
+    """
+    if settings.options().config.kafka_generation != AUTO:
+        return settings
+    brokers = ClusterReader(port, READ_TIMEOUT_S).brokers()
+    if not brokers or not all(dialect_of(each).has_byte_positions for each in brokers):
+        return settings
+    return replace(settings, source={**settings.source, "kafka.generation": "0.7"})
 
 
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from zkconsumer.spark.load.event_time import EventTime, event_time
 
 __all__ = [
-    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "ICEBERG", "PARTITIONINGS", "UNDECODED_FOLDER", "Shape",
+    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "ICEBERG", "PARTITIONINGS", "PLACES", "UNDECODED_FOLDER", "Shape",
     "read_back", "rows_of_files", "settings_of_writing", "write_bad", "write_rows",
 ]  # fmt: skip
 
@@ -28,6 +28,8 @@ UNDECODED_FOLDER: Final = "kind=bad"
 """Below the staging folder of a run: messages that could not be decoded, before `write_bad`."""
 BAD_FOLDER: Final = "_bad"
 """Messages that could not be decoded. Readers ignore names that start with `_`."""
+PLACES: Final = "broker int, entry_index int, next_offset bigint"
+"""The columns of messages of Kafka 0.7, whose offsets are byte positions; see `zkconsumer.spark.schema`."""
 _OPEN_FILES = 64
 """Files that one task writes at once. With more, it sorts its rows first, which takes longer than writing them."""
 _SETTINGS = {
@@ -51,6 +53,7 @@ class Shape(NamedTuple):
         event_time: where to find the time of messages that carry none: a field of a value in JSON (`ts`, `head.ts`), or
             a function of the rows that returns a column of timestamps; see `zkconsumer.spark.load.event_time`.
         file_bytes: about how many bytes of a log one file may contain, or None for what one task reads.
+        has_places: the messages are of Kafka 0.7, and have the columns of `PLACES`.
     """
 
     format: str
@@ -59,6 +62,7 @@ class Shape(NamedTuple):
     compression: str | None = None
     event_time: EventTime | None = None
     file_bytes: int | None = None
+    has_places: bool = False
 
     @property
     def is_table(self) -> bool:
@@ -95,7 +99,8 @@ def settings_of_writing(spark: Any, more: Mapping[str, str] = MappingProxyType({
 def rows_of_files(shape: Shape) -> str:
     """The columns in the files of messages, without those that are directories."""
     kind = "string" if shape.text else "binary"
-    return f"key {kind}, value {kind}, partition int, offset bigint, timestamp timestamp, timestampType int"
+    places = f", {PLACES}" if shape.has_places else ""
+    return f"key {kind}, value {kind}, partition int, offset bigint, timestamp timestamp, timestampType int{places}"
 
 
 def write_rows(spark: Any, frame: Any, url: str, shape: Shape, started: datetime) -> None:
@@ -132,7 +137,7 @@ def _shaped(frame: Any, shape: Shape, started: datetime) -> Any:
     columns = [
         f.when(~is_bad, f.col("key")).cast(kind).alias("key"),
         f.when(is_bad, whole.cast(kind)).otherwise(f.col("value").cast(kind)).alias("value"),
-        "partition", "offset", "timestamp", "timestampType",
+        "partition", "offset", "timestamp", "timestampType", *_place_names(shape),
         f.when(is_bad, f.lit("bad")).otherwise(f.lit("data")).alias("kind"),
         "topic",
         moment.cast("date").alias("date"),
@@ -142,12 +147,17 @@ def _shaped(frame: Any, shape: Shape, started: datetime) -> Any:
     return rows.select(*columns).drop(*left_out)
 
 
+def _place_names(shape: Shape) -> list[str]:
+    return [each.split()[0] for each in PLACES.split(", ")] if shape.has_places else []
+
+
 def read_back(spark: Any, url: str, shape: Shape) -> Any:
     """Return the rows of the files below `url`, or None when there are none."""
     from pyspark.errors import AnalysisException
 
     kind = "string" if shape.text else "binary"
     schema = f"key {kind}, value {kind}, partition int, offset bigint, kind string, topic string"
+    schema += f", {PLACES}" if shape.has_places else ""
     try:
         return spark.read.format(shape.file_format).schema(schema).option("mode", "FAILFAST").load(url)
     except AnalysisException as error:
@@ -165,5 +175,6 @@ def write_bad(spark: Any, url: str, shape: Shape) -> None:
         if bad is None:
             return
         known = f.from_json(f.col("value").cast("string"), "reason string, key string, value string")
-        rows = bad.select("topic", "partition", "offset", known.alias("known"))
-        rows.select("topic", "partition", "offset", "known.*").write.json(f"{url}/{BAD_FOLDER}")
+        place = ("topic", "partition", "offset", *_place_names(shape))
+        rows = bad.select(*place, known.alias("known"))
+        rows.select(*place, "known.*").write.json(f"{url}/{BAD_FOLDER}")

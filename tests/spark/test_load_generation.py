@@ -1,0 +1,48 @@
+"""Which generation of Kafka `zkconsumer load` finds in ZooKeeper before Spark starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.settings import LoadSettings, of_found_generation
+from zkconsumer.spark.load.writing import Shape
+from zkconsumer.spark.settings_files import configured_connection
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+OF_07 = b"127.0.0.1-1400000000000:127.0.0.1:9092"
+OF_08 = b'{"jmx_port":-1,"timestamp":"1400000000000","host":"127.0.0.1","version":1,"port":9093}'
+
+
+@pytest.fixture
+def client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
+    client = KazooClient(zookeeper.connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.mark.parametrize(("brokers", "is_of_07"), [([OF_07, OF_07], True), ([OF_08], False), ([OF_07, OF_08], False),
+                                                   ([], False)])  # fmt: skip
+def test_the_brokers_decide_unless_the_settings_do(
+    zookeeper: ZooKeeperServer, client: KazooClient, fresh_topic: Callable[[], str], brokers: list[bytes],
+    is_of_07: bool,
+) -> None:
+    chroot = f"/{fresh_topic()}"
+    client.create(f"{chroot}/brokers/ids", makepath=True)
+    for number, data in enumerate(brokers):
+        client.create(f"{chroot}/brokers/ids/{number}", data)
+    source = {"zookeeper.connect": zookeeper.connect + chroot, "subscribe": "clicks"}
+    settings = LoadSettings(source, "/nowhere")
+    with configured_connection(settings.options().config) as port:
+        found = of_found_generation(settings, port)
+        named = LoadSettings({**source, "kafka.generation": "0.8"}, "/nowhere")
+        assert of_found_generation(named, port) is named
+        if is_of_07:
+            with pytest.raises(LoadRefused, match=r"a table \(iceberg\) takes"):
+                of_found_generation(LoadSettings(source, "/nowhere", Shape("iceberg", "date")), port)
+    assert found.options().counts_bytes == found.shape.has_places == is_of_07
