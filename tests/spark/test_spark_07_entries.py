@@ -12,12 +12,13 @@ from kafka_07 import entry
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.dialect_types import PositionIs
+from simpleconsumer.errors import ConnectionFailed
 from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark import connections, entry_positions
 from zkconsumer.spark.entry_bounds import cut_at_entries
 from zkconsumer.spark.entry_positions import EntryPositions
-from zkconsumer.spark.errors import NoEntryFound
+from zkconsumer.spark.errors import NoEntryFound, PlanningFailed
 from zkconsumer.spark.log_changes import Logs, next_step, remaining_ranges
 from zkconsumer.spark.options import batch_options
 from zkconsumer.spark.planning import SplitLimits, plan_ranges
@@ -131,7 +132,7 @@ def test_entries_larger_than_a_fetch_are_stepped_over(patched: pytest.MonkeyPatc
 
 def test_a_walk_that_gets_nothing_ends_with_a_sentence(patched: pytest.MonkeyPatch) -> None:
     log = Log([entry(b"only")])
-    with pytest.raises(NoEntryFound, match="t/0-0 on broker 0 at broker:9092: nothing comes from 14, before"):
+    with pytest.raises(PlanningFailed, match="t/0-0 on broker 0 at broker:9092: nothing comes from 14, before"):
         connected(patched, log).behind(P0, BROKER, 0, 50)
 
 
@@ -159,6 +160,37 @@ def test_without_its_broker_a_partition_waits_or_is_read_whole(patched: pytest.M
     entries = StreamEntries(connected(patched, Log([entry(b"x")] * 10)))
     assert entries.batch_ends({P0: 0}, {P0: 15}, {P0: 110}, {}, may_stay=True) == {P0: 0}
     assert entries.batch_ends({P0: 0}, {P0: 15}, {P0: 110}, {}, may_stay=False) == {P0: 110}
+
+
+def test_a_broker_that_does_not_answer_is_waited_for_and_logged_once(
+    patched: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Log([entry(b"x")] * 10)
+    entries = StreamEntries(connected(patched, log))
+    logs = Logs(frozenset([P0]), {P0: log.end}, {}, may_return=True)
+
+    def fail(*arguments: object, **more: object) -> list[FetchedPartition]:
+        raise ConnectionFailed("broker", 9092, "no answer")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "multifetch", fail)
+        for _ in range(3):
+            assert entries.replaced({P0: 22}, logs, {P0: BROKER}).ends == {}
+            assert entries.batch_ends({P0: 22}, {P0: 30}, {P0: 110}, {P0: BROKER}, may_stay=True) == {P0: 22}
+    assert [each.message for each in caplog.records] == [
+        "t-0-0 waits: t/0-0 on broker 0 at broker:9092: broker:9092: no answer"
+    ]
+    assert entries.replaced({P0: 22}, logs, {P0: BROKER}) == logs
+
+
+def test_a_walk_over_a_damaged_size_is_another_log(patched: pytest.MonkeyPatch) -> None:
+    log = Log([entry(b"x"), b"\xff\xff\xff\xff" + bytes(50)])
+    entries = connected(patched, log)
+    with pytest.raises(NoEntryFound, match="entry at byte 11, after 1 entries, has size -1"):
+        entries.around(P0, BROKER, 30)
+    logs = Logs(frozenset([P0]), {P0: log.end}, {}, may_return=True)
+    found = StreamEntries(entries).replaced({P0: 30}, logs, {P0: BROKER})
+    assert "its log is another one, or damaged: t/0-0 on broker 0" in found.replaced[P0]
 
 
 def test_a_position_is_looked_at_once_until_its_broker_was_away(patched: pytest.MonkeyPatch) -> None:

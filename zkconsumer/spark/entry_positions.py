@@ -93,9 +93,9 @@ class EntryPositions:
         except SimpleConsumerError as error:
             consumer.close()
             raise PlanningFailed(f"{where}: {error}") from error
-        except NoEntryFound as error:
+        except PlanningFailed as error:
             connections.give_back(consumer, self._config)
-            raise NoEntryFound(f"{where}: {error}") from error
+            raise type(error)(f"{where}: {error}") from error
         connections.give_back(consumer, self._config)
         return found
 
@@ -142,7 +142,7 @@ class EntryPositions:
                 continue
             empty += 1
             if empty >= _EMPTY_TRIES:
-                raise NoEntryFound(f"nothing comes from {at}, before position {position}")
+                raise PlanningFailed(f"nothing comes from {at}, before position {position}")
             time.sleep(_PAUSE_S)
         raise NoEntryFound(f"no entry is found around position {position} within {MOST_WALKED_BYTES} bytes from "
                            f"{start} on")

@@ -41,6 +41,7 @@ class StreamEntries:
     def __init__(self, entries: EntryPositions) -> None:
         self._entries: Final = entries
         self._checked: set[TopicPartition] = set()
+        self._waiting: set[TopicPartition] = set()
 
     def replaced(self, start: _Positions, logs: Logs, leaders: Mapping[TopicPartition, Broker]) -> Logs:
         """Return the logs, with a reason for each one that is not the log in which the stream has read before.
@@ -58,7 +59,7 @@ class StreamEntries:
                 found = self._entries.around(name, leaders[name], at)
             except PlanningFailed as error:
                 if not error.is_lasting:
-                    log.warning("%s/%s waits: %s", *name, error)
+                    self._log_wait(name, error)
                     del ends[name]
                     continue
                 reasons[name] = f"its log is another one, or damaged: {error}"
@@ -68,6 +69,7 @@ class StreamEntries:
                                  f"{found.end}")
             else:
                 self._checked.add(name)
+                self._waiting.discard(name)
         return replace(logs, ends=ends, replaced=reasons)
 
     def batch_ends(
@@ -96,8 +98,16 @@ class StreamEntries:
             except PlanningFailed as error:
                 if error.is_lasting:
                     raise
-                log.warning("%s/%s waits: %s", *name, error)
+                self._log_wait(name, error)
                 leader = None
+            else:
+                self._waiting.discard(name)
             if leader is None:
                 found[name] = at if may_stay else log_end
         return found
+
+    def _log_wait(self, name: TopicPartition, error: PlanningFailed) -> None:
+        """Log why a partition waits, once until its broker answers: Spark asks all the time."""
+        if name not in self._waiting:
+            self._waiting.add(name)
+            log.warning("%s-%s waits: %s", *name, error)
