@@ -102,7 +102,7 @@ class Surroundings:
     wall_clock_ms: Callable[[], int]
 
 
-Owned: TypeAlias = Mapping[tuple[str, int], str]
+Owned: TypeAlias = Mapping[Place, str]
 """(topic, partition) -> thread id."""
 
 
@@ -136,7 +136,7 @@ class Actor(Protocol):
     def hold_up(self, until_s: float) -> None:
         """Suspend its coordinator's thread until the virtual time `until_s`; its other threads go on."""
 
-    def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
+    def states(self, place: Place | None = None) -> frozenset[str]:
         """The states of its state machines, or of that of one (topic, partition); a Java member has none."""
 
     def warnings(self) -> frozenset[str]:

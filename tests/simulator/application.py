@@ -22,7 +22,7 @@ from zkconsumer.streams.stream import KafkaStream, StreamParts
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.history.limits import NS
 
-__all__ = ["Application", "Pace", "SteppedStream", "place_of"]
+__all__ = ["Application", "Pace", "SteppedStream", "offset_of", "place_of"]
 
 _LEASE_POLL_S: Final = 0.05
 
@@ -30,7 +30,12 @@ _LEASE_POLL_S: Final = 0.05
 def place_of(message: Message) -> Place:
     """The partition's name in a history; a message names it in its value (`Brokers.produce`)."""
     assert message.value is not None
-    return bytes(message.value).decode().split("/", 1)[0], int(message.partition)
+    return bytes(message.value).decode().split("/", 1)[0], message.partition
+
+
+def offset_of(message: Message) -> int:
+    """The offset of a message in a history: in Kafka 0.7 with its number in its entry."""
+    return message.offset + message.index
 
 
 class SteppedStream(KafkaStream):
@@ -141,7 +146,7 @@ class Application:
         stream._reader = self.reader
         self._is_busy = True
         for message in messages:
-            self._record("deliver", place_of(message), message.offset, str(message.value or b"", "ascii"))
+            self._record("deliver", place_of(message), offset_of(message), str(message.value or b"", "ascii"))
         now = self._process.schedule.now
         self._process.after(self._pace.draw_s(now), self._finish, messages, str(int(now * NS)))
 
@@ -156,7 +161,7 @@ class Application:
 
     def _finish(self, messages: Sequence[Message], delivered: str) -> None:
         for message in messages:
-            self._record("done", place_of(message), message.offset, delivered)
+            self._record("done", place_of(message), offset_of(message), delivered)
         before, self._taken = self._taken, self._taken + len(messages)
         if self._commit is not None and self._taken // self._commit_every > before // self._commit_every:
             self._commit(self._next)

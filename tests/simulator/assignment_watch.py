@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from rebalance import znodes
+from rebalance import znodes, znodes_07
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
+from rebalance.generation import GENERATION_08, Generation
 from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
 from tests.simulator.tree import Change, ChangeKind
@@ -38,6 +39,7 @@ class AssignmentWatch:
         member_of: session id -> the name of the member, "" for none.
         place: (topic, partition) -> its name in the history.
         write: records an event: member, place, the order ("": that of 0.8).
+        generation: how registrations and topics are written.
 
     Attributes:
         disputed: places that the two orders of roundrobin have given to different threads at some time. Who should own
@@ -51,7 +53,9 @@ class AssignmentWatch:
         member_of: Callable[[int], str],
         place: Callable[[str, int | str], Place],
         write: Callable[[str, Place, str], None],
+        generation: Generation = GENERATION_08,
     ) -> None:
+        self._generation = generation
         self._list = znodes.ids_path(group)
         self._ids = f"{self._list}/"
         self._strategies = {"": strategy}
@@ -63,7 +67,8 @@ class AssignmentWatch:
         self._write = write
         self._registrations: dict[str, bytes] = {}
         self._members: dict[str, str] = {}
-        self._topics: dict[str, tuple[int, ...]] = {}
+        self._topics: dict[str, tuple[int | str, ...]] = {}
+        self._counts: dict[str, dict[int, int]] = {}
         self._due: dict[str, _Due] = {order: {} for order in self._strategies}
         self._closed: set[str] = set()
 
@@ -76,9 +81,8 @@ class AssignmentWatch:
             elif change.path.startswith(self._ids):
                 self._registration_written(change)
                 is_other = True
-            elif change.path.startswith(_TOPICS) and "/" not in change.path[len(_TOPICS):]:
-                self._topic_written(change)
-                is_other = True
+            elif change.path.startswith(_TOPICS):
+                is_other |= self._topic_written(change)
         if is_other:
             self.report_changes()
 
@@ -87,6 +91,7 @@ class AssignmentWatch:
         self._registrations.clear()
         self._members.clear()
         self._topics.clear()
+        self._counts.clear()
         self._closed.clear()
         self.report_changes()
 
@@ -109,15 +114,31 @@ class AssignmentWatch:
         if change.kind is ChangeKind.CREATED:
             self._members[name] = self._member_of(change.owner) if change.owner else ""
 
-    def _topic_written(self, change: Change) -> None:
-        topic = change.path[len(_TOPICS):]
+    def _topic_written(self, change: Change) -> bool:
+        """Whether it is a node that says which partitions there are."""
+        topic, _, broker = change.path[len(_TOPICS):].partition("/")
+        if self._generation.has_broker_nodes:
+            self._broker_of_topic_written(topic, broker, change)
+            return True
+        if broker:
+            return False
         if change.kind is ChangeKind.DELETED:
             self._topics.pop(topic, None)
-            return
+            return True
         try:
             self._topics[topic] = znodes.parse_topic(topic, change.data)
         except UnreadableNode:
             self._topics[topic] = ()
+        return True
+
+    def _broker_of_topic_written(self, topic: str, broker: str, change: Change) -> None:
+        """Take note of a topic of Kafka 0.7, or of how many partitions of it a broker has."""
+        counts = self._counts.setdefault(topic, {})
+        if broker and change.kind is ChangeKind.DELETED:
+            counts.pop(int(broker), None)
+        elif broker:
+            counts[int(broker)] = znodes_07.parse_partition_count_07(change.path, change.data)
+        self._topics[topic] = znodes_07.partition_names(counts)
 
     def report_changes(self) -> None:
         """Report what differs from the last report, be it only the name of a topic's new incarnation."""
@@ -131,7 +152,7 @@ class AssignmentWatch:
         for place, thread_id in owners.items():
             due[place] = (self._place(*place), self._members.get(thread_id.rpartition("-")[0], ""))
         reported = self._due[order]
-        for place in sorted(reported.keys() | due.keys()):
+        for place in sorted(reported.keys() | due.keys(), key=str):
             before, after = reported.get(place), due.get(place)
             if before is not None and (after is None or after[0] != before[0]):
                 self._write("", before[0], order)
@@ -146,7 +167,7 @@ class AssignmentWatch:
         try:
             for name, data in self._registrations.items():
                 with suppress(UnreadableNode):
-                    Subscription.from_registration(znodes.parse_registration(data, name))
-            return rightful_owners(self._registrations, self._topics, strategy)
+                    Subscription.from_registration(self._generation.parse_registration(data, name))
+            return rightful_owners(self._registrations, self._topics, strategy, self._generation)
         except (UnequalSubscriptions, UnsupportedFilter):
             return {}

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from rebalance import znodes
+from rebalance.generation import GENERATION_08, Generation
 from simpleconsumer.kafka08.message_encode import encode_message
 from tests.simulator.controller import Controller
 from tests.simulator.offset_storage import OffsetStorage
@@ -22,8 +23,9 @@ from tests.simulator.pipe import Latency
 from tests.simulator.process import Process
 from tests.simulator.schedule import Event, Schedule
 from zkconsumer.testing.history import Place
+from zkconsumer.testing.history.entries import Entries
 
-__all__ = ["Brokers", "Ends", "Fetched", "StoredMessage"]
+__all__ = ["Brokers", "Ends", "Fetched", "Log", "Recorder", "StoredMessage"]
 
 NO_LEADER: Final = "no leader"
 OUT_OF_RANGE: Final = "out of range"
@@ -32,7 +34,8 @@ UNKNOWN: Final = "unknown topic or partition"
 _BROKERS: Final = 2
 _APART: Final = 10
 """How far apart damaged offsets lie at least."""
-_LATENCY: Final = Latency(0.0003, 0.01)
+LATENCY: Final = Latency(0.0003, 0.01)
+ROOTS: Final = ("/brokers", "/brokers/ids", "/brokers/topics", "/consumers")
 
 
 class StoredMessage(NamedTuple):
@@ -51,6 +54,7 @@ class Fetched(NamedTuple):
         high_watermark: the end of the log.
         error: "", "no leader", "out of range" or "unknown topic or partition".
         behind: the next entry of the log, of which a broker sends as much as there is room for; empty at the end.
+        data: the bytes of the log that a broker of Kafka 0.7 sends, in place of messages.
     """
 
     place: Place
@@ -58,6 +62,7 @@ class Fetched(NamedTuple):
     error: str = ""
     high_watermark: int = -1
     behind: bytes = b""
+    data: bytes = b""
 
 
 class Ends(NamedTuple):
@@ -84,7 +89,7 @@ class _Waiter:
         self.answer = answer
 
 
-class _Log:
+class Log:
     """One partition in one incarnation of its topic; `messages` start at offset `first`."""
 
     __slots__ = ("first", "leader", "messages", "place", "waiters")
@@ -114,6 +119,8 @@ class Brokers:
         record: receives `acked` and `log_start`.
 
     Attributes:
+        generation: how topics and groups are written in ZooKeeper.
+        entries: which messages share an entry; none do.
         reborn: topics that were deleted and created again, by their names in the history.
         created_s: when each partition was created; of topics created again: when the earlier incarnation ended.
         offsets: the offsets that the group keeps in Kafka, and the broker that manages them.
@@ -121,13 +128,16 @@ class Brokers:
         on_rebirth: called with such a topic and its number of partitions, before there is anything in it.
     """
 
+    generation: Generation = GENERATION_08
+
     def __init__(self, schedule: Schedule, rng: random.Random, controller: Controller, record: Recorder) -> None:
+        self.entries = Entries()
         self.offsets = OffsetStorage(schedule, rng)
         self._schedule = schedule
         self._rng = rng
         self._controller = controller
         self._record = record
-        self._topics: dict[str, list[_Log]] = {}
+        self._topics: dict[str, list[Log]] = {}
         self._wanted: dict[str, int] = {}
         self._lives: dict[str, int] = {}
         self.created_s: dict[Place, float] = {}
@@ -135,11 +145,14 @@ class Brokers:
         self.damaged: dict[tuple[str, int, int], str] = {}
         self.on_rebirth: Callable[[str, int], None] = lambda topic, count: None
         self._deleted_at_s: dict[str, float] = {}
-        for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/consumers"):
+        for path in ROOTS:
             controller.want(path)
+        self._register()
+
+    def _register(self) -> None:
         for number in range(_BROKERS):
             node = {"jmx_port": -1, "timestamp": "1", "host": f"b{number}", "version": 1, "port": 9092}
-            controller.want(znodes.broker_path(number), json.dumps(node).encode(), ephemeral=True)
+            self._controller.want(znodes.broker_path(number), json.dumps(node).encode(), ephemeral=True)
 
     # -- topics -----------------------------------------------------------------------------------------------------
 
@@ -147,6 +160,15 @@ class Brokers:
     def topics(self) -> dict[str, int]:
         """The topics that exist, with their numbers of partitions."""
         return {topic: len(logs) for topic, logs in self._topics.items()}
+
+    @property
+    def partitions(self) -> dict[str, tuple[int | str, ...]]:
+        """The topics that exist, with their partitions."""
+        return {topic: tuple(range(len(logs))) for topic, logs in self._topics.items()}
+
+    def partition(self, topic: str, number: int) -> int | str:
+        """The partition of a topic that a plan gives this number."""
+        return number
 
     def place(self, topic: str, partition: int | str) -> Place:
         """The partition's name in a history: the topic with the number of its incarnation behind it."""
@@ -183,7 +205,7 @@ class Brokers:
         logs = self._topics[topic]
         for number in range(len(logs), count):
             place = self.place(topic, number)
-            logs.append(_Log(place, number % _BROKERS))
+            logs.append(Log(place, number % _BROKERS))
             self.created_s[place] = self._deleted_at_s.get(topic, self._schedule.now)
 
     def delete_topic(self, topic: str) -> bool:
@@ -214,7 +236,7 @@ class Brokers:
 
     # -- logs -------------------------------------------------------------------------------------------------------
 
-    def produce(self, topic: str, partition: int) -> bool:
+    def produce(self, topic: str, partition: int | str) -> bool:
         """Append a message and have it acknowledged; False if there is no leader."""
         log = self._log(topic, partition)
         if log is None or log.leader is None:
@@ -226,7 +248,7 @@ class Brokers:
         self._answer_all(log)
         return True
 
-    def trim(self, topic: str, partition: int, first: int) -> None:
+    def trim(self, topic: str, partition: int | str, first: int) -> None:
         """Retention: drop what lies before an offset."""
         log = self._log(topic, partition)
         if log is not None and first > log.first:
@@ -253,8 +275,16 @@ class Brokers:
 
     def ends(self, topic: str, partition: int | str) -> tuple[int, int] | None:
         """First offset and log end of a partition as it is now, None without it."""
-        log = self._log(topic, int(partition))
+        log = self._log(topic, partition)
         return None if log is None else (log.first, log.end)
+
+    def left(self, topic: str, partition: int | str, done_to: int) -> int:
+        """How many messages of a partition lie behind an offset."""
+        return max(0, (self.ends(topic, partition) or (0, 0))[1] - done_to)
+
+    def moved(self, topic: str, partition: int | str, offset: int, by: int) -> int:
+        """The offset so many messages behind another one, or before it."""
+        return max(0, offset + by)
 
     def set_leader(self, topic: str, partition: int, broker: int | None) -> None:
         """Have another broker lead, or none."""
@@ -264,18 +294,18 @@ class Brokers:
             self._write_state(topic, partition, broker)
             self._answer_all(log)
 
-    def leader(self, topic: str, partition: int) -> int | None:
+    def leader(self, topic: str, partition: int | str) -> int | None:
         """The broker that leads, None without one."""
         log = self._log(topic, partition)
         return None if log is None else log.leader
 
-    def _log(self, topic: str, partition: int) -> _Log | None:
-        logs = self._topics.get(topic)
-        return logs[partition] if logs is not None and 0 <= partition < len(logs) else None
+    def _log(self, topic: str, partition: int | str) -> Log | None:
+        logs, number = self._topics.get(topic), int(partition)
+        return logs[number] if logs is not None and 0 <= number < len(logs) else None
 
     # -- what consumers ask -----------------------------------------------------------------------------------------
 
-    def ask_ends(self, process: Process, topic: str, partition: int, done: Callable[[Ends], None]) -> None:
+    def ask_ends(self, process: Process, topic: str, partition: int | str, done: Callable[[Ends], None]) -> None:
         """Ask the leader for the ends of a log; `done` runs in `process`, once."""
 
         def answer() -> None:
@@ -287,13 +317,13 @@ class Brokers:
             else:
                 self._reply(process, done, Ends(log.place, log.first, log.end))
 
-        self._schedule.after(_LATENCY.draw(self._rng), answer)
+        self._schedule.after(LATENCY.draw(self._rng), answer)
 
     def fetch(
         self,
         process: Process,
         topic: str,
-        partition: int,
+        partition: int | str,
         offset: int,
         done: Callable[[Fetched], None],
         most: int = 10,
@@ -320,16 +350,16 @@ class Brokers:
                 behind = found[most].entry if len(found) > most else b""
                 self._reply(process, done, Fetched(log.place, found[:most], "", log.end, behind))
 
-        def time_out(log: _Log, waiter: _Waiter) -> None:
+        def time_out(log: Log, waiter: _Waiter) -> None:
             log.waiters.pop(waiter, None)
             waiter.answer()
 
-        self._schedule.after(_LATENCY.draw(self._rng), answer, True)
+        self._schedule.after(LATENCY.draw(self._rng), answer, True)
 
     def _reply(self, process: Process, done: Callable[[Any], None], answer: Any) -> None:
-        process.after(_LATENCY.draw(self._rng), done, answer)
+        process.after(LATENCY.draw(self._rng), done, answer)
 
-    def _answer_all(self, log: _Log) -> None:
+    def _answer_all(self, log: Log) -> None:
         waiters, log.waiters = log.waiters, {}
         for waiter, timer in waiters.items():
             self._schedule.cancel(timer)

@@ -45,6 +45,7 @@ class Campaign:
 
     members: str
     profile: str
+    generation: str = "0.8"
     seeds: int = 0
     steps: int = 0
     failed: list[Outcome] = field(default_factory=list)
@@ -74,23 +75,25 @@ def run_plan(plan: Plan, seed: int) -> tuple[list[Finding], int]:
     return run.findings, run.steps
 
 
-def run_seed(seed: int, members: str, profile: str) -> Outcome:
+def run_seed(seed: int, members: str, profile: str, generation: str = "0.8") -> Outcome:
     """Run one seed."""
     coverage = Coverage()
-    plan = draw_plan(seed, members, profile_of(profile, seed))
+    plan = draw_plan(seed, members, profile_of(profile, seed), generation)
     with counting(coverage):
         findings, steps = run_plan(plan, seed)
     coverage.kinds.update(step.kind for step in plan.steps)
     return Outcome(seed, findings, steps, coverage)
 
 
-def _run(job: tuple[int, str, str]) -> Outcome:
+def _run(job: tuple[int, str, str, str]) -> Outcome:
     return run_seed(*job)
 
 
-def run_seeds(seeds: range, members: str, profile: str, jobs: int) -> Iterator[Outcome]:
+def run_seeds(
+    seeds: range, members: str, profile: str, jobs: int, generation: str = "0.8"
+) -> Iterator[Outcome]:
     """The outcomes of many seeds, as they come; closing the iterator ends the processes."""
-    work = [(seed, members, profile) for seed in seeds]
+    work = [(seed, members, profile, generation) for seed in seeds]
     if jobs == 1:
         yield from map(_run, work)
         return
@@ -99,10 +102,10 @@ def run_seeds(seeds: range, members: str, profile: str, jobs: int) -> Iterator[O
         yield from pool.imap_unordered(_run, work, chunksize=_TOGETHER)
 
 
-def shrink_seed(outcome: Outcome, members: str, profile: str) -> list[int]:
+def shrink_seed(outcome: Outcome, members: str, profile: str, generation: str = "0.8") -> list[int]:
     """Numbers of the steps of a failed seed's plan that are enough for the first of its findings."""
     wanted = outcome.findings[0].check
-    plan = draw_plan(outcome.seed, members, profile_of(profile, outcome.seed))
+    plan = draw_plan(outcome.seed, members, profile_of(profile, outcome.seed), generation)
 
     def fails(tried: Plan) -> bool:
         return any(finding.check == wanted for finding in run_plan(tried, outcome.seed)[0])

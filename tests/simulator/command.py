@@ -31,13 +31,14 @@ _COMPLETE: Final[Mapping[str, int]] = {"ours": 10_000, "mixed": 20_000}
 _EPILOG = """\
 \b
 A member of ours is the production code, on a simulated ZooKeeper and simulated brokers; "java" members are a model of
-Kafka 0.8.2.2's. The same seed always gives the same run. Status 1: a seed failed, or so many were run that they should
-have reached every row of the machines and every kind of fault, and did not.
+Kafka 0.8.2.2's, or 0.7.2's. The same seed always gives the same run. Status 1: a seed failed, or so many were run that
+they should have reached every row of the machines and every kind of fault, and did not.
 
 \b
 Examples:
   python -m tests.simulator --seeds 10000 --jobs 2
   python -m tests.simulator --members mixed --profile sessions --seeds 1000
+  python -m tests.simulator --generation 0.7 --members mixed --seeds 1000
   python -m tests.simulator --seed 4711 --trace
   python -m tests.simulator --plan scene.json --trace
 """
@@ -60,6 +61,7 @@ class _Steps(click.ParamType[tuple[int, ...]]):
 @click.option("--first", metavar="SEED", type=click.IntRange(0), default=0, help="The first of them. [0]")
 @click.option("--jobs", metavar="N", type=click.IntRange(1, 64), default=1, help="Processes. [1]")
 @click.option("--members", type=click.Choice(MEMBERS), default="ours", help="Who is in the group. [ours]")
+@click.option("--generation", type=click.Choice(("0.7", "0.8")), default="0.8", help="Of Kafka. [0.8]")
 @click.option("--profile", type=click.Choice([ALL, *PROFILES]), default=ALL,
               help="Which faults happen; all: several profiles, each in its turn by the number of the seed. [all]")
 @click.option("--most-failures", metavar="N", type=click.IntRange(1), default=5, help="End after so many. [5]")
@@ -69,18 +71,19 @@ class _Steps(click.ParamType[tuple[int, ...]]):
 @click.option("--keep", metavar="STEPS", type=_Steps(), help="With --seed or --plan: only these steps, as 0,3,4.")
 @click.option("--trace", is_flag=True, help="With --seed or --plan: all that happens, line by line.")
 def simulate_command(
-    seeds: int, first: int, jobs: int, members: str, profile: str, most_failures: int, seed: int | None,
-    plan_file: Path | None, keep: tuple[int, ...] | None, trace: bool,
+    seeds: int, first: int, jobs: int, members: str, generation: str, profile: str, most_failures: int,
+    seed: int | None, plan_file: Path | None, keep: tuple[int, ...] | None, trace: bool,
 ) -> None:  # fmt: skip
     """Run consumer groups in a simulated world: members, ZooKeeper, brokers, faults, in virtual time."""
     if plan_file is not None:
         raise click.exceptions.Exit(_replay(_read(plan_file), seed or 0, keep, trace))
     if seed is not None:
-        raise click.exceptions.Exit(_replay(draw_plan(seed, members, profile_of(profile, seed)), seed, keep, trace))
+        plan = draw_plan(seed, members, profile_of(profile, seed), generation)
+        raise click.exceptions.Exit(_replay(plan, seed, keep, trace))
     if keep is not None or trace:
         raise click.UsageError("--keep and --trace go with --seed or --plan")
-    campaign = Campaign(members, profile)
-    outcomes = run_seeds(range(first, first + seeds), members, profile, jobs)
+    campaign = Campaign(members, profile, generation)
+    outcomes = run_seeds(range(first, first + seeds), members, profile, jobs, generation)
     for outcome in _shown(outcomes, seeds):
         campaign.add(outcome)
         if outcome.findings:
@@ -110,9 +113,10 @@ def _shown(outcomes: Iterable[Outcome], count: int) -> Iterator[Outcome]:
 def _print_failure(outcome: Outcome, campaign: Campaign) -> None:
     click.echo(f"\nseed {outcome.seed} failed:")
     _print_findings(outcome.findings)
-    choice = f"--members {campaign.members} --profile {campaign.profile} --seed {outcome.seed}"
+    generation = "" if campaign.generation == "0.8" else f"--generation {campaign.generation} "
+    choice = f"{generation}--members {campaign.members} --profile {campaign.profile} --seed {outcome.seed}"
     replay = f"python -m tests.simulator {choice}"
-    kept = shrink_seed(outcome, campaign.members, campaign.profile)
+    kept = shrink_seed(outcome, campaign.members, campaign.profile, campaign.generation)
     click.echo(f"Of its steps {len(kept)} are enough. See it happen:\n"
                f"  {replay} --keep {','.join(map(str, kept)) or ','} --trace")
 
@@ -138,7 +142,7 @@ def _print_end(campaign: Campaign) -> int:
 def _is_complete(campaign: Campaign) -> bool:
     """Whether all is reached that so many seeds have to reach; prints what is not."""
     needed = _COMPLETE.get(campaign.members)
-    if campaign.profile != ALL or needed is None:
+    if campaign.profile != ALL or needed is None or campaign.generation != "0.8":
         return True
     missing = campaign.coverage.missing()
     if not missing:

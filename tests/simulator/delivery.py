@@ -33,8 +33,7 @@ from zkconsumer.testing.history import Place
 __all__ = ["SteppedDelivery"]
 
 _BACKOFF_S: Final = 0.2
-_LARGEST_BYTES: Final = 2**30
-_BROKERS: Final = tuple(Broker(number, f"b{number}", 9092) for number in range(2))
+LARGEST_BYTES: Final = 2**30
 
 
 class _Finder:
@@ -114,15 +113,18 @@ class SteppedDelivery(Delivery):
         task = self._tasks.get(partition)
         if task is None or not task.is_wanted or task.is_placed:
             return
-        leader = self._cluster.leader(*_numbered(partition))
+        leader = self._cluster.leader(*partition)
         if leader is None:
             self._finder.look_for(partition)
             return
         task.is_placed = True
-        task.state.led_by(_BROKERS[leader])
+        task.state.led_by(self._broker(leader))
         if task.queue is not None:
             task.queue.on_room(lambda: self._ask(task))
         self._ask(task)
+
+    def _broker(self, number: int) -> Broker:
+        return Broker(number, f"b{number}", 9092)
 
     def _lose(self, task: FetchTask) -> None:
         task.is_placed = False
@@ -136,7 +138,7 @@ class SteppedDelivery(Delivery):
         state, queue = task.state, task.queue
         if task in self._asking or not task.is_placed or not task.is_wanted:
             return
-        topic, partition = _numbered(state.partition)
+        topic, partition = state.partition
         if state.need is Need.FETCH:
             if queue is None or len(queue.chunks) > self._config.queued_max_message_chunks:
                 return
@@ -172,8 +174,8 @@ class SteppedDelivery(Delivery):
         if answer.behind:  # the broker had no room for more: it cuts the next entry off somewhere, elsewhere each time
             data += answer.behind[: asked % len(answer.behind)]
             size_bytes = len(data)
-        fetched = FetchedPartition(*_numbered(state.partition), 0, answer.high_watermark, data)
-        result = KAFKA08.classify(fetched, asked, size_bytes, _LARGEST_BYTES)
+        fetched = FetchedPartition(*state.partition, 0, answer.high_watermark, data)
+        result = KAFKA08.classify(fetched, asked, size_bytes, LARGEST_BYTES)
         match result.outcome:
             case Outcome.CHUNK:
                 part = data[: result.valid_bytes]
@@ -181,7 +183,7 @@ class SteppedDelivery(Delivery):
                 state.moved_on(result.next_offset)
                 state.broken = 0
             case Outcome.GROW:
-                state.grow(min(2 * state.size_bytes, _LARGEST_BYTES))
+                state.grow(min(2 * state.size_bytes, LARGEST_BYTES))
             case Outcome.DAMAGED if state.broken < BROKEN_TRIES:
                 state.broken += 1
             case Outcome.DAMAGED:
@@ -208,8 +210,12 @@ class SteppedDelivery(Delivery):
         elif state.need is Need.RANGE_CHECK:
             self._decide_range(task, answer)
         else:
-            state.need = Need.FETCH
+            self._end_checked(task, answer)
         self._ask(task)
+
+    def _end_checked(self, task: FetchTask, answer: Ends) -> None:
+        """Go on after a look at the end of the log of a new leader."""
+        task.state.need = Need.FETCH
 
     def _decide_range(self, task: FetchTask, answer: Ends) -> None:
         state, queue = task.state, task.queue
@@ -223,7 +229,7 @@ class SteppedDelivery(Delivery):
 
     def place(self, topic: str, partition: int | str) -> Place:
         """The partition's name in a history."""
-        return self._cluster.place(topic, int(partition))
+        return self._cluster.place(topic, partition)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -248,7 +254,3 @@ class SteppedDelivery(Delivery):
             queue.end(lambda _: look(False))
         self._process.after(0.0, look, False)
         self._process.after(wait_s, look, True)
-
-
-def _numbered(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, int(partition.partition)

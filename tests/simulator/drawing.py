@@ -10,7 +10,7 @@ from typing import Final, Literal
 from tests.simulator.actor import MemberSpec
 from tests.simulator.operator_faults import CLOSED
 from tests.simulator.plan import Plan, Step
-from tests.simulator.profiles import PROFILES, Profile
+from tests.simulator.profiles import PROFILES, Profile, profile_07
 
 __all__ = ["MEMBERS", "PROFILES", "Profile", "draw_plan"]
 
@@ -19,11 +19,14 @@ MEMBERS: Final = ("ours", "java", "mixed")
 _BUNCH_S: Final = 4.0
 
 
-def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = None) -> Plan:
+def draw_plan(
+    seed: int | str, kinds: str = "ours", profile: Profile | None = None, generation: str = "0.8"
+) -> Plan:
     """The plan of a seed.
 
     Args:
         kinds: "ours", "java" or "mixed" members.
+        generation: of Kafka; in 0.7 the same profile has other faults.
 
     Raises:
         ValueError: another word for `kinds`.
@@ -32,12 +35,31 @@ def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = No
         raise ValueError(f"members are {', '.join(MEMBERS)}, not {kinds!r}")
     # What not every profile has is drawn apart: the other plans of a seed stay what they were.
     chosen = profile or PROFILES["everything"]
+    if generation == "0.7":
+        return _draw_plan_07(seed, kinds, profile_07(chosen))
     order = random.Random(f"{seed}/order").choice(("0.8", "1.0"))
     storages = random.Random(f"{seed}/storages").choice(chosen.storages)
     if kinds == "mixed" and random.Random(f"{seed}/java").random() >= chosen.java:
         kinds = "ours"
     plan = _Drawing(random.Random(f"{seed}/plan"), kinds, chosen, order, storages).plan()
     return plan if storages == ("",) else _with_one_intent(plan, storages, random.Random(f"{seed}/intent"))
+
+
+def _draw_plan_07(seed: int | str, kinds: str, profile: Profile) -> Plan:
+    if kinds == "mixed" and random.Random(f"{seed}/java").random() >= profile.java:
+        kinds = "ours"
+    plan = _Drawing(random.Random(f"{seed}/plan 0.7"), kinds, profile, "0.8", ("",)).plan()
+    return replace(plan, generation="0.7", steps=tuple(_step_07(step, kinds) for step in plan.steps))
+
+
+def _step_07(step: Step, kinds: str) -> Step:
+    """Return a step of Kafka 0.7, in which positions may be set within an entry.
+
+    Java members take what comes from there for messages, or end; so this happens to groups of ours alone.
+    """
+    if step.kind == "offset set" and step.word == "higher" and kinds == "ours" and step.amount % 2:
+        return replace(step, word="inside")
+    return step
 
 
 def _with_one_intent(plan: Plan, storages: tuple[str, ...], rng: random.Random) -> Plan:
@@ -326,6 +348,10 @@ class _Drawing:
         target = self._rng.choice(self._names) if word == "member" else topic
         return Step(at_s, kind, target, number, self._some_s(), word=word)
 
+    def _broker(self, at_s: float, kind: str) -> Step:
+        words = ("", "killed", "deaf") if self._kinds == "ours" else ("", "killed")
+        return Step(at_s, kind, number=self._rng.randrange(3), for_s=self._some_s(), word=self._rng.choice(words))
+
     def _untargeted(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind)
 
@@ -339,7 +365,7 @@ class _Drawing:
         "leader": _on_partition, "retention": _retention, "damaged offset": _damaged, "owner deleted": _on_partition,
         "owner replaced": _on_partition, "offset set": _offset, "unregistered": _at_once, "poison": _poison,
         "late answers": _late_answers, "stuck": _stuck, "moved": _moved, "refused": _at_once, "name taken": _named,
-        "closed": _closed,
+        "closed": _closed, "broker": _broker,
         "manager moved": _on_manager, "manager dead": _on_manager, "manager slow": _slow_manager,
         "offset in kafka set": _offset_in_kafka,
     }  # fmt: skip

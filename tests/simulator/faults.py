@@ -13,6 +13,7 @@ from typing import Final
 from rebalance import znodes
 from rebalance.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
 from tests.simulator import operator_faults
+from tests.simulator.brokers_07 import Brokers07
 from tests.simulator.kafka_offsets import MAX_RETRIES
 from tests.simulator.member import OurMember
 from tests.simulator.offset_storage import BACKOFF_S, TIMEOUT_S
@@ -358,11 +359,18 @@ def _leader(stage: Stage, step: Step) -> None:
 
 def _retention(stage: Stage, step: Step) -> None:
     """So many percent of the log of every partition of a topic are dropped."""
-    for partition in range(stage.brokers.topics.get(step.target, 0)):
+    for partition in stage.brokers.partitions.get(step.target, ()):
         ends = stage.brokers.ends(step.target, partition)
         if ends is not None:
             first, end = ends
             stage.brokers.trim(step.target, partition, first + (end - first) * step.amount // 100)
+
+
+def _broker(stage: Stage, step: Step) -> None:
+    """A broker of Kafka 0.7 ends: in order, `killed`, or (`deaf`) it only does not answer. It comes back."""
+    brokers = stage.brokers
+    if isinstance(brokers, Brokers07) and brokers.stop(step.number, step.word):
+        stage.undo_later(step.for_s, lambda: brokers.start(step.number))
 
 
 def _damaged_offset(stage: Stage, step: Step) -> None:
@@ -440,6 +448,7 @@ KINDS: Final[Mapping[str, Fault]] = {
     "create topic": _create_topic,
     "delete topic": _delete_topic,
     "leader": _leader,
+    "broker": _broker,
     "retention": _retention,
     "damaged offset": _damaged_offset,
     "owner deleted": operator_faults.owner_deleted,
@@ -456,5 +465,5 @@ KINDS: Final[Mapping[str, Fault]] = {
 }
 """All kinds of steps."""
 
-OWN_PROFILE: Final = frozenset({"manager moved", "manager dead", "manager slow", "offset in kafka set"})
-"""Kinds that happen only to groups with offsets in Kafka (the profile `stores`)."""
+OWN_PROFILE: Final = frozenset({"manager moved", "manager dead", "manager slow", "offset in kafka set", "broker"})
+"""Kinds that happen only to groups with offsets in Kafka (the profile `stores`), or to those of Kafka 0.7."""

@@ -9,6 +9,7 @@ from tests.simulator.brokers import Brokers
 from tests.simulator.plan import GROUP
 from tests.simulator.zookeeper import SimulatedZooKeeper
 from zkconsumer.testing.history import Place
+from zkconsumer.testing.history.events import partition_of
 from zkconsumer.testing.history.groups import rightful_owners
 
 __all__ = ["owner_nodes", "registrations", "should_own"]
@@ -32,8 +33,8 @@ def owner_nodes(zookeeper: SimulatedZooKeeper, brokers: Brokers) -> dict[Place, 
         path = znodes.owners_path(GROUP, topic)
         for name in zookeeper.children(path):
             node = zookeeper.read(f"{path}/{name}")
-            if node is not None and name.isdigit():
-                found[topic, int(name)] = node[0].decode("utf-8", "replace")
+            if node is not None:
+                found[topic, partition_of(name)] = node[0].decode("utf-8", "replace")
     return found
 
 
@@ -41,8 +42,9 @@ def should_own(
     zookeeper: SimulatedZooKeeper, brokers: Brokers, strategy: str, order: str = "0.8"
 ) -> dict[Place, str] | None:
     """(topic, partition) -> thread id, as the assignment rule says; None where it says nothing."""
-    topics = {topic: range(count) for topic, count in brokers.topics.items()}
     try:
-        return rightful_owners(registrations(zookeeper), topics, Strategy(strategy, order))
+        return rightful_owners(
+            registrations(zookeeper), brokers.partitions, Strategy(strategy, order), brokers.generation
+        )
     except UnequalSubscriptions:
         return None

@@ -21,6 +21,7 @@ from tests.simulator.java_settings import ConnectorSettings
 from tests.simulator.java_threads import USUAL_PACE, Body, JavaFailure, Threads
 from tests.simulator.java_zkclient import ZkClient
 from tests.simulator.pipe import Latency
+from zkconsumer.testing.history import Place
 from zkconsumer.testing.history.limits import NS
 from zkconsumer.testing.proxy.zookeeper_exchanges import Entry
 
@@ -109,7 +110,7 @@ class JavaMember:
     def hold_up(self, until_s: float) -> None:
         """Nothing: the model has no thread that could be late by itself."""
 
-    def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
+    def states(self, place: Place | None = None) -> frozenset[str]:
         """It has none of our machines."""
         return frozenset()
 

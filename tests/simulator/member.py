@@ -19,11 +19,12 @@ Not shared, because it is threads, sockets or waiting, and simulated here or in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from rebalance.assignment import Partition
 from rebalance.claims import Fence
 from rebalance.coordinator import Coordinator
+from rebalance.generation import GENERATION_07
 from rebalance.lease import Lease
 from rebalance.partition import PartitionState
 from rebalance.pipeline import Pipeline
@@ -33,6 +34,7 @@ from simpleconsumer.types import TopicPartition
 from tests.simulator.actor import MemberSpec, Owned, Surroundings
 from tests.simulator.application import Application, Pace, SteppedStream
 from tests.simulator.delivery import SteppedDelivery
+from tests.simulator.delivery_07 import SteppedDelivery07
 from tests.simulator.kafka_offsets import SteppedKafkaOffsets, stores_of
 from tests.simulator.stepping import SteppedListener, SteppedLoop, lateness_s
 from zkconsumer.config import ConsumerConfig
@@ -42,11 +44,12 @@ from zkconsumer.member.member_settings import member_of
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.two_stores import TwoStores
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
+from zkconsumer.testing.history import Place
 from zkconsumer.testing.history.leaves import PAUSED
 
 __all__ = ["OurMember", "config_of"]
 
-def config_of(group: str, spec: MemberSpec) -> ConsumerConfig:
+def config_of(group: str, spec: MemberSpec, generation: Literal["0.7", "0.8"] = "0.8") -> ConsumerConfig:
     """The settings of a member."""
     return ConsumerConfig(
         "simulated:2181",
@@ -65,6 +68,7 @@ def config_of(group: str, spec: MemberSpec) -> ConsumerConfig:
         rebalance_drain_timeout_ms=int(spec.drain_s * 1000),
         rebalance_backoff_ms=int(spec.backoff_s * 1000),
         rebalance_max_retries=spec.max_retries,
+        kafka_generation=generation,
         max_processing_interval_ms=int(spec.max_processing_s * 1000) or None,
     )
 
@@ -90,7 +94,8 @@ class OurMember:
         self.failure: Exception | None = None
         self.has_left = False
         self.unstored: set[TopicPartition] = set()
-        self.config = config_of(surroundings.group, spec)
+        generation = surroundings.brokers.generation
+        self.config = config_of(surroundings.group, spec, "0.7" if generation is GENERATION_07 else "0.8")
         self.lease = Lease()
         self._process = process = surroundings.process
         self._rng = rng = surroundings.rng
@@ -107,7 +112,7 @@ class OurMember:
         self.streams = self._build_streams()
         pipeline = Pipeline(surroundings.port, self.loop)
         self.offsets = self._build_offsets(pipeline, surroundings)
-        self.delivery = SteppedDelivery(
+        self.delivery = (SteppedDelivery07 if generation is GENERATION_07 else SteppedDelivery)(
             process, rng, surroundings.brokers, surroundings.record, self.config, self.streams,
             lambda partition, gone: self.loop.post(self.offsets.out_of_range, partition, gone),
         )
@@ -119,6 +124,7 @@ class OurMember:
             member_of(self.config, self.consumer_id, _subscription(spec)), pipeline,
             MemberParts(self.delivery, self.offsets, self.listening), self.lease, rng, surroundings.wall_clock_ms,
         )
+        self.coordinator.member.generation.value = generation
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         commit = None if self.config.auto_commit_enable else self._commit
         self.applications = [
@@ -323,7 +329,7 @@ class OurMember:
     def owned(self) -> Owned:
         """The partitions that it owns and delivers."""
         return {
-            (topic, int(partition)): entry.machine.held or ""
+            (topic, partition): entry.machine.held or ""
             for (topic, partition), entry in self.coordinator.partitions.items()
             if entry.machine.state is PartitionState.OWNED and entry.started
         }
@@ -351,12 +357,12 @@ class OurMember:
         """Fail no more."""
         self.loop.fault = None
 
-    def states(self, place: tuple[str, int] | None = None) -> frozenset[str]:
+    def states(self, place: Place | None = None) -> frozenset[str]:
         """The states of its machines."""
         partitions = self.coordinator.partitions
         if place is not None:
             return frozenset(entry.machine.state.value for (topic, name), entry in partitions.items()
-                             if topic == place[0] and int(name) == place[1])
+                             if (topic, name) == place)
         return frozenset([self.coordinator.machine.state.value,
                           *(entry.machine.state.value for entry in partitions.values())])
 

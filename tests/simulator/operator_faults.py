@@ -27,20 +27,34 @@ POISONS: Final[Mapping[str, bytes]] = {
 }
 """Registrations of no member."""
 
+_POISONS_07: Final[Mapping[str, bytes]] = {
+    **POISONS, "text counts": b'{ "t": "2" }', "foreign filter": b"*1*t[[a-z]&&[def]]", "ghost": b'{ "t": 1 }',
+}
+"""The same of Kafka 0.7; those in the format of 0.8 stop its members as well."""
+
 CLOSED: Final = ("stranger", "stranger opened", "member", "members", "topic", "topics", "owner", "offset")
 """The words of a step for what may not be read for a while."""
 
 _ELSEWHERE: Final = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static","timestamp":"1"}'
+_ELSEWHERE_07: Final = b'{ "elsewhere": 1 }'
 _GARBAGE: Final = b"not an offset"
 
 
 def owner_deleted(stage: Stage, step: Step) -> None:
-    stage.operator_writes(lambda: stage.zookeeper.delete(znodes.owner_path(GROUP, step.target, step.number)))
+    stage.operator_writes(lambda: stage.zookeeper.delete(_owner_path(stage, step)))
 
 
 def owner_replaced(stage: Stage, step: Step) -> None:
     """The owner's node is replaced by another session's: for good, or (`ephemeral`) as long as that session lasts."""
-    _replace(stage, step, znodes.owner_path(GROUP, step.target, step.number), b"g_stranger-0")
+    _replace(stage, step, _owner_path(stage, step), b"g_stranger-0")
+
+
+def _owner_path(stage: Stage, step: Step) -> str:
+    return znodes.owner_path(GROUP, step.target, stage.brokers.partition(step.target, step.number))
+
+
+def _offset_path(stage: Stage, step: Step) -> str:
+    return znodes.offset_path(GROUP, step.target, stage.brokers.partition(step.target, step.number))
 
 
 def _replace(stage: Stage, step: Step, path: str, data: bytes) -> bool:
@@ -68,8 +82,11 @@ def _replace(stage: Stage, step: Step, path: str, data: bytes) -> bool:
 
 
 def offset_set(stage: Stage, step: Step) -> None:
-    """A stored offset is moved by so many, or (`garbage`, `deleted`) made unreadable."""
-    path = znodes.offset_path(GROUP, step.target, step.number)
+    """A stored offset is moved by so many messages, or (`garbage`, `deleted`) made unreadable.
+
+    In Kafka 0.7 by so many entries; or (`inside`) by so many bytes, to where most likely no entry starts.
+    """
+    path = _offset_path(stage, step)
     found = stage.zookeeper.read(path)
     if found is None:
         return
@@ -86,7 +103,13 @@ def offset_set(stage: Stage, step: Step) -> None:
         # A Java member never recovers from it; an operator who repaired the rest would repair this, too.
         stage.undo_later(stage.faults_left_s, lambda: stage.operator_retries(remove_garbage))
     elif found[0].isdigit():
-        moved = b"%d" % max(0, int(found[0]) + step.amount)
+        position = int(found[0])
+        if step.word in ("beyond", "inside"):
+            position += step.amount
+        else:
+            partition = stage.brokers.partition(step.target, step.number)
+            position = stage.brokers.moved(step.target, partition, position, step.amount)
+        moved = b"%d" % position
         stage.operator_writes(lambda: stage.zookeeper.set_data(path, moved))
 
 
@@ -108,7 +131,8 @@ def unregistered(stage: Stage, step: Step) -> None:
 
 def poison(stage: Stage, step: Step) -> None:
     path = znodes.registration_path(GROUP, f"{GROUP}_poison{step.number}")
-    if stage.operator_writes(lambda: stage.zookeeper.create(path, POISONS[step.word], parents=True)):
+    data = (_POISONS_07 if stage.plan.generation == "0.7" else POISONS)[step.word]
+    if stage.operator_writes(lambda: stage.zookeeper.create(path, data, parents=True)):
         stage.undo_later(step.for_s, lambda: stage.operator_retries(lambda: stage.zookeeper.delete(path)))
 
 
@@ -127,8 +151,8 @@ def closed(stage: Stage, step: Step) -> None:
         "members": znodes.ids_path(GROUP),
         "topic": znodes.topic_path(step.target),
         "topics": znodes.TOPICS,
-        "owner": znodes.owner_path(GROUP, step.target, step.number),
-        "offset": znodes.offset_path(GROUP, step.target, step.number),
+        "owner": _owner_path(stage, step),
+        "offset": _offset_path(stage, step),
     }[step.word]
     if stage.zookeeper.read(path) is None or not stage.operator_writes(lambda: stage.zookeeper.set_access(path, True)):
         return
@@ -147,7 +171,8 @@ def _closed_stranger(stage: Stage, step: Step) -> None:
         stage.hidden(0.0)
         stage.operator_retries(lambda: stage.zookeeper.set_access(path, False))
 
-    if not stage.operator_writes(lambda: stage.zookeeper.create_closed(path, _ELSEWHERE)):
+    data = _ELSEWHERE_07 if stage.plan.generation == "0.7" else _ELSEWHERE
+    if not stage.operator_writes(lambda: stage.zookeeper.create_closed(path, data)):
         return
     if step.word == "stranger":
         stage.undo_later(step.for_s, remove)
@@ -164,7 +189,8 @@ def name_taken(stage: Stage, step: Step) -> None:
     """
     path = znodes.registration_path(GROUP, f"{GROUP}_{step.target}")
     found = stage.zookeeper.read(path)
-    data = POISONS["ghost"] if found is None else found[0]
+    ghost = (_POISONS_07 if stage.plan.generation == "0.7" else POISONS)["ghost"]
+    data = ghost if found is None else found[0]
     if _replace(stage, step, path, data):
         for _ in range(REGISTRATIONS_MODULO):
             stage.operator_writes(lambda: stage.zookeeper.set_data(path, data))

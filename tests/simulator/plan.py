@@ -64,6 +64,7 @@ class Plan:
         tick_s: their tick.
         message_every_s: between two messages of a partition, on average.
         faults_s: how long things happen; after it everything is healed.
+        generation: of Kafka: 0.7 or 0.8.
     """
 
     members: tuple[MemberSpec, ...]
@@ -73,6 +74,7 @@ class Plan:
     tick_s: float = 1.0
     message_every_s: float = 0.3
     faults_s: float = 20.0
+    generation: str = "0.8"
 
 
 def format_plan(plan: Plan) -> str:

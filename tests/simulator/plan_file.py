@@ -95,6 +95,7 @@ def _check(plan: Plan) -> None:
                                ("message_every_s", plan.message_every_s, 0.001), ("faults_s", plan.faults_s, 0.0)):
         if value < least:
             raise ValueError(f"{name}: {value} is less than {least}")
+    _one_of(plan.generation, ("0.7", "0.8"), "generation")
     for number, member in enumerate(plan.members):
         _one_of(member.kind, ("ours", "java"), f"members[{number}].kind")
         _one_of(member.strategy, (plan.members[0].strategy,), f"members[{number}].strategy")

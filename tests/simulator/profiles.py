@@ -8,7 +8,7 @@ with it sooner.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tests.simulator.operator_faults import POISONS
@@ -16,7 +16,7 @@ from tests.simulator.plan import Step
 from tests.simulator.scenes import LATE_PROOFS, LONG_DRAINS, SCENES
 from tests.simulator.waiting_steps import PASSING_STATES
 
-__all__ = ["ALL", "PROFILES", "Profile", "profile_of"]
+__all__ = ["ALL", "PROFILES", "Profile", "profile_07", "profile_of"]
 
 _EVERYTHING: Final[Mapping[str, float]] = {
     "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "hold up": 3, "wall clock": 0.5,
@@ -166,6 +166,18 @@ ALL: Final = "all"
 _IN_TURN: Final = (
     "everything", "moments", "everything", "stuck", "everything", "moments", "blocked", "scenes", "ends",
 )  # fmt: skip
+
+
+_NOT_IN_07: Final = frozenset({"delete topic", "leader", "damaged offset"})
+"""Topics stay and have no leaders, and the entries of their logs do not name their positions."""
+
+
+def profile_07(profile: Profile) -> Profile:
+    """The same profile for Kafka 0.7: brokers come and go with their partitions, and all groups assign by range."""
+    weights = {kind: weight for kind, weight in profile.weights.items() if kind not in _NOT_IN_07}
+    weights["broker"] = max(1.0, profile.weights.get("leader", 0.0) + profile.weights.get("delete topic", 0.0))
+    scenes = tuple(tuple(step for step in scene if step.kind not in _NOT_IN_07) for scene in profile.scenes)
+    return replace(profile, weights=weights, roundrobin=0.0, storages=(("",),), scenes=scenes)
 
 
 def profile_of(name: str, seed: int) -> Profile:

@@ -11,6 +11,7 @@ from typing import Final
 
 from rebalance.roundrobin_order import ORDERS
 from rebalance.waits import RebalanceTimes
+from tests.simulator.brokers_07 import BROKER_SESSION_S
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
 from tests.simulator.java_member import JavaMember
 from tests.simulator.participant import Participant
@@ -141,6 +142,8 @@ class _Runner:
         settings = self.world.zookeeper.settings
         session_s = max(settings.granted_s(each.session_s) for each in self.world.plan.members)
         longest_s = session_s + 2 * settings.tick_s + CONVERGE_S
+        if self.world.plan.generation == "0.7":
+            longest_s += settings.granted_s(BROKER_SESSION_S) + 2 * settings.tick_s
         if self._has_java:
             longest_s += session_s + JAVA_S
         if "closed" in self.world.done_kinds:
@@ -222,14 +225,14 @@ class _Runner:
         return not self._wrong_owners() and self._owned_by_members() == self._owners()
 
     def _owned_by_members(self) -> dict[Place, str]:
-        topics = self.world.brokers.topics
+        topics = self.world.brokers.partitions
         return {place: thread for each in self.world.all_living() for place, thread in each.actor.owned().items()
-                if place[0] in topics}
+                if place[1] in topics.get(place[0], ())}
 
     def _backlog_s(self) -> float:
         """How long one stream would work on all that is not done."""
         brokers = self.world.brokers
-        left = sum(max(0, (brokers.ends(topic, number) or (0, 0))[1] - self.world.done_to(brokers.place(topic, number)))
+        left = sum(brokers.left(topic, number, self.world.done_to(brokers.place(topic, number)))
                    for topic, number in self._owners())
         return left * max(each.work_s for each in self.world.plan.members)
 
@@ -335,6 +338,7 @@ class _Runner:
         return Limits(
             repeat_before_end_s=max(each.auto_commit_s for each in members) + 1.0,
             zombie_slack_s=_FOLLOWER_LAG_S,
+            entries=world.brokers.entries,
             orphan_s=self._longest_s() + CONSUME_S,
             begin=self._start_positions(),
             end=self._unread(),

@@ -14,6 +14,7 @@ from rebalance.waits import RebalanceTimes
 from tests.simulator.actor import Actor, MemberSpec, Surroundings
 from tests.simulator.assignment_watch import AssignmentWatch
 from tests.simulator.brokers import Brokers
+from tests.simulator.brokers_07 import Brokers07
 from tests.simulator.controller import Controller
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
 from tests.simulator.java_member import JavaMember
@@ -84,7 +85,7 @@ class Stage:
         controller = Process(self.schedule, self.rng("controller"), "controller")
         self.controller_port = self.zookeeper.port(controller, PortSettings(session_timeout_s=6.0))
         self.controller = Controller(controller, self.controller_port)
-        self.brokers = Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
+        self.brokers = self._build_brokers()
         self.brokers.on_rebirth = self._topic_recreated
         # Of two stores, the one that all members write is the one that the checks follow.
         self.is_stored_in_kafka = all(each.storage in ("kafka", "dual") for each in plan.members) and not any(
@@ -97,8 +98,10 @@ class Stage:
         self._sessions: dict[int, str] = {}
         self.ended_from_outside: set[int] = set()
         self.tree = TreeWatch(GROUP, self.member_of, self.brokers.place, self._tree_event, self._end_of)
-        self.due = AssignmentWatch(GROUP, Strategy(plan.members[0].strategy), self.member_of, self.brokers.place,
-                            lambda member, place, order: self.write("due", member, place, message_id=order))
+        self.due = AssignmentWatch(
+            GROUP, Strategy(plan.members[0].strategy), self.member_of, self.brokers.place,
+            lambda member, place, order: self.write("due", member, place, message_id=order), self.brokers.generation,
+        )  # fmt: skip
         self.zookeeper.observe(self._observe)
         self._produces = True
         self._reached: dict[tuple[str, Place], int] = {}
@@ -123,6 +126,12 @@ class Stage:
         """Random numbers of their own for each part: a change in one part changes no draw of another."""
         return random.Random(f"{self.seed}/{name}")
 
+    def _build_brokers(self) -> Brokers:
+        if self.plan.generation == "0.7":
+            return Brokers07(self.schedule, self.rng("brokers"), self.controller, self._broker_event,
+                             self.zookeeper, self.rng)
+        return Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
+
     # -- the history ------------------------------------------------------------------------------------------------
 
     @property
@@ -135,7 +144,7 @@ class Stage:
     ) -> None:
         """Append an event at the present moment."""
         if kind in ("deliver", "done"):
-            self._reach(kind, place, offset + 1)
+            self._reach(kind, place, self.brokers.entries.behind(place, offset) if kind == "done" else offset + 1)
         elif kind == "reset":
             # No member will be done with what it passes over: nothing more is due before it.
             self._reach("done", place, offset)
@@ -153,7 +162,7 @@ class Stage:
     def _topic_recreated(self, topic: str, count: int) -> None:
         """In the history the topic is another one from now on: record which members own nothing of it any more."""
         self.due.report_changes()
-        for number in range(count):
+        for number in self.brokers.partitions[topic][:count]:
             holder = self.tree.holder(topic, number)
             for each in self.all_living():
                 if each.name != holder:
@@ -380,9 +389,9 @@ class Stage:
         """Lose all of ZooKeeper's data."""
         self.tree.wiped()
         self.due.wiped()
-        for topic, count in self.brokers.topics.items():
-            for number in range(count):
-                self.write("offset_node", "", self.brokers.place(topic, number), -1, OPERATOR)
+        for topic, partitions in self.brokers.partitions.items():
+            for partition in partitions:
+                self.write("offset_node", "", self.brokers.place(topic, partition), -1, OPERATOR)
         self.zookeeper.wipe()
         self.trouble(_RECOVERY_S)
 
@@ -392,7 +401,7 @@ class Stage:
         """One message somewhere, and the next one later."""
         if not self._produces:
             return
-        places = [(topic, number) for topic, count in self.brokers.topics.items() for number in range(count)]
+        places = [(topic, each) for topic, partitions in self.brokers.partitions.items() for each in partitions]
         wait_s = self.plan.message_every_s
         if places:
             self.brokers.produce(*places[rng.randrange(len(places))])
@@ -402,9 +411,9 @@ class Stage:
     def finish_producing(self) -> None:
         """Let one last message come to each partition, and no more."""
         self._produces = False
-        for topic, count in self.brokers.topics.items():
-            for number in range(count):
-                self.brokers.produce(topic, number)
+        for topic, partitions in self.brokers.partitions.items():
+            for partition in partitions:
+                self.brokers.produce(topic, partition)
 
     def delivered_to(self, place: Place) -> int:
         """The offset behind the last message that was delivered to any member."""

@@ -15,6 +15,7 @@ or the id of the member.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -25,9 +26,11 @@ from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.history.checks import OPERATOR
+from zkconsumer.testing.history.events import partition_of
 
 __all__ = ["TreeWatch"]
 
+_PARTITION: Final = re.compile(r"[0-9]+(-[0-9]+)?")
 _NOWHERE: Final[Place] = ("", -1)
 """The place of what happens to a registration."""
 
@@ -52,7 +55,7 @@ class TreeWatch:
         self,
         group: str,
         member_of: Callable[[int], str],
-        place: Callable[[str, int], Place],
+        place: Callable[[str, int | str], Place],
         write: Callable[[str, str, Place, int, str], None],
         end_of: Callable[[int], str],
     ) -> None:
@@ -86,7 +89,7 @@ class TreeWatch:
             if path.startswith(self._owners):
                 self._gone(path, holder, OPERATOR)
 
-    def holder(self, topic: str, partition: int) -> str:
+    def holder(self, topic: str, partition: int | str) -> str:
         """The member whose session owns the owner node, "" without one or for an operator's."""
         holder = self._holders.get(f"{self._owners}{topic}/{partition}")
         return "" if holder is None else holder.member
@@ -160,7 +163,7 @@ class TreeWatch:
 
     def _place_of(self, path: str, root: str) -> Place | None:
         topic, _, partition = path[len(root):].partition("/")
-        return self._place(topic, int(partition)) if partition.isdigit() else None
+        return self._place(topic, partition_of(partition)) if _PARTITION.fullmatch(partition) else None
 
 
 def _version(record: Record, path: str) -> int:

@@ -35,6 +35,7 @@ class WaitingSteps:
         do: carries out a step now.
         rng: random numbers by name.
         later: runs a call after so many seconds.
+        partition: the partition of a topic that a plan gives a number.
     """
 
     def __init__(
@@ -43,7 +44,9 @@ class WaitingSteps:
         do: Callable[[Step], None],
         rng: Callable[[str], random.Random],
         later: Callable[[float, Callable[[Step], None], Step], object],
+        partition: Callable[[str, int], int | str] = lambda topic, number: number,
     ) -> None:
+        self._partition = partition
         self._living = living
         self._do = do
         self._rng = rng
@@ -67,22 +70,22 @@ class WaitingSteps:
         self._waiting.clear()
 
     def _look(self, participant: Participant) -> None:
-        for step in [each for each in self._waiting if _has_come(each, participant)]:
+        for step in [each for each in self._waiting if self._has_come(each, participant)]:
             self._waiting.remove(step)
             moment = self._rng(f"moment {step}")
             self._later(moment.choice(_LATEST_S) * moment.random(), self._do, step)
 
-
-def _has_come(step: Step, participant: Participant) -> bool:
-    if step.kind in _OF_A_PARTITION:
-        return step.when in participant.actor.states((step.target, step.number))
-    if step.target == participant.spec.name or step.kind in _ON_THE_GROUP:
-        return step.when in participant.actor.states()
-    return False
+    def _has_come(self, step: Step, participant: Participant) -> bool:
+        if step.kind in _OF_A_PARTITION:
+            partition = self._partition(step.target, step.number)
+            return step.when in participant.actor.states((step.target, partition))
+        if step.target == participant.spec.name or step.kind in _ON_THE_GROUP:
+            return step.when in participant.actor.states()
+        return False
 
 
 _ON_THE_GROUP: Final = frozenset({
     "join", "outage", "stop server", "freeze", "isolate", "lag", "wipe", "grow", "create topic", "delete topic",
-    "leader", "retention", "damaged offset", "poison",
+    "leader", "broker", "retention", "damaged offset", "poison",
 })  # fmt: skip
 """Kinds without a member as their target: they wait for any member's state."""

@@ -19,7 +19,7 @@ from zkconsumer.testing.history.zombies import find_zombies
 
 __all__ = [
     "CHECKS", "OPERATOR", "NS", "Check", "Finding", "Limits", "Trouble", "check_history", "count_allowed_repeats",
-    "find_backwards", "find_early_commits", "find_lost", "find_orphans", "find_repeated", "find_rewinds",
+    "find_backwards", "find_early_commits", "find_inside", "find_lost", "find_orphans", "find_repeated", "find_rewinds",
     "find_skipped", "find_two_owners", "find_zombies",
 ]  # fmt: skip
 
@@ -155,16 +155,30 @@ def find_early_commits(events: Sequence[Event], limits: Limits) -> list[Finding]
                 end = event.offset
             elif event.kind == "deliver":
                 in_hand[event.offset] = event
-                end = max(end, event.offset + 1)
+                end = max(end, limits.entries.behind(event.place, event.offset))
             elif event.kind == "done":
                 in_hand.pop(event.offset, None)
-                done_to = max(done_to, event.offset + 1)
+                done_to = max(done_to, limits.entries.behind(event.place, event.offset))
             else:
                 early = [each for offset, each in in_hand.items() if done_to <= offset < event.offset]
                 if early or event.offset > end:
                     sentence = f"{event.member} committed {event.offset} of {name_of(event.place)} before it was done"
                     findings.append(Finding("early commit", sentence, (*early[:3], event)))
         done_before[owned.member, owned.place] = done_to
+    return findings
+
+
+def find_inside(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Commits of positions within an entry, from which nobody can read on, unless an operator has set them before."""
+    findings = []
+    set_by_operator: set[tuple[Place, int]] = set()
+    for event in events:
+        if event.kind == "offset_node" and event.id == OPERATOR:
+            set_by_operator.add((event.place, event.offset))
+        elif event.kind == "commit" and (event.place, event.offset) not in set_by_operator \
+                and limits.entries.is_inside(event.place, event.offset):
+            sentence = f"{event.member} committed {event.offset} of {name_of(event.place)}, which is within an entry"
+            findings.append(Finding("commit within an entry", sentence, (event,)))
     return findings
 
 
@@ -239,5 +253,6 @@ CHECKS: tuple[Check, ...] = (
     find_zombies,
     find_rewinds,
     find_early_commits,
+    find_inside,
     find_orphans,
 )

@@ -16,6 +16,8 @@ events of all of them can be put in one order. A history is about one consumer g
 | owner_gone | watcher | member, topic, partition: its owner node was deleted or replaced; `id`: by whom, if known |
 | offset_node | watcher | topic, partition, offset: value seen in the offset node; `member`: who wrote it, if known |
 
+In Kafka 0.7 positions count bytes, and messages of an entry share one: see `zkconsumer.testing.history.entries`.
+
 Only a simulation (`tests.simulator`) sees these:
 
 | kind | written by | fields beside time_ns and kind |

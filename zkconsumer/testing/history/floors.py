@@ -65,6 +65,7 @@ class _JavaStarts:
 
     def __init__(self, limits: Limits) -> None:
         self._unfenced = limits.unfenced
+        self._entries = limits.entries
         self._next: dict[tuple[str, Place], int | None] = {}
 
     def starts(self, event: Event) -> bool:
@@ -76,7 +77,7 @@ class _JavaStarts:
             self._next[key] = None
             return True
         expected = self._next.get(key, _NONE)
-        self._next[key] = event.offset + 1
+        self._next[key] = self._entries.behind(event.place, event.offset)
         return expected is not None and expected != event.offset
 
 
@@ -99,7 +100,8 @@ class Floors:
         """Process an event."""
         place = event.place
         if event.kind == "acked":
-            self._log_ends[place] = max(self._log_ends.get(place, 0), event.offset + 1)
+            end = self._limits.entries.of(place, event.offset).end
+            self._log_ends[place] = max(self._log_ends.get(place, 0), end)
         elif event.kind == "log_start":
             self._raise(place, event.offset)
         elif event.kind == "offset_node":

@@ -11,9 +11,9 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
+from rebalance.generation import GENERATION_08, Generation
 from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from rebalance.subscription import Subscription
-from rebalance.znodes import parse_registration
 from zkconsumer.testing.history.claims import find_forbidden, find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history.events import Event, Place, in_order
 from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, name_of, node_of
@@ -34,7 +34,10 @@ _TEN_S: Final = 10
 
 
 def rightful_owners(
-    registrations: Mapping[str, bytes], topics: Mapping[str, Sequence[int]], strategy: Strategy
+    registrations: Mapping[str, bytes],
+    topics: Mapping[str, Sequence[int | str]],
+    strategy: Strategy,
+    generation: Generation = GENERATION_08,
 ) -> dict[Place, str]:
     """(topic, partition) -> thread id, as the assignment rule says for these nodes.
 
@@ -46,7 +49,7 @@ def rightful_owners(
     members: dict[str, Subscription] = {}
     for name, data in registrations.items():
         try:
-            members[name] = Subscription.from_registration(parse_registration(data, f"ids/{name}"))
+            members[name] = Subscription.from_registration(generation.parse_registration(data, f"ids/{name}"))
         except (UnreadableNode, UnsupportedFilter):
             continue
     nodes = {topic: TopicNode(tuple(partitions)) for topic, partitions in topics.items()}
@@ -56,7 +59,7 @@ def rightful_owners(
         assignment = assign(GroupSnapshot(members, mine, frozenset(nodes)), name, subscription, strategy)
         if assignment.frozen is not None:
             raise UnequalSubscriptions({})
-        owners.update({(topic, int(number)): thread for (topic, number), thread in assignment.mine.items()})
+        owners.update(assignment.mine)
     return owners
 
 
@@ -68,7 +71,7 @@ def find_wrong_owners(owners: Mapping[Place, str], rightful: Mapping[Place, str]
         rightful: what the rule says, see `rightful_owners`.
     """
     findings = []
-    for place in sorted(rightful.keys() | owners.keys()):
+    for place in sorted(rightful.keys() | owners.keys(), key=str):
         should, does = rightful.get(place), owners.get(place)
         if should != does:
             sentence = f"{place[0]}/{place[1]} is owned by {does or 'no member'}, {should or 'no member'} should own it"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from zkconsumer.testing.history.entries import Entries
 from zkconsumer.testing.history.events import Event, Place
 
 __all__ = ["NS", "OPERATOR", "Finding", "Limits", "Trouble", "name_of", "was_troubled"]
@@ -60,6 +61,7 @@ class Limits:
     settle_s: how long after a change of its share a member claims nothing new; 0: not checked.
     unclaimed_s: how long a partition may lie without an owner that a member should have; None: not checked.
     settle_max_s: how long claims are put off at most while changes keep coming.
+    entries: which messages share an entry: what was done of an entry that was cut off may be delivered again.
     """
 
     repeat_before_end_s: float = 2.0
@@ -86,6 +88,7 @@ class Limits:
     settle_s: float = 0.0
     unclaimed_s: float | None = None
     settle_max_s: float = 1.0
+    entries: Entries = field(default_factory=Entries)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     last: dict[tuple[Place, int], Event] = {}
     claimed_ns: dict[tuple[str, Place], int] = {}
     put_backs = PutBacks(limits)
-    starts = _numbered_starts(owned_by.values())
+    starts = _numbered_starts(owned_by.values(), limits)
     leaves: dict[str, Event] = {}
     found = []
     for event in events:
@@ -50,7 +50,7 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
             owned, now = owned_by[id(before)], owned_by[id(event)]
             next_ns = claimed_ns.get((now.member, now.place), now.start_ns)
             allowed = now is not owned and _explained(owned, before, next_ns, limits)
-            allowed |= now is not owned and _was_in_hand(owned, before, leaves.get(owned.member))
+            allowed |= now is not owned and _was_in_hand(owned, before, leaves.get(owned.member), limits)
             allowed &= now.member != owned.member or not _is_kept(owned, before, limits)
             # A delivery without owner node is checked by `find_zombies`; it is expected to repeat something.
             allowed |= bool(now.gone_by) and now.gone_ns is not None and event.time_ns > now.gone_ns
@@ -63,7 +63,7 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     return found
 
 
-def _numbered_starts(all_owned: Iterable[Ownership]) -> dict[int, int]:
+def _numbered_starts(all_owned: Iterable[Ownership], limits: Limits) -> dict[int, int]:
     """Number the ownerships that started at offset 0, or where such a one had stopped: by the id of each.
 
     One whose session ended before it had committed anything makes the next one start there as well.
@@ -80,7 +80,8 @@ def _numbered_starts(all_owned: Iterable[Ownership]) -> dict[int, int]:
         elif owned.start_offset < 0 or owned.start_offset != reached:
             continue
         numbers[id(owned)] = number
-        came_to[owned.place] = owned.done[-1].offset + 1 if owned.done else owned.start_offset, number
+        behind = limits.entries.behind(owned.place, owned.done[-1].offset) if owned.done else owned.start_offset
+        came_to[owned.place] = behind, number
     return numbers
 
 
@@ -94,11 +95,15 @@ def _explained(owned: Ownership, before: Event, next_ns: int, limits: Limits) ->
         return False
     # A member that never writes "done", as a Java member, counts as done with what it delivered.
     in_hand_ns = ended_ns + 1 if owned.explicit or owned.done else before.time_ns
-    done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), in_hand_ns)
+    # An entry is done with its last message, and is in hand since its first one.
+    entry = limits.entries.of(before.place, before.offset)
+    done_ns = next((done.time_ns for done in owned.done if done.offset == entry.last), in_hand_ns)
+    begun_ns = min((each.time_ns for each in owned.deliveries if entry.first <= each.offset <= entry.last),
+                   default=before.time_ns)
     was_done = done_ns <= ended_ns
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
     if owned.graceful:
-        held_s = (min(done_ns, ended_ns) - before.time_ns) / NS
+        held_s = (min(done_ns, ended_ns) - begun_ns) / NS
         if limits.drain_s is not None and held_s >= limits.drain_s and done_ns > ended_ns - _CALLED_NS:
             return True
         if not was_done:
@@ -114,20 +119,22 @@ def _explained(owned: Ownership, before: Event, next_ns: int, limits: Limits) ->
     return broken_off and (not was_done or done_ns >= _last_sure_commit_ns(owned.member, ended_ns, limits))
 
 
-def _was_in_hand(owned: Ownership, before: Event, leave: Event | None) -> bool:
+def _was_in_hand(owned: Ownership, before: Event, leave: Event | None, limits: Limits) -> bool:
     """True if its member was in the middle of a message when the time that it had to leave was over."""
     if leave is None:
         return False
     until_ns = leave.time_ns + int(float(leave.id) * NS)
-    done_ns = next((done.time_ns for done in owned.done if done.offset == before.offset), None)
+    last = limits.entries.of(before.place, before.offset).last
+    done_ns = next((done.time_ns for done in owned.done if done.offset == last), None)
     return before.time_ns <= until_ns + _CALLED_NS and (done_ns is None or done_ns > until_ns - _CALLED_NS)
 
 
 def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
     """True if the member was done with a message and remembers it, committed or not."""
     called_ns = _CALLED_NS if owned.graceful else 0  # the drain ended a little before
+    last = limits.entries.of(before.place, before.offset).last
     return owned.member not in limits.by_hand | limits.unfenced and any(
-        done.offset == before.offset and (owned.end_ns is None or done.time_ns <= owned.end_ns - called_ns)
+        done.offset == last and (owned.end_ns is None or done.time_ns <= owned.end_ns - called_ns)
         for done in owned.done
     )
 
