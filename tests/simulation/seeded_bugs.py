@@ -50,7 +50,7 @@ class Bug:
     Attributes:
         owner, name: what is replaced.
         make: from the right thing to the wrong one.
-        profile, members: the plans that find it soon.
+        profile, members, generation: the plans that find it soon.
     """
 
     owner: Any
@@ -58,6 +58,7 @@ class Bug:
     make: Callable[[Any], Any]
     profile: str = "everything"
     members: str = "ours"
+    generation: str = "0.8"
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from seeded_bugs import BUGS
+from seeded_bugs_07 import BUGS_07
 
 from tests.simulator.campaign import run_seed
 
@@ -18,10 +19,11 @@ SLOW = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in BUGS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in (*BUGS, *BUGS_07)]
 )
 def test_a_planted_bug_is_found(name: str) -> None:
-    bug = BUGS[name]
+    bug = BUGS[name] if name in BUGS else BUGS_07[name]
+    kind = (bug.members, bug.profile, bug.generation)
     with bug.planted():
-        found = next((seed for seed in range(SEEDS) if run_seed(seed, bug.members, bug.profile).findings), None)
-    assert found is not None, f"{name!r} was not found by {SEEDS} seeds of {bug.profile}, {bug.members}"
+        found = next((seed for seed in range(SEEDS) if run_seed(seed, *kind).findings), None)
+    assert found is not None, f"{name!r} was not found by {SEEDS} seeds of {' '.join(kind)}"

@@ -154,6 +154,11 @@ class Brokers:
             node = {"jmx_port": -1, "timestamp": "1", "host": f"b{number}", "version": 1, "port": 9092}
             self._controller.want(znodes.broker_path(number), json.dumps(node).encode(), ephemeral=True)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether what the nodes say of brokers will last."""
+        return True
+
     # -- topics -----------------------------------------------------------------------------------------------------
 
     @property

@@ -177,6 +177,18 @@ class Brokers07(Brokers):
             if znodes_07.broker_and_number(partition)[0] == broker.number:
                 log.leader = broker.number if broker.is_up else None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all nodes of the brokers that are there are those of their present sessions."""
+        paths = {
+            path: broker.port.session_id
+            for broker in self._nodes.values() if broker.process is not None
+            for path in (znodes.broker_path(broker.number),
+                         *(znodes_07.topic_broker_path(topic, broker.number) for topic in broker.counts))
+        }  # fmt: skip
+        found = {path: self._zookeeper.read(path) for path in paths}
+        return all(node is not None and node[1].ephemeral_owner == paths[path] for path, node in found.items())
+
     # -- topics -----------------------------------------------------------------------------------------------------
 
     @property

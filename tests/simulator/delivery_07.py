@@ -15,7 +15,8 @@ from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.dialect_types import FetchResult, Outcome
-from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
+from simpleconsumer.errors import BrokenFraming
+from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, TopicPartition
 from tests.simulator.actor import Record
 from tests.simulator.application import SteppedStream
 from tests.simulator.brokers import NO_LEADER, OUT_OF_RANGE, UNKNOWN, Brokers, Ends, Fetched
@@ -26,7 +27,7 @@ from tests.simulator.schedule import Event
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
-from zkconsumer.fetching.fetch_state import FETCHED, EntryMark, Need
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, FETCHED, EntryMark, Need
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 
@@ -143,6 +144,12 @@ class SteppedDelivery07(SteppedDelivery):
                 state.need = Need.RANGE_CHECK
             case Outcome.NOTHING:
                 pass
+            case Outcome.BROKEN if state.broken < BROKEN_TRIES:
+                state.broken += 1
+                self._failed(task, result.reason)
+            case Outcome.BROKEN:
+                state.need = Need.NOTHING
+                queue.push(Chunk(b"", MAX_INT64, None, error=BrokenFraming(result.reason)))
             case _:
                 raise AssertionError(f"{state.partition}: {result}")
 

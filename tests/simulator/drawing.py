@@ -57,8 +57,8 @@ def _step_07(step: Step, kinds: str) -> Step:
 
     Java members take what comes from there for messages, or end; so this happens to groups of ours alone.
     """
-    if step.kind == "offset set" and step.word == "higher" and kinds == "ours" and step.amount % 2:
-        return replace(step, word="inside")
+    if step.kind == "offset set" and kinds == "ours" and int(step.at_s * 1000) % 2:
+        return replace(step, word="inside", amount=1 + abs(step.amount) % 10)
     return step
 
 

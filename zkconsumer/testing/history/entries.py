@@ -56,6 +56,12 @@ class Entries:
         entry = self.of(place, offset)
         return entry.end if offset == entry.last else offset + 1
 
+    def start_of(self, place: Place, position: int) -> int:
+        """Where reading starts that is to start at a position: with the entry around it."""
+        if not self.is_inside(place, position):
+            return position
+        return max(each for each in self._boundaries[place] if each < position)
+
     def is_inside(self, place: Place, position: int) -> bool:
         """Whether a position is within an entry, where nobody can start to read."""
         boundaries = self._boundaries.get(place)

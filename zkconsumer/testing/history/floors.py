@@ -107,7 +107,7 @@ class Floors:
         elif event.kind == "offset_node":
             self._stored.see(event)
         elif event.kind == "assigned" and event.offset in self._stored.by_operator(place):
-            self._raised[place].add(event.offset)
+            self._raised[place].add(self._limits.entries.start_of(place, event.offset))
         elif self._java.starts(event):
             self._raised[place].update(value.offset for value in self._stored.read_by_java(event)
                                        if value.writer == OPERATOR)

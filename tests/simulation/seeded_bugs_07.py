@@ -1,0 +1,129 @@
+"""Bugs of Kafka 0.7 to plant in the production code; see `seeded_bugs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from seeded_bugs import Bug
+
+from rebalance import assignment, znodes
+from rebalance.generation import GENERATION_07
+from rebalance.requests import GetChildren
+from rebalance.topic_brokers import BrokersReading
+from rebalance.znodes import Registration
+from rebalance.znodes_07 import broker_and_number
+from simpleconsumer.dialect import KAFKA07
+from zkconsumer.fetching.entry_checks import EntryChecks
+from zkconsumer.fetching.partition_queue import PartitionQueue
+
+# -- the registry ------------------------------------------------------------------------------------------------------
+
+
+def partitions_sorted_as_numbers(right: Any) -> Any:
+    """Broker 10 comes behind broker 2, as people count; Java members sort text."""
+
+    def wrong(partitions: Iterable[str]) -> list[str]:
+        return sorted(set(partitions), key=broker_and_number)
+
+    return wrong
+
+
+def topic_children_not_watched(right: Any) -> Any:
+    """A broker that comes or goes with its partitions is noticed by the periodic check alone."""
+
+    def wrong(self: BrokersReading) -> None:
+        path = znodes.topic_path(self._topic)
+        self._ask(GetChildren(path), lambda reply: self._listed(GetChildren(path), reply))
+
+    return wrong
+
+
+def registers_as_in_08(right: Any) -> Any:
+    """The registration is JSON."""
+
+    def wrong(self: Any, registration: Registration) -> bytes:
+        return znodes.format_registration(registration)
+
+    return wrong
+
+
+# -- positions -------------------------------------------------------------------------------------------------------
+
+
+def next_message_committed(right: Any) -> Any:
+    """Messages of an entry count like offsets: what is done of an entry is added to its position."""
+
+    def wrong(self: PartitionQueue) -> int:
+        hand = self.in_hand
+        return int(right(self)) + (self.index if hand is None else hand.index)
+
+    return wrong
+
+
+def begun_entry_counts_as_done(right: Any) -> Any:
+    """Where an entry was begun, its end is reported: a revoke, or a commit, in the middle loses the rest."""
+
+    def wrong(self: PartitionQueue) -> int:
+        position = int(right(self))
+        chunk = self.chunks[0] if self.chunks else None
+        is_begun = self.index > 0 or (self.in_hand is not None and self.in_hand.index > 0)
+        if not is_begun or chunk is None or chunk.data_offset is None:
+            return position
+        return KAFKA07.find_boundary(chunk.data, chunk.data_offset, position + 1).end
+
+    return wrong
+
+
+def begun_entry_not_finished(right: Any) -> Any:
+    """A drain ends with the message in hand: what is done of its entry comes again."""
+    return lambda self: False
+
+
+def position_within_an_entry_believed(right: Any) -> Any:
+    """What comes from a position that an operator has set is taken for entries."""
+
+    def wrong(self: EntryChecks, task: Any, answer: Any, result: Any) -> bool:
+        task.state.is_start_checked = True
+        return False
+
+    return wrong
+
+
+def entry_around_a_position_skipped(right: Any) -> Any:
+    """From a position within an entry reading goes on at the end of that entry, not at its start."""
+
+    def wrong(self: EntryChecks, task: Any, start: int, end: int) -> None:
+        right(self, task, end, end)
+
+    return wrong
+
+
+def a_log_that_is_back_counts_as_another(right: Any) -> Any:
+    """A broker that returns is read from the start of its log on."""
+
+    def wrong(self: EntryChecks, task: Any, answer: Any) -> None:
+        right(self, task, answer._replace(message_set=b""))
+
+    return wrong
+
+
+def _bug(owner: Any, name: str, make: Any, profile: str = "everything", members: str = "ours") -> Bug:
+    return Bug(owner, name, make, profile, members, "0.7")
+
+
+BUGS_07: Mapping[str, Bug] = {
+    "0.7 partitions sorted as numbers": _bug(
+        assignment, "sort_partitions_07", partitions_sorted_as_numbers, "membership", "mixed"
+    ),
+    "0.7 topic children not watched": _bug(BrokersReading, "start", topic_children_not_watched, "topics"),
+    "0.7 registers as in 0.8": _bug(type(GENERATION_07), "format_registration", registers_as_in_08),
+    "0.7 next message committed": _bug(PartitionQueue, "done_position", next_message_committed),
+    "0.7 begun entry counts as done": _bug(PartitionQueue, "done_position", begun_entry_counts_as_done, "membership"),
+    "0.7 begun entry not finished": _bug(PartitionQueue, "_is_inside_entry", begun_entry_not_finished, "membership"),
+    "0.7 position within an entry believed": _bug(EntryChecks, "doubts", position_within_an_entry_believed, "hands"),
+    "0.7 entry around a position skipped": _bug(EntryChecks, "_start_at", entry_around_a_position_skipped, "hands"),
+    "0.7 a log that is back counts as another": _bug(
+        EntryChecks, "_compare", a_log_that_is_back_counts_as_another, "topics"
+    ),
+}
