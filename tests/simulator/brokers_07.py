@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rebalance import znodes, znodes_07
@@ -336,6 +336,17 @@ class Brokers07(Brokers):
 
         def answer() -> None:
             self._reply(process, done, self.fetched(topic, partition, offset, most))
+
+        self._schedule.after(LATENCY.draw(self._rng), answer)
+
+    def multifetch(
+        self, process: Process, wanted: Sequence[tuple[str, int | str, int]], most: int,
+        done: Callable[[list[Fetched]], None],
+    ) -> None:  # fmt: skip
+        """Ask one broker for some partitions, each from a position on; `done` runs in `process`, once."""
+
+        def answer() -> None:
+            self._reply(process, done, [self.fetched(*each, most) for each in wanted])
 
         self._schedule.after(LATENCY.draw(self._rng), answer)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rebalance import znodes
+from rebalance.assignment import sort_partitions
 from rebalance.subscription import thread_ids
 from tests.simulator.actor import Surroundings
 from tests.simulator.java_delivery import Fetchers, PartitionInfo, Queue, Stream
@@ -28,7 +29,7 @@ from tests.simulator.offset_storage import BACKOFF_S, OffsetChannel
 __all__ = ["JavaConnector"]
 
 _QUEUED_CHUNKS = 2
-_CLOSE_S = 2.0
+CLOSE_S = 2.0
 
 
 class JavaConnector:
@@ -61,20 +62,26 @@ class JavaConnector:
         self.fetchers = fetchers
         self.threads = threads
         self.surroundings = surroundings
-        self.registry: dict[str, dict[int, PartitionInfo]] = {}
-        self.checkpointed: dict[tuple[str, int], int] = {}
+        self.registry: dict[str, dict[int | str, PartitionInfo]] = {}
+        self.checkpointed: dict[tuple[str, int | str], int] = {}
         self.queues: dict[tuple[str, str], Queue] = {}
         self.streams: list[Stream] = []
         self.is_shutting_down = False
         self.waits_for_own_registration = False
         self.rebalance_lock = Lock()
-        self.rebalancer = Rebalancer(self)
+        self.rebalancer = self._new_rebalancer()
         self._commit_lock = Lock()
         self._channel = OffsetChannel(surroundings.brokers.offsets, threads.process)
         self._timer_is_over = False
         self._registered_in = 0
         self._shared_streams: list[Stream] = []
         self._wildcard_topics: list[str] = []
+
+    def _new_rebalancer(self) -> Rebalancer:
+        return Rebalancer(self)
+
+    def _new_stream(self) -> Stream:
+        return Stream(BoundedQueue(_QUEUED_CHUNKS))
 
     # -- starting ---------------------------------------------------------------------------------------------------
 
@@ -92,7 +99,7 @@ class JavaConnector:
 
     def _create_wildcard_streams(self) -> Body[None]:
         count = self.settings.subscription.entries[0][1]
-        self._shared_streams = [_new_stream() for _ in range(count)]
+        self._shared_streams = [self._new_stream() for _ in range(count)]
         self.streams.extend(self._shared_streams)  # the application has them before any topic matches
         self._wildcard_topics = yield from self._matching_topics()
         yield from self._register()
@@ -129,7 +136,7 @@ class JavaConnector:
         settings = self.settings
         for topic, count in counts.items():
             for number, thread_id in enumerate(thread_ids(settings.consumer_id, count)):
-                stream = self._shared_streams[number] if self._shared_streams else _new_stream()
+                stream = self._shared_stream(number) if self._shared_streams else self._new_stream()
                 if stream not in self.streams:
                     self.streams.append(stream)
                 self.queues[topic, thread_id] = stream.queue
@@ -139,6 +146,10 @@ class JavaConnector:
         for topic in dict.fromkeys(topic for topic, _ in self.queues):
             yield from self.layout.watch_topic(zookeeper, topic, self._topic_changed)
         yield from self.rebalancer.synced_rebalance()
+
+    def _shared_stream(self, number: int) -> Stream:
+        """The stream of a wildcard that this thread of every topic feeds."""
+        return self._shared_streams[number]
 
     # -- listeners, on the event thread -----------------------------------------------------------------------------
 
@@ -196,7 +207,7 @@ class JavaConnector:
             offsets = [
                 (topic, partition, partitions[partition].consumed)
                 for topic, partitions in self.registry.items()
-                for partition in sorted(partitions)
+                for partition in sort_partitions(partitions)
             ]
             if self.settings.storage == "zookeeper":
                 yield from self._commit_to_zookeeper(offsets)
@@ -205,17 +216,17 @@ class JavaConnector:
         finally:
             self._commit_lock.release()
 
-    def _commit_to_zookeeper(self, offsets: Iterable[tuple[str, int, int]]) -> Body[None]:
+    def _commit_to_zookeeper(self, offsets: Iterable[tuple[str, int | str, int]]) -> Body[None]:
         for topic, partition, offset in offsets:
             if self.checkpointed.get((topic, partition)) != offset:
                 path = self.layout.offset_path(self.settings.group, topic, partition)
-                yield from self._update_persistent(path, b"%d" % offset)
+                yield from self.update_persistent(path, b"%d" % offset)
                 self.checkpointed[topic, partition] = offset
 
-    def _commit_to_kafka(self, offsets: Sequence[tuple[str, int, int]], tries: int) -> Body[None]:
+    def _commit_to_kafka(self, offsets: Sequence[tuple[str, int | str, int]], tries: int) -> Body[None]:
         # It also sends -1 for a partition that it has not started, which counts as no offset.
         storage = self.surroundings.brokers.offsets
-        values = {(topic, partition): offset for topic, partition, offset in offsets if offset >= 0}
+        values = {(topic, int(partition)): offset for topic, partition, offset in offsets if offset >= 0}
         name = self.threads.process.name
 
         def serve() -> bool:
@@ -238,14 +249,14 @@ class JavaConnector:
 
         return (yield ask)
 
-    def load_offset(self, topic: str, partition: int) -> Body[int]:
+    def load_offset(self, topic: str, partition: int | str) -> Body[int]:
         """The stored offset, -1 for none; Kafka is asked until it answers, with dual commit the higher one counts."""
         if self.settings.storage == "zookeeper":
             return (yield from self._load_from_zookeeper(topic, partition))
         storage = self.surroundings.brokers.offsets
         found: int | None = None
         while found is None and not self.is_shutting_down:
-            found = yield from self._ask_manager(lambda: storage.stored.get((topic, partition), -1))
+            found = yield from self._ask_manager(lambda: storage.stored.get((topic, int(partition)), -1))
             if found is None:
                 yield self.threads.sleep(BACKOFF_S)
         if found is None:
@@ -254,7 +265,7 @@ class JavaConnector:
             return max(found, (yield from self._load_from_zookeeper(topic, partition)))
         return found
 
-    def _load_from_zookeeper(self, topic: str, partition: int) -> Body[int]:
+    def _load_from_zookeeper(self, topic: str, partition: int | str) -> Body[int]:
         path = self.layout.offset_path(self.settings.group, topic, partition)
         try:
             data = yield from self.zookeeper.read(path)
@@ -283,7 +294,7 @@ class JavaConnector:
                 yield from stream.queue.put(None)
             if self.settings.auto_commit_s:
                 yield from self.commit_offsets()
-            yield from self.zookeeper.close(_CLOSE_S)
+            yield from self.zookeeper.close(CLOSE_S)
         finally:
             self.rebalance_lock.release()
 
@@ -316,7 +327,7 @@ class JavaConnector:
             if stored != data:
                 raise NodeExists(path, stored.decode("utf-8", "replace")) from None
 
-    def _update_persistent(self, path: str, data: bytes) -> Body[None]:
+    def update_persistent(self, path: str, data: bytes) -> Body[None]:
         """`updatePersistentPath`: set, whatever stands there, or create with parents."""
         try:
             yield from self.zookeeper.write(path, data)
@@ -326,7 +337,3 @@ class JavaConnector:
                 yield from self.zookeeper.create_persistent(path, data)
             except NodeExists:
                 yield from self.zookeeper.write(path, data)
-
-
-def _new_stream() -> Stream:
-    return Stream(BoundedQueue(_QUEUED_CHUNKS))

@@ -43,7 +43,7 @@ class PartitionInfo:
 
     __slots__ = ("consumed", "fetched", "partition", "queue", "thread_id", "topic")
 
-    def __init__(self, topic: str, partition: int, offset: int, thread_id: str, queue: Queue | None) -> None:
+    def __init__(self, topic: str, partition: int | str, offset: int, thread_id: str, queue: Queue | None) -> None:
         self.topic = topic
         self.partition = partition
         self.consumed = self.fetched = offset
@@ -56,12 +56,17 @@ class PartitionInfo:
 
 
 class Chunk(NamedTuple):
-    """FetchedDataChunk: what one fetch brought for one partition."""
+    """FetchedDataChunk: what one fetch brought for one partition.
+
+    Attributes:
+        behind: the offset that a message reports, in Kafka 0.7; else empty.
+    """
 
     info: PartitionInfo
     fetch_offset: int
     place: Place
     messages: list[StoredMessage]
+    behind: list[int] = []  # noqa: RUF012 - never changed
 
 
 Queue: TypeAlias = BoundedQueue[Chunk | None]
@@ -129,7 +134,7 @@ class Fetchers:
         self._read_brokers = read_brokers
         self._finder: JavaThread | None = None
         self._fetching: list[JavaThread] = []
-        self._leaderless: dict[tuple[str, int], PartitionInfo] = {}
+        self._leaderless: dict[tuple[str, int | str], PartitionInfo] = {}
         self._leader_lost = Monitor()
 
     def start(self, infos: Iterable[PartitionInfo]) -> None:

@@ -27,9 +27,9 @@ def topic_hash(topic: str) -> int:
     return java_string_hash(topic) & _MASK
 
 
-def partition_hash(partition: tuple[str, int]) -> int:
+def partition_hash(partition: tuple[str, int | str]) -> int:
     """`hashCode` of the case class TopicAndPartition, unsigned."""
-    mixed = _mix(_mix(0xCAFEBABE, topic_hash(partition[0])), partition[1] & _MASK) ^ 2
+    mixed = _mix(_mix(0xCAFEBABE, topic_hash(partition[0])), int(partition[1]) & _MASK) ^ 2
     mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _MASK
     mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _MASK
     return mixed ^ mixed >> 16

@@ -25,7 +25,7 @@ __all__ = ["Decision", "Kafka082", "Layout", "ThreadsOfTopics", "java_range", "j
 ThreadsOfTopics: TypeAlias = Mapping[str, Sequence[str]]
 """Topic -> thread ids."""
 
-Decision: TypeAlias = dict[tuple[str, int], str]
+Decision: TypeAlias = dict[tuple[str, int | str], str]
 """(topic, partition) -> the thread of this consumer that should own it."""
 
 _LONG: Final = re.compile(rb"[+-]?[0-9]{1,19}")
@@ -38,15 +38,15 @@ class Layout(Protocol):
 
     def registration_path(self, group: str, consumer_id: str) -> str: ...
 
-    def owner_path(self, group: str, topic: str, partition: int) -> str: ...
+    def owner_path(self, group: str, topic: str, partition: int | str) -> str: ...
 
-    def offset_path(self, group: str, topic: str, partition: int) -> str: ...
+    def offset_path(self, group: str, topic: str, partition: int | str) -> str: ...
 
     def format_registration(self, subscription: Subscription, timestamp_ms: int) -> bytes: ...
 
     def parse_registration(self, path: str, data: bytes) -> Subscription: ...
 
-    def read_partitions(self, zookeeper: ZkClient, topic: str) -> Body[list[int]]: ...
+    def read_partitions(self, zookeeper: ZkClient, topic: str) -> Body[list[int | str]]: ...
 
     def watch_topic(self, zookeeper: ZkClient, topic: str, changed: Listener) -> Body[None]: ...
 
@@ -75,7 +75,7 @@ class Kafka082:
         except (UnreadableNode, UnsupportedFilter) as error:
             raise JavaFailure(f"error constructing TopicCount: {error}") from None
 
-    def read_partitions(self, zookeeper: ZkClient, topic: str) -> Body[list[int]]:
+    def read_partitions(self, zookeeper: ZkClient, topic: str) -> Body[list[int | str]]:
         """The partitions of a topic, sorted; none without its node, or if that is no JSON that lists them."""
         try:
             data = yield from zookeeper.read(znodes.topic_path(topic))
@@ -95,7 +95,7 @@ class Kafka082:
 
 
 def java_range(
-    consumer_id: str, mine: ThreadsOfTopics, partitions: Mapping[str, Sequence[int]], everybody: ThreadsOfTopics
+    consumer_id: str, mine: ThreadsOfTopics, partitions: Mapping[str, Sequence[int | str]], everybody: ThreadsOfTopics
 ) -> Decision:
     """What this consumer should own by the range rule.
 
@@ -121,7 +121,7 @@ def java_range(
 def java_roundrobin(
     consumer_id: str,
     mine: ThreadsOfTopics,
-    partitions: Mapping[str, Sequence[int]],
+    partitions: Mapping[str, Sequence[int | str]],
     everybody: ThreadsOfTopics,
     order: str = "0.8",
 ) -> Decision:

@@ -1,4 +1,4 @@
-"""A Java 0.8.2.2 consumer and its application as a member of a simulated group. Pure.
+"""A Java 0.8.2.2 or 0.7.2 consumer and its application as a member of a simulated group. Pure.
 
 The counterpart of the real one (`zkconsumer.testing.members.java_member`), with the same counts. What it asks of
 ZooKeeper, and in which order, is compared with recordings of real ones (tests/simulation/test_java_model_traces.py).
@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from rebalance.generation import GENERATION_07
 from rebalance.subscription import Subscription
 from tests.simulator.actor import MemberSpec, Owned, Surroundings
 from tests.simulator.application import Pace
 from tests.simulator.java_connector import JavaConnector
+from tests.simulator.java_connector_07 import JavaConnector07
 from tests.simulator.java_delivery import Fetchers, Stream
+from tests.simulator.java_delivery_07 import Fetchers07
 from tests.simulator.java_layout import Kafka082
+from tests.simulator.java_layout_07 import Kafka072
 from tests.simulator.java_rebalance import GivenUp
 from tests.simulator.java_settings import ConnectorSettings
 from tests.simulator.java_threads import USUAL_PACE, Body, JavaFailure, Threads
@@ -28,6 +32,7 @@ from zkconsumer.testing.proxy.zookeeper_exchanges import Entry
 __all__ = ["JavaMember"]
 
 _LAYOUT: Final = Kafka082()
+_LAYOUT_07: Final = Kafka072()
 
 
 class JavaMember:
@@ -62,9 +67,20 @@ class JavaMember:
         self._is_ready = False
         zookeeper = ZkClient(surroundings.port, threads, surroundings.rng)
         zookeeper.heard = heard
-        fetchers = Fetchers(surroundings, threads, spec.reset, self._read_brokers)
-        settings = _settings(spec, surroundings.group, self.consumer_id)
-        self._connector = JavaConnector(settings, _LAYOUT, zookeeper, fetchers, threads, surroundings)
+        self._connector = self._build_connector(zookeeper)
+
+    def _build_connector(self, zookeeper: ZkClient) -> JavaConnector:
+        surroundings, threads, reset = self._surroundings, self._threads, self.spec.reset
+        settings = _settings(self.spec, surroundings.group, self.consumer_id)
+        if surroundings.brokers.generation is not GENERATION_07:
+            fetchers = Fetchers(surroundings, threads, reset, self._read_brokers)
+            return JavaConnector(settings, _LAYOUT, zookeeper, fetchers, threads, surroundings)
+        fetchers = Fetchers07(surroundings, threads, reset, self._store_offset)
+        return JavaConnector07(settings, _LAYOUT_07, zookeeper, fetchers, threads, surroundings)
+
+    def _store_offset(self, topic: str, partition: int | str, offset: int) -> Body[None]:
+        assert isinstance(self._connector, JavaConnector07)
+        yield from self._connector.store_offset(topic, partition, offset)
 
     # -- the face of an actor ---------------------------------------------------------------------------------------
 
@@ -229,4 +245,5 @@ def _settings(spec: MemberSpec, group: str, consumer_id: str) -> ConnectorSettin
         auto_commit_s=spec.auto_commit_s,
         backoff_s=spec.backoff_s,
         max_retries=spec.max_retries,
+        reset=spec.reset,
     )

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from rebalance import znodes
+from rebalance.assignment import sort_partitions
 from rebalance.subscription import Subscription, thread_ids
 from tests.simulator.actor import Surroundings
 from tests.simulator.java_delivery import Fetchers, PartitionInfo, Queue, Stream
@@ -52,8 +53,8 @@ class RebalancedConnector(Protocol):
     fetchers: Fetchers
     threads: Threads
     surroundings: Surroundings
-    registry: dict[str, dict[int, PartitionInfo]]
-    checkpointed: dict[tuple[str, int], int]
+    registry: dict[str, dict[int | str, PartitionInfo]]
+    checkpointed: dict[tuple[str, int | str], int]
     queues: dict[tuple[str, str], Queue]
     streams: list[Stream]
     is_shutting_down: bool
@@ -61,7 +62,7 @@ class RebalancedConnector(Protocol):
 
     def commit_offsets(self) -> Body[None]: ...
 
-    def load_offset(self, topic: str, partition: int) -> Body[int]: ...
+    def load_offset(self, topic: str, partition: int | str) -> Body[int]: ...
 
     def create_ephemeral(self, path: str, data: bytes) -> Body[None]: ...
 
@@ -167,7 +168,7 @@ class Rebalancer:
             infos.append((topic, partition, offset, thread_id))
         if connector.is_shutting_down:
             return False
-        registry: dict[str, dict[int, PartitionInfo]] = {}
+        registry: dict[str, dict[int | str, PartitionInfo]] = {}
         for topic, partition, offset, thread_id in infos:
             queue = connector.queues.get((topic, thread_id))
             registry.setdefault(topic, {})[partition] = PartitionInfo(topic, partition, offset, thread_id, queue)
@@ -194,7 +195,7 @@ class Rebalancer:
         connector = self._connector
         registry = connector.registry
         for topic, partitions in list(registry.items()):
-            for partition in sorted(partitions):
+            for partition in sort_partitions(partitions):
                 yield from connector.zookeeper.delete(self._owner_path(topic, partition))
             registry.pop(topic, None)
 
@@ -218,7 +219,7 @@ class Rebalancer:
             yield from connector.zookeeper.delete(path)
         return False
 
-    def _owner_path(self, topic: str, partition: int) -> str:
+    def _owner_path(self, topic: str, partition: int | str) -> str:
         return self._connector.layout.owner_path(self._connector.settings.group, topic, partition)
 
     # -- reading the group ------------------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ class Rebalancer:
         connector = self._connector
         settings, layout = connector.settings, connector.layout
         mine = yield from self._threads_of(settings.consumer_id)
-        partitions: dict[str, list[int]] = {}
+        partitions: dict[str, list[int | str]] = {}
         for topic in mine:
             partitions[topic] = yield from layout.read_partitions(connector.zookeeper, topic)
         everybody: dict[str, list[str]] = {}

@@ -16,6 +16,7 @@ class ConnectorSettings:
     Attributes:
         order: of roundrobin: "0.8" as up to 0.11, "1.0" as in 1.0 and 1.1.
         storage: of its offsets: "zookeeper", "kafka", or "dual".
+        reset: `auto.offset.reset`.
         auto_commit_s: `auto.commit.interval.ms`; 0 for `auto.commit.enable=false`.
         session_s: `zookeeper.session.timeout.ms`, and the limit for the first connection.
     """
@@ -30,3 +31,4 @@ class ConnectorSettings:
     auto_commit_s: float = 60.0
     backoff_s: float = 2.0
     max_retries: int = 4
+    reset: str = "smallest"

@@ -218,7 +218,9 @@ class _Runner:
     def _is_converged(self) -> bool:
         world = self.world
         living = list(world.all_living())
-        if not world.brokers.is_settled or not living or not all(each.is_well and each.actor.is_at_rest for each in living):
+        if not world.brokers.is_settled or not living:
+            return False
+        if not all(each.is_well and each.actor.is_at_rest for each in living):
             return False
         if {each.actor.consumer_id for each in living} != registrations(world.zookeeper).keys():
             return False
