@@ -58,7 +58,10 @@ class JavaMember:
         heard: Callable[[str, Entry], None] | None = None,
     ) -> None:
         self.spec = spec
-        self.consumer_id = f"{surroundings.group}_{spec.name}"
+        is_07 = surroundings.brokers.generation is GENERATION_07
+        # Of 0.7 each process has an id of its own, as without `consumerid`, which is for tests: one that starts again
+        # with its old id takes the registration of its old session for its own, and is without one when that ends.
+        self.consumer_id = f"{surroundings.group}_{surroundings.process.name if is_07 else spec.name}"
         self.start_failure = ""
         self._surroundings = surroundings
         self._threads = threads = Threads(surroundings.process, surroundings.rng, pace)

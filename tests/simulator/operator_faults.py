@@ -53,6 +53,11 @@ def _owner_path(stage: Stage, step: Step) -> str:
     return znodes.owner_path(GROUP, step.target, stage.brokers.partition(step.target, step.number))
 
 
+def _registration_path(stage: Stage, step: Step) -> str:
+    member = stage.living(step.target)
+    return znodes.registration_path(GROUP, f"{GROUP}_{step.target}" if member is None else member.actor.consumer_id)
+
+
 def _offset_path(stage: Stage, step: Step) -> str:
     return znodes.offset_path(GROUP, step.target, stage.brokers.partition(step.target, step.number))
 
@@ -123,7 +128,7 @@ def offset_in_kafka_set(stage: Stage, step: Step) -> None:
 
 
 def unregistered(stage: Stage, step: Step) -> None:
-    stage.operator_writes(lambda: stage.zookeeper.delete(znodes.registration_path(GROUP, f"{GROUP}_{step.target}")))
+    stage.operator_writes(lambda: stage.zookeeper.delete(_registration_path(stage, step)))
     member = stage.living(step.target)
     if member is not None:
         stage.trouble(0.0, member.name)
@@ -147,7 +152,7 @@ def closed(stage: Stage, step: Step) -> None:
         _closed_stranger(stage, step)
         return
     path = {
-        "member": znodes.registration_path(GROUP, f"{GROUP}_{step.target}"),
+        "member": _registration_path(stage, step),
         "members": znodes.ids_path(GROUP),
         "topic": znodes.topic_path(step.target),
         "topics": znodes.TOPICS,
@@ -187,7 +192,7 @@ def name_taken(stage: Stage, step: Step) -> None:
     It gets a version that no registration of ours has: the fence identifies its member by that alone
     (docs/REBALANCE.md, Limits).
     """
-    path = znodes.registration_path(GROUP, f"{GROUP}_{step.target}")
+    path = _registration_path(stage, step)
     found = stage.zookeeper.read(path)
     ghost = (_POISONS_07 if stage.plan.generation == "0.7" else POISONS)["ghost"]
     data = ghost if found is None else found[0]
