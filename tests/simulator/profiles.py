@@ -168,8 +168,9 @@ _IN_TURN: Final = (
 )  # fmt: skip
 
 
-_NOT_IN_07: Final = frozenset({"delete topic", "leader", "damaged offset"})
-"""Topics stay and have no leaders, and the entries of their logs do not name their positions."""
+_NOT_IN_07: Final = frozenset({"delete topic", "leader", "damaged offset", "manager moved", "manager dead",
+                                "manager slow", "offset in kafka set"})
+"""Topics stay and have no leaders, the entries of their logs do not name their positions, offsets are in ZooKeeper."""
 
 
 def profile_07(profile: Profile) -> Profile:

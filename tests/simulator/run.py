@@ -65,6 +65,7 @@ class Run:
     Attributes:
         healed_s, converged_s: when everything was healed, and when the group had its final table (None: never).
         steps: events of the schedule.
+        limits: those that the history was checked against; `count_allowed_repeats` counts with them.
     """
 
     plan: Plan
@@ -74,6 +75,7 @@ class Run:
     healed_s: float
     converged_s: float | None
     steps: int
+    limits: Limits
 
 
 def simulate(plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> Run:
@@ -107,7 +109,7 @@ class _Runner:
             self._found("stuck", str(error))
         self._check_history()
         return Run(world.plan, world.seed, self.findings, world.history, self.healed_s, self.converged_s,
-                   world.schedule.steps)
+                   world.schedule.steps, self._limits())
 
     def _found(self, check: str, sentence: str) -> None:
         self.findings.append(Finding(check, sentence))

@@ -1,0 +1,148 @@
+"""Groups of Kafka 0.7 in the simulator, scene by scene: brokers come and go, and entries are handed over whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rebalance import znodes, znodes_07
+from tests.simulator import MemberSpec, Plan, Run, Step, World, simulate
+from tests.simulator.group_nodes import owner_nodes, registrations
+from zkconsumer.testing.history.checks import count_allowed_repeats
+
+T = (("t", 1),)
+A, B = MemberSpec("a", topics=T, work_s=0.01), MemberSpec("b", topics=T, work_s=0.01)
+JOINS = (Step(0.1, "join", "a"), Step(2.0, "join", "b"))
+PLAN = Plan((A, B), (("t", 3),), JOINS, message_every_s=0.2, faults_s=8.0, generation="0.7")
+SEEDS = range(6)
+
+
+def clean(plan: Plan, seed: int) -> Run:
+    """The run, whose history is clean."""
+    run = simulate(plan, seed)
+    assert not run.findings, f"seed {seed}: {run.findings[0]}"
+    return run
+
+
+def at_rest(plan: Plan, seconds: float) -> World:
+    """A world in which so much time has passed."""
+    world = World(plan, 1)
+    world.start()
+    world.schedule.run(world.schedule.now + seconds)
+    return world
+
+
+def repeated(run: Run) -> int:
+    """How many messages came more than once."""
+    delivered = [event.id for event in run.history if event.kind == "deliver"]
+    return len(delivered) - len(set(delivered))
+
+
+# -- the registry ----------------------------------------------------------------------------------------------------
+
+
+def test_brokers_and_members_register_as_those_of_07() -> None:
+    world = at_rest(replace(PLAN, topics=(("t", 4),)), 4.0)
+    read = world.zookeeper.read
+    brokers = {number: read(znodes.broker_path(number)) for number in (0, 2, 10)}
+    assert {number: node and node[0] for number, node in brokers.items()} == {
+        number: b"b%d-1300000000001:b%d:9092" % (number, number) for number in (0, 2, 10)
+    }
+    counts = {name: read(znodes_07.topic_broker_path("t", int(name))) for name in world.zookeeper.children(
+        znodes.topic_path("t"))}  # fmt: skip
+    assert {name: node and node[0] for name, node in counts.items()} == {"0": b"2", "2": b"1", "10": b"1"}
+    assert all(node is not None and node[1].ephemeral_owner for node in (*brokers.values(), *counts.values()))
+    assert registrations(world.zookeeper) == {"g_a": b'{ "t": 1 }', "g_b": b'{ "t": 1 }'}
+
+
+def test_partitions_are_assigned_in_the_order_of_text() -> None:
+    world = at_rest(replace(PLAN, topics=(("t", 4),)), 5.0)
+    assert owner_nodes(world.zookeeper, world.brokers) == {
+        ("t", "0-0"): "g_a-0", ("t", "0-1"): "g_a-0", ("t", "10-0"): "g_b-0", ("t", "2-0"): "g_b-0",
+    }  # fmt: skip
+
+
+# -- brokers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["", "killed"])
+def test_partitions_go_and_return_with_their_broker_at_the_same_positions(word: str) -> None:
+    steps = (Step(0.1, "join", "a"), Step(3.0, "broker", number=1, for_s=8.0, word=word))
+    plan = replace(PLAN, members=(A,), steps=steps, faults_s=14.0)
+    for seed in SEEDS:
+        run = clean(plan, seed)
+        own = [event for event in run.history if event.partition == "2-0" and event.kind in ("assigned", "owner_gone")]
+        assert [event.kind for event in own] == ["assigned", "owner_gone", "assigned"]
+        stored = [event.offset for event in run.history if event.kind == "offset_node" and event.partition == "2-0"
+                  and event.time_ns < own[2].time_ns]  # fmt: skip
+        assert own[2].offset == stored[-1] > 0
+        assert repeated(run) == 0
+
+
+def test_a_broker_that_does_not_answer_keeps_its_partitions() -> None:
+    steps = (Step(0.1, "join", "a"), Step(3.0, "broker", number=1, for_s=4.0, word="deaf"))
+    run = clean(replace(PLAN, members=(A,), steps=steps), 1)
+    assert [event.kind for event in run.history if event.kind == "owner_gone"] == []
+    assert repeated(run) == 0
+
+
+def test_a_broker_that_comes_back_with_more_partitions_is_noticed() -> None:
+    steps = (Step(0.1, "join", "a"), Step(3.0, "grow", "t", amount=2))
+    run = clean(replace(PLAN, members=(A,), steps=steps, faults_s=12.0), 1)
+    assert {event.partition for event in run.history if event.kind == "assigned"} == {
+        "0-0", "0-1", "0-2", "10-0", "2-0",
+    }  # fmt: skip
+
+
+# -- entries ---------------------------------------------------------------------------------------------------------
+
+
+def handed_over(work_ms: int) -> Plan:
+    """The only partition moves from a member that is slow to another one that comes and goes."""
+    moves = (Step(5.0, "join", "a"), Step(8.0, "leave", "a"), Step(11.0, "join", "a"), Step(14.0, "leave", "a"))
+    slow = Step(1.0, "slow", "b", for_s=14.0, amount=work_ms)
+    members = (replace(A, drain_s=1.0), replace(B, drain_s=1.0))
+    return replace(PLAN, members=members, topics=(("t", 1),), steps=(Step(0.1, "join", "b"), slow, *moves),
+                   faults_s=17.0)  # fmt: skip
+
+
+def test_an_entry_that_was_begun_is_finished_before_its_partition_moves() -> None:
+    for seed in SEEDS:
+        run = clean(handed_over(100), seed)
+        assert [event.member for event in run.history if event.kind == "assigned"][:4] == ["b", "a", "b", "a.2"]
+        assert repeated(run) == 0
+
+
+def test_an_entry_that_a_drain_does_not_finish_is_repeated_from_its_start_and_counted() -> None:
+    again = 0
+    for seed in SEEDS:
+        run = clean(handed_over(700), seed)
+        again += repeated(run)
+        assert count_allowed_repeats(run.history, run.limits) == repeated(run)
+    assert again > 0
+
+
+def test_from_a_position_within_an_entry_reading_goes_on_at_its_start() -> None:
+    steps = (Step(0.1, "join", "b"), Step(4.0, "crash", "b"),
+             Step(5.0, "offset set", "t", amount=5, word="inside"), Step(8.0, "join", "a"))  # fmt: skip
+    came_back = 0
+    for seed in SEEDS:
+        run = clean(replace(PLAN, topics=(("t", 1),), steps=steps, faults_s=12.0), seed)
+        place = ("t", "0-0")
+        [start] = [event for event in run.history if event.kind == "assigned" and event.member == "a"]
+        [first, *_] = [event for event in run.history if event.kind == "deliver" and event.member == "a"]
+        assert first.offset == run.limits.entries.start_of(place, start.offset)
+        resets = [event.offset for event in run.history if event.kind == "reset"]
+        assert resets == ([first.offset] if first.offset != start.offset else [])
+        came_back += first.offset < start.offset
+    assert came_back == len(SEEDS), "no entry takes five bytes"
+
+
+def test_segments_that_retention_drops_are_passed_over() -> None:
+    steps = (Step(0.1, "join", "b"), Step(2.0, "crash", "b"), Step(7.0, "retention", "t", amount=80),
+             Step(8.0, "join", "a"))  # fmt: skip
+    run = clean(replace(PLAN, topics=(("t", 1),), steps=steps, faults_s=12.0), 1)
+    [start] = [event for event in run.history if event.kind == "log_start"]
+    [reset] = [event for event in run.history if event.kind == "reset"]
+    assert (reset.member, reset.offset) == ("a", start.offset)
