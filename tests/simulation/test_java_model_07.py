@@ -175,6 +175,23 @@ def test_of_the_streams_of_a_wildcard_the_last_one_gets_all_messages() -> None:
     assert {event.partition for event in world.history if event.kind == "deliver"} == {"0-0", "2-0", "10-0"}
 
 
+def test_a_topic_that_comes_later_is_noticed_by_a_session_of_its_own() -> None:
+    world = world_of(java(topics=(), whitelist="t.*"))
+    before = len(world.zookeeper.sessions)
+    world.join("a")
+    run(world, 4.0)
+    assert len(world.zookeeper.sessions) == before + 2
+    world.end_session(world.participants["a"])
+    world.brokers.create_topic("t1", 2)
+    run(world, 5.0)
+    assert {place for place in owner_nodes(world.zookeeper, world.brokers) if place[0] == "t1"} == {
+        ("t1", "0-0"), ("t1", "2-0"),
+    }  # fmt: skip
+    world.participants["a"].actor.leave()
+    run(world, 2.0)
+    assert len(world.zookeeper.sessions) == before, "both sessions are closed"
+
+
 def test_after_four_attempts_two_seconds_apart_it_gives_up() -> None:
     world = world_of(java())
     assert world.zookeeper.create(znodes.owner_path("g", "t", "10-0"), b"somebody-0", parents=True) is None

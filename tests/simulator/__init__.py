@@ -6,7 +6,9 @@ it is the same to the last event.
 
 `simulate(plan, seed)` runs a `Plan` and checks its history; `World` is the same, driven step by step by the caller.
 `zookeeper` is the entry to the simulated ZooKeeper and has the faults as methods; `port` is what a member uses in
-the place of `rebalance.zookeeper`; `process` is what is paused and killed; `schedule` is time.
+the place of `rebalance.zookeeper`; `process` is what is paused and killed; `schedule` is time. Brokers are those of
+Kafka 0.8 (`brokers`), and in plans of generation 0.7 those of `brokers_07`, beside Java members of 0.7.2
+(`java_connector_07`).
 
 Tests send the same requests to the simulated and to a real ZooKeeper and compare the answers
 (tests/simulation/test_simulated_against_real.py). Where the two differ:
@@ -19,6 +21,7 @@ Tests send the same requests to the simulated and to a real ZooKeeper and compar
 - One link carries all connections of a process to a server in turn: the last bytes of one arrive before the first of
   the next. The handshake of TCP takes no time of its own.
 - A server answers as soon as it is asked; only links, and followers behind their leader, take time.
+- In Kafka 0.7 messages can be fetched as soon as they are stored, and a broker never comes back with another log.
 - A client library never falls behind but where `PortSettings.overtaking` says so; credentials are never refused.
 """
 

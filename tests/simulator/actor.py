@@ -91,6 +91,7 @@ class Surroundings:
         rng: its own, for jitter, work and whatever else it draws.
         record: records its events.
         wall_clock_ms: a clock that jumps.
+        second_port: makes a port for a second session, which Java members of Kafka 0.7 with a filter have.
     """
 
     group: str
@@ -100,6 +101,7 @@ class Surroundings:
     rng: random.Random
     record: Record
     wall_clock_ms: Callable[[], int]
+    second_port: Callable[[], ZooKeeperPort] | None = None
 
 
 Owned: TypeAlias = Mapping[Place, str]

@@ -58,7 +58,7 @@ class JavaConnector:
     ) -> None:
         self.settings = settings
         self.layout = layout
-        self.zookeeper = zookeeper
+        self.zookeeper = self._topics_client = zookeeper
         self.fetchers = fetchers
         self.threads = threads
         self.surroundings = surroundings
@@ -104,7 +104,11 @@ class JavaConnector:
         self._wildcard_topics = yield from self._matching_topics()
         yield from self._register()
         yield from self._reinitialize(dict.fromkeys((yield from self._matching_topics()), count))
-        zookeeper = self.zookeeper
+        yield from self._watch_topics(self.zookeeper)
+
+    def _watch_topics(self, zookeeper: ZkClient) -> Body[None]:
+        """Listen to the list of topics on this connection, and look at it once."""
+        self._topics_client = zookeeper
         if not (yield from zookeeper.exists(znodes.TOPICS)):
             yield from zookeeper.create_with_parents(znodes.TOPICS)
         zookeeper.subscribe_sessions(self._resubscribe_topics)
@@ -164,11 +168,11 @@ class JavaConnector:
             yield from self.rebalancer.triggered(data)
 
     def _resubscribe_topics(self) -> Body[None]:
-        yield from self.zookeeper.subscribe_children(znodes.TOPICS, self._topics_changed)
+        yield from self._topics_client.subscribe_children(znodes.TOPICS, self._topics_changed)
 
     def _topics_changed(self, names: Any) -> Body[None]:
         try:
-            known = yield from self.zookeeper.children(znodes.TOPICS)
+            known = yield from self._topics_client.children(znodes.TOPICS)
             topics = [topic for topic in known if self.settings.subscription.matches(topic)]
             before, self._wildcard_topics = self._wildcard_topics, topics
             if set(before) != set(topics):

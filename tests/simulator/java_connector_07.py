@@ -1,7 +1,7 @@
 """ZookeeperConsumerConnector of Kafka 0.7.2: what differs from 0.8 outside of a rebalance. Pure.
 
-Left out: the watch on the list of topics has a session of its own in 0.7.2, which ends at another time than the
-consumer's.
+The watch on the list of topics has a session of its own, which ends at another time than the consumer's. It is on
+another event thread, and has a lock that `shut_down` waits for; a rebalance of another thread it does not wait for.
 
 Source: kafka.consumer.ZookeeperConsumerConnector, kafka.consumer.ZookeeperTopicEventWatcher, kafka.utils.ZkUtils
 (0.7.2).
@@ -19,8 +19,8 @@ from tests.simulator.java_delivery import Stream
 from tests.simulator.java_delivery_07 import Stream07
 from tests.simulator.java_rebalance import Rebalancer
 from tests.simulator.java_rebalance_07 import Rebalancer07
-from tests.simulator.java_threads import Body, BoundedQueue, JavaFailure
-from tests.simulator.java_zkclient import NoNode
+from tests.simulator.java_threads import Body, BoundedQueue, JavaFailure, Lock
+from tests.simulator.java_zkclient import NoNode, ZkClient
 
 __all__ = ["JavaConnector07"]
 
@@ -30,6 +30,11 @@ _UNKNOWN = -1
 
 class JavaConnector07(JavaConnector):
     """One connector; `create_streams` and `shut_down` are bodies of threads."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._topic_lock = Lock()
+        self._topic_watcher: ZkClient | None = None
 
     def _new_rebalancer(self) -> Rebalancer:
         return Rebalancer07(self)
@@ -46,6 +51,23 @@ class JavaConnector07(JavaConnector):
         settings = self.settings
         path = self.layout.registration_path(settings.group, settings.consumer_id)
         yield from self.create_ephemeral(path, self.layout.format_registration(settings.subscription, 0))
+
+    # -- the list of topics -----------------------------------------------------------------------------------------
+
+    def _watch_topics(self, zookeeper: ZkClient) -> Body[None]:
+        """Listen to the list of topics on a connection of its own."""
+        second_port = self.surroundings.second_port
+        assert second_port is not None
+        watcher = self._topic_watcher = ZkClient(second_port(), self.threads, self.surroundings.rng)
+        yield from watcher.connect(self.settings.session_s)
+        yield from super()._watch_topics(watcher)
+
+    def _topics_changed(self, names: Any) -> Body[None]:
+        yield from self._topic_lock.acquire()
+        try:
+            yield from super()._topics_changed(names)
+        finally:
+            self._topic_lock.release()
 
     def _topic_changed(self, data: Any) -> Body[None]:
         yield from self.rebalancer.triggered(data)
@@ -96,6 +118,9 @@ class JavaConnector07(JavaConnector):
             return
         self.is_shutting_down = True
         self.rebalancer.wake()
+        if self._topic_watcher is not None:
+            yield from self._topic_lock.acquire()
+            yield from self._topic_watcher.close(CLOSE_S)
         self._timer_is_over = True
         yield from self.fetchers.stop()
         for stream in self.streams:

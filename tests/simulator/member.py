@@ -2,9 +2,9 @@
 
 Shared: `Coordinator` with both machines, session, registration, lease, claims, snapshot, handover and audit; `Loop`
 (stepped); `ZooKeeperOffsets`, `KafkaOffsets`, `TwoStores`; `Commits`; `Delivery` with its queues, and `KafkaStream`;
-the pairing of calls in `ListenerThread`; and the settings by way of `ConsumerConfig`.
+the pairing of calls in `ListenerThread`; the settings by way of `ConsumerConfig`; in Kafka 0.7 `EntryChecks`.
 
-Not shared, because it is threads, sockets or waiting, and simulated here or in the files named:
+Not shared, because it is threads, sockets or waiting, and simulated here or in the files named (`_07` in Kafka 0.7):
 
 | in production | here |
 |---|---|

@@ -226,7 +226,10 @@ class Stage:
         def record(kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = "") -> None:
             self.write(kind, label, place, offset, message_id)
 
-        surroundings = Surroundings(GROUP, process, watched, self.brokers, rng, record, wall_clock)
+        surroundings = Surroundings(
+            GROUP, process, watched, self.brokers, rng, record, wall_clock,
+            lambda: self.zookeeper.port(process, settings),
+        )  # fmt: skip
         actor = self._builders[spec.kind](spec, surroundings)
         participant = self.participants[label] = Participant(label, spec, process, port, watched, actor, wall_clock)
         if isinstance(actor, OurMember):
