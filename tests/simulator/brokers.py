@@ -105,6 +105,11 @@ class Log:
     def end(self) -> int:
         return self.first + len(self.messages)
 
+    @property
+    def fetched_to(self) -> int:
+        """The end of what consumers get."""
+        return self.end
+
     def read(self, offset: int, most: int) -> list[StoredMessage]:
         at = offset - self.first
         return self.messages[at : at + most]
@@ -320,7 +325,7 @@ class Brokers:
             elif log.leader is None:
                 self._reply(process, done, Ends(log.place, error=NO_LEADER))
             else:
-                self._reply(process, done, Ends(log.place, log.first, log.end))
+                self._reply(process, done, Ends(log.place, log.first, log.fetched_to))
 
         self._schedule.after(LATENCY.draw(self._rng), answer)
 

@@ -3,9 +3,7 @@
 A broker registers itself and the number of its partitions of each topic in a session of its own; both nodes are
 ephemeral. Its logs stay while it is away, and are served again at the same positions. Positions count bytes. Messages
 are stored in entries: one alone, or several in a compressed one. A log consists of segments, which retention drops as a
-whole.
-
-Left out: what is appended can be fetched at once, as if every message was flushed.
+whole. What is appended can be fetched when it is flushed: behind so many messages, or after a while.
 
 Source: kafka.server.KafkaZooKeeper, kafka.server.KafkaRequestHandlers, kafka.log.Log (0.7.2).
 """
@@ -37,35 +35,50 @@ _NUMBERS: Final = (0, 2, 10)
 _RESTART_S: Final = 0.7
 _GOODBYE_S: Final = 0.5
 _SEGMENT_ENTRIES: Final = 6
+_FLUSH_MESSAGES: Final = 6
+_FLUSH_S: Final = 0.25
 _CODECS: Final = ("gzip", "gzip", "snappy")
 
 
 class _ByteLog(Log):
     """One partition: the bytes from position 0 on, also of segments that are gone; `first` is the start of the rest."""
 
-    __slots__ = ("_entries", "data", "segments", "starts")
+    __slots__ = ("_entries", "_flushed", "_unflushed", "data", "segments", "starts")
 
     def __init__(self, place: Place, leader: int) -> None:
         super().__init__(place, leader)
         self.data = bytearray()
         self.starts: list[int] = []
         self.segments = [0]
-        self._entries = 0
+        self._entries = self._flushed = self._unflushed = 0
 
     @property
     def end(self) -> int:
         return len(self.data)
 
-    def append(self, entry: bytes) -> None:
-        """Append an entry, in a new segment if the last one is full."""
+    @property
+    def fetched_to(self) -> int:
+        return self._flushed
+
+    def append(self, entry: bytes, messages: int) -> bool:
+        """Append an entry, in a new segment if the last one is full; return whether it is not flushed yet."""
         if self._entries == _SEGMENT_ENTRIES:
             self.roll()
         self._entries += 1
         self.starts.append(self.end)
         self.data += entry
+        self._unflushed += messages
+        if self._unflushed >= _FLUSH_MESSAGES:
+            self.flush()
+        return self._unflushed > 0
+
+    def flush(self) -> None:
+        """Let consumers have all that was appended."""
+        self._flushed, self._unflushed = self.end, 0
 
     def roll(self) -> None:
-        """Start a segment."""
+        """Flush, and start a segment."""
+        self.flush()
         self._entries = 0
         if self.segments[-1] != self.end:
             self.segments.append(self.end)
@@ -73,7 +86,7 @@ class _ByteLog(Log):
     def read_bytes(self, position: int, most: int) -> bytes:
         """What is there from a position on, up to the end of its segment."""
         behind = bisect_right(self.segments, position)
-        end = self.segments[behind] if behind < len(self.segments) else self.end
+        end = self.segments[behind] if behind < len(self.segments) else self.fetched_to
         return bytes(self.data[position : min(position + most, end)])
 
 
@@ -270,7 +283,8 @@ class Brokers07(Brokers):
         start, count = log.end, self._rng.choice((1, 1, 1, 2, 3, 5))
         names = [f"{topic}/{partition}/{start + number}" for number in range(count)]
         codec = self._rng.choice(_CODECS) if count > 1 or self._rng.random() < 0.2 else "none"
-        log.append(encode_message_set([name.encode() for name in names], codec))
+        if log.append(encode_message_set([name.encode() for name in names], codec), count):
+            self._schedule.after(_FLUSH_S, log.flush)
         self.entries.add(log.place, start, count, log.end)
         for number, name in enumerate(names):
             self._record("acked", log.place, start + number, name)
@@ -315,7 +329,7 @@ class Brokers07(Brokers):
             return None
         if earliest:
             return [log.first]
-        return sorted({*log.segments, log.end}, reverse=True)[:most]
+        return sorted({*log.segments, log.fetched_to}, reverse=True)[:most]
 
     def set_leader(self, topic: str, partition: int, broker: int | None) -> None:
         """Nothing: a partition is its broker's."""
@@ -357,6 +371,6 @@ class Brokers07(Brokers):
             return Fetched((topic, partition), [], UNKNOWN)
         if log.leader is None:
             return Fetched(log.place, [], NO_LEADER)
-        if not log.first <= position <= log.end:
+        if not log.first <= position <= log.fetched_to:
             return Fetched(log.place, [], OUT_OF_RANGE)
         return Fetched(log.place, [], data=log.read_bytes(position, most))
