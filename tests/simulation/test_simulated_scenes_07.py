@@ -95,6 +95,17 @@ def test_a_broker_that_comes_back_with_more_partitions_is_noticed() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("for_s", [0.5, 3.0])
+def test_a_broker_that_comes_back_with_another_log_is_read_from_its_start(for_s: float) -> None:
+    steps = (Step(0.1, "join", "a"), Step(5.0, "broker", number=1, for_s=for_s, word="replaced"))
+    for seed in SEEDS:
+        run = clean(replace(PLAN, members=(A,), steps=steps, faults_s=12.0), seed)
+        of_new = [event for event in run.history if event.place == ("t~1", "2-0")]
+        delivered = {event.id for event in of_new if event.kind == "deliver"}
+        assert delivered == {event.id for event in of_new if event.kind == "acked"}
+        assert [event.offset for event in of_new if event.kind == "reset"] == [0]
+
+
 # -- entries ---------------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,6 @@ Tests send the same requests to the simulated and to a real ZooKeeper and compar
 - One link carries all connections of a process to a server in turn: the last bytes of one arrive before the first of
   the next. The handshake of TCP takes no time of its own.
 - A server answers as soon as it is asked; only links, and followers behind their leader, take time.
-- A broker of Kafka 0.7 never comes back with another log.
 - A client library never falls behind but where `PortSettings.overtaking` says so; credentials are never refused.
 """
 

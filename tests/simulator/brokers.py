@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from rebalance import znodes
@@ -130,7 +130,7 @@ class Brokers:
         created_s: when each partition was created; of topics created again: when the earlier incarnation ended.
         offsets: the offsets that the group keeps in Kafka, and the broker that manages them.
         damaged: messages whose offset is damaged, by topic, partition and the offset that they had.
-        on_rebirth: called with such a topic and its number of partitions, before there is anything in it.
+        on_rebirth: called with such a topic and the partitions that are others now, before there is anything in them.
     """
 
     generation: Generation = GENERATION_08
@@ -148,7 +148,7 @@ class Brokers:
         self.created_s: dict[Place, float] = {}
         self.reborn: set[str] = set()
         self.damaged: dict[tuple[str, int, int], str] = {}
-        self.on_rebirth: Callable[[str, int], None] = lambda topic, count: None
+        self.on_rebirth: Callable[[str, Iterable[int | str]], None] = lambda topic, partitions: None
         self._deleted_at_s: dict[str, float] = {}
         for path in ROOTS:
             controller.want(path)
@@ -211,7 +211,7 @@ class Brokers:
             self._lives[topic] = self._lives.get(topic, -1) + 1
             if self._lives[topic]:
                 self.reborn.add(self.place(topic, 0)[0])
-                self.on_rebirth(topic, count)
+                self.on_rebirth(topic, range(count))
         logs = self._topics[topic]
         for number in range(len(logs), count):
             place = self.place(topic, number)

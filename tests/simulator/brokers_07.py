@@ -177,9 +177,15 @@ class Brokers07(Brokers):
                 self._schedule.after(_GOODBYE_S, process.kill)
         return True
 
-    def start(self, number: int) -> None:
-        """Let a broker come back; its nodes are there again when those of its former session are gone."""
+    def start(self, number: int, *, anew: bool = False) -> None:
+        """Let a broker come back; its nodes are there again when those of its former session are gone.
+
+        Args:
+            anew: with empty logs, as after the loss of its disk: in a history they are those of other topics.
+        """
         broker = self._nodes[_NUMBERS[number % len(_NUMBERS)]]
+        if anew and not broker.is_up:
+            self._replace_logs(broker.number)
         broker.is_up = True
         self._set_leaders(broker)
         if broker.process is None:
@@ -201,6 +207,17 @@ class Brokers07(Brokers):
         }  # fmt: skip
         found = {path: self._zookeeper.read(path) for path in paths}
         return all(node is not None and node[1].ephemeral_owner == paths[path] for path, node in found.items())
+
+    def _replace_logs(self, number: int) -> None:
+        for (topic, partition), log in list(self._logs.items()):
+            if znodes_07.broker_and_number(partition)[0] == number:
+                self._record("log_start", log.place, log.end)
+                life = int(log.place[0].rpartition("~")[2]) if "~" in log.place[0] else 0
+                place = (f"{topic}~{life + 1}", partition)
+                self._logs[topic, partition] = _ByteLog(place, number)
+                self.created_s[place] = self._schedule.now
+                self.reborn.add(place[0])
+                self.on_rebirth(topic, [partition])
 
     # -- topics -----------------------------------------------------------------------------------------------------
 
@@ -270,6 +287,11 @@ class Brokers07(Brokers):
         """False: topics stay."""
         return False
 
+    def place(self, topic: str, partition: int | str) -> Place:
+        """The partition's name in a history: the topic with the number of its log behind it."""
+        log = self._logs.get((topic, partition))
+        return (topic, partition) if log is None else log.place
+
     # -- logs -------------------------------------------------------------------------------------------------------
 
     def _log(self, topic: str, partition: int | str) -> _ByteLog | None:
@@ -281,7 +303,7 @@ class Brokers07(Brokers):
         if log is None or log.leader is None:
             return False
         start, count = log.end, self._rng.choice((1, 1, 1, 2, 3, 5))
-        names = [f"{topic}/{partition}/{start + number}" for number in range(count)]
+        names = [f"{log.place[0]}/{partition}/{start + number}" for number in range(count)]
         codec = self._rng.choice(_CODECS) if count > 1 or self._rng.random() < 0.2 else "none"
         if log.append(encode_message_set([name.encode() for name in names], codec), count):
             self._schedule.after(_FLUSH_S, log.flush)

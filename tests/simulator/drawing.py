@@ -349,7 +349,8 @@ class _Drawing:
         return Step(at_s, kind, target, number, self._some_s(), word=word)
 
     def _broker(self, at_s: float, kind: str) -> Step:
-        words = ("", "killed", "deaf") if self._kinds == "ours" else ("", "killed")
+        # Fetchers of Java members end with their connection, and read whatever another log has at their position.
+        words = ("", "killed", "deaf", "replaced") if self._kinds == "ours" else ("", "killed")
         return Step(at_s, kind, number=self._rng.randrange(3), for_s=self._some_s(), word=self._rng.choice(words))
 
     def _untargeted(self, at_s: float, kind: str) -> Step:

@@ -367,10 +367,13 @@ def _retention(stage: Stage, step: Step) -> None:
 
 
 def _broker(stage: Stage, step: Step) -> None:
-    """A broker of Kafka 0.7 ends: in order, `killed`, or (`deaf`) it only does not answer. It comes back."""
+    """A broker of Kafka 0.7 ends: in order, `killed`, or (`deaf`) it only does not answer. It comes back.
+
+    With the word `replaced` it comes back without its logs.
+    """
     brokers = stage.brokers
     if isinstance(brokers, Brokers07) and brokers.stop(step.number, step.word):
-        stage.undo_later(step.for_s, lambda: brokers.start(step.number))
+        stage.undo_later(step.for_s, lambda: brokers.start(step.number, anew=step.word == "replaced"))
 
 
 def _damaged_offset(stage: Stage, step: Step) -> None:

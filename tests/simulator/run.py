@@ -303,9 +303,29 @@ class _Runner:
 
     def _start_positions(self) -> dict[Place, int]:
         starts = find_start_positions(self.world.history, self.world.brokers.created_s)
-        for place, offset in self._java_positions().items():
+        for place, offset in (*self._java_positions().items(), *self._starts_in_other_logs().items()):
             starts[place] = max(starts.get(place, 0), offset)
         return starts
+
+    def _starts_in_other_logs(self) -> dict[Place, int]:
+        """Where members started in the log that a broker of Kafka 0.7 has come back with.
+
+        Only one that had delivered the last entry of the old log can know that it is another one; it starts anew.
+        """
+        found: dict[Place, int] = {}
+        if self.world.plan.generation != "0.7":
+            return found
+        waiting: set[tuple[str, Place]] = set()
+        for event in self.world.history:
+            if event.topic not in self.world.brokers.reborn:
+                continue
+            key = (event.member, event.place)
+            if event.kind == "assigned":
+                waiting.add(key)
+            elif event.kind == "deliver" and key in waiting:
+                waiting.discard(key)
+                found[event.place] = max(found.get(event.place, 0), event.offset)
+        return found
 
     def _java_positions(self) -> dict[Place, int]:
         """For topics that were created again: where Java members went on and committed as if in the old incarnation."""

@@ -6,7 +6,7 @@ The times of the history are those of the virtual clock.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from rebalance.snapshot import Strategy
@@ -159,10 +159,10 @@ class Stage:
     def _broker_event(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
         self.write(kind, "", place, offset, message_id)
 
-    def _topic_recreated(self, topic: str, count: int) -> None:
+    def _topic_recreated(self, topic: str, partitions: Iterable[int | str]) -> None:
         """In the history the topic is another one from now on: record which members own nothing of it any more."""
         self.due.report_changes()
-        for number in self.brokers.partitions[topic][:count]:
+        for number in partitions:
             holder = self.tree.holder(topic, number)
             for each in self.all_living():
                 if each.name != holder:
