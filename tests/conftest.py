@@ -69,6 +69,7 @@ LONG_S = {
     "tests/refusals/test_kit.py": 30,
     "tests/refusals/test_every_command_and_node.py": 30,
     "tests/simulation/test_seeds.py": 30,
+    "tests/simulation/test_seeds_07.py": 30,
     "tests/cluster/test_zookeeper_obstacles.py": 25,
     "tests/embedded/test_embedded_cluster.py": 25,
     "tests/testing/test_cluster_face.py": 25,

@@ -79,7 +79,8 @@ def test_what_the_catalogue_of_faults_names_exists() -> None:
     processes, simulator = ROOT / "tests" / "processes", ROOT / "tests" / "simulator"
     scenarios = "\n".join(path.read_text(encoding="utf-8") for path in processes.glob("fault_scenarios_*.py"))
     kinds = "\n".join((simulator / name).read_text(encoding="utf-8") for name in ("faults.py", "profiles.py"))
-    bugs = (ROOT / "tests" / "simulation" / "seeded_bugs.py").read_text(encoding="utf-8")
+    planted = (ROOT / "tests" / "simulation").glob("seeded_bugs*.py")
+    bugs = "\n".join(path.read_text(encoding="utf-8") for path in planted)
     for fault, entry in catalogue.items():
         assert [each for each in entry.suite if f'Scenario("{each}' not in scenarios] == [], fault
         assert [each for each in entry.bugs if f'    "{each}": ' not in bugs] == [], fault

@@ -66,6 +66,7 @@ def test_partitions_are_assigned_in_the_order_of_text() -> None:
 # -- brokers ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("H6")
 @pytest.mark.parametrize("word", ["", "killed"])
 def test_partitions_go_and_return_with_their_broker_at_the_same_positions(word: str) -> None:
     steps = (Step(0.1, "join", "a"), Step(3.0, "broker", number=1, for_s=8.0, word=word))
