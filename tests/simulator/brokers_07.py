@@ -167,15 +167,20 @@ class Brokers07(Brokers):
             return False
         broker.is_up = False
         self._set_leaders(broker)
-        process = broker.process
-        if word != "deaf" and process is not None:
-            broker.process = broker.controller = None
-            if word == "killed":
-                process.kill()
-            else:
-                broker.port.close(0.0)
-                self._schedule.after(_GOODBYE_S, process.kill)
+        if word != "deaf":
+            self._end_process(broker, word)
         return True
+
+    def _end_process(self, broker: _Broker, word: str) -> None:
+        process = broker.process
+        if process is None:
+            return
+        broker.process = broker.controller = None
+        if word == "killed":
+            process.kill()
+        else:
+            broker.port.close(0.0)
+            self._schedule.after(_GOODBYE_S, process.kill)
 
     def start(self, number: int, *, anew: bool = False) -> None:
         """Let a broker come back; its nodes are there again when those of its former session are gone.
@@ -270,6 +275,8 @@ class Brokers07(Brokers):
         broker.counts[topic] += count
         if self.stop(0):
             self._schedule.after(_RESTART_S, self.start, 0)
+        else:
+            self._end_process(broker, "")  # it is deaf, or away, and comes back with them
         self._open_logs(broker, topic)
 
     def _grown(self, broker: _Broker, topic: str) -> None:
