@@ -26,7 +26,7 @@ from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.checks import NS, Finding, Limits, check_history
 from zkconsumer.testing.history.groups import check_group, find_wrong_owners
 from zkconsumer.testing.history.leaves import check_leaves
-from zkconsumer.testing.history.limits import was_troubled
+from zkconsumer.testing.history.limits import node_of, was_troubled
 
 __all__ = ["Run", "simulate", "trace_run"]
 
@@ -316,15 +316,18 @@ class _Runner:
         if self.world.plan.generation != "0.7":
             return found
         waiting: set[tuple[str, Place]] = set()
+        known: dict[tuple[str, Place], tuple[Place, int]] = {}
         for event in self.world.history:
-            if event.topic not in self.world.brokers.reborn:
-                continue
-            key = (event.member, event.place)
-            if event.kind == "assigned":
-                waiting.add(key)
-            elif event.kind == "deliver" and key in waiting:
-                waiting.discard(key)
-                found[event.place] = max(found.get(event.place, 0), event.offset)
+            key, node = (event.member, event.place), (event.member, node_of(event.place))
+            if event.kind == "assigned" and event.topic in self.world.brokers.reborn:
+                before = known.get(node)
+                if before is None or before[0] == event.place or before[1] != event.offset:
+                    waiting.add(key)
+            elif event.kind == "deliver":
+                if key in waiting:
+                    waiting.discard(key)
+                    found[event.place] = max(found.get(event.place, 0), event.offset)
+                known[node] = (event.place, self.world.brokers.entries.of(event.place, event.offset).end)
         return found
 
     def _java_positions(self) -> dict[Place, int]:
