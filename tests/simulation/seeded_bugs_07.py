@@ -125,7 +125,7 @@ BUGS_07: Mapping[str, Bug] = {
     "0.7 registers as in 0.8": _bug(type(GENERATION_07), "format_registration", registers_as_in_08),
     "0.7 next message committed": _bug(PartitionQueue, "done_position", next_message_committed),
     "0.7 begun entry counts as done": _bug(PartitionQueue, "done_position", begun_entry_counts_as_done, "membership"),
-    "0.7 begun entry not finished": _bug(PartitionQueue, "_is_inside_entry", begun_entry_not_finished, "membership"),
+    "0.7 begun entry not finished": _bug(PartitionQueue, "is_inside_entry", begun_entry_not_finished, "membership"),
     "0.7 position within an entry believed": _bug(EntryChecks, "doubts", position_within_an_entry_believed, "hands"),
     "0.7 entry around a position skipped": _bug(EntryChecks, "_start_at", entry_around_a_position_skipped, "hands"),
     "0.7 a log that is back counts as another": _bug(

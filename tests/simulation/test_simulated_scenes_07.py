@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from rebalance import znodes, znodes_07
 from tests.simulator import MemberSpec, Plan, Run, Step, World, simulate
 from tests.simulator.group_nodes import owner_nodes, registrations
+from tests.simulator.member import OurMember
 from zkconsumer.testing.history.checks import count_allowed_repeats
 
 T = (("t", 1),)
@@ -94,6 +96,20 @@ def test_a_broker_that_comes_back_with_more_partitions_is_noticed() -> None:
     assert {event.partition for event in run.history if event.kind == "assigned"} == {
         "0-0", "0-1", "0-2", "10-0", "2-0",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("reset", ["smallest", "largest"])
+def test_a_log_whose_last_entry_retention_has_taken_is_no_other_log(reset: Literal["smallest", "largest"]) -> None:
+    steps = (Step(0.1, "join", "a"), Step(5.0, "broker", number=1, for_s=2.0, word="deaf"),
+             Step(6.0, "retention", "t", amount=100))  # fmt: skip
+    plan = replace(PLAN, members=(replace(A, reset=reset),), steps=steps, faults_s=9.0)
+    clean(plan, 1)
+    world = at_rest(plan, 9.0)
+    starts = [event for event in world.history if event.kind == "log_start" and event.partition == "2-0"]
+    assert len(starts) == 1
+    actor = world.participants["a"].actor
+    assert isinstance(actor, OurMember)
+    assert actor.delivery._counters.counts("errors") == {}
 
 
 @pytest.mark.parametrize("for_s", [0.5, 3.0])

@@ -248,7 +248,7 @@ class SteppedDelivery(Delivery):
             is_in_hand = any(hand and hand.next_offset > committed for hand, committed in hands)
             if not told and (is_over or not is_in_hand):
                 told = True
-                done({name: queue.cancel() for name, queue in queues.items()})
+                done({name: self._give_up_entry(queue) for name, queue in queues.items()})
 
         for queue in queues.values():
             queue.end(lambda _: look(False))

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.dialect_types import FetchResult, Outcome
@@ -68,7 +67,7 @@ class SteppedDelivery07(SteppedDelivery):
     ) -> None:
         super().__init__(process, rng, brokers, record, config, streams, out_of_range)
         connection = cast(SimpleConsumer, _Connection(cast(Brokers07, brokers)))
-        self._checks = EntryChecks(-1, connection, Counters(), CheckCalls(self._failed, out_of_range))
+        self._checks = EntryChecks(-1, connection, self._counters, CheckCalls(self._failed, out_of_range))
         self._pause = Backoff(_SHORTEST_PAUSE_S, max(config.fetcher_backoff_ms / 1000, _SHORTEST_PAUSE_S))
         self._empty: dict[FetchTask, int] = {}
         self._timers: dict[FetchTask, Event] = {}

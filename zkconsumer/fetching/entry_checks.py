@@ -6,7 +6,8 @@ Rules, and which failure each prevents:
 - From such a position the entry around it is looked for, from the start of its segment on. Reading goes on at the
   start of that entry: some messages come again, and none is lost. The walk reads a limited number of bytes.
 - A broker that comes back may have another log under the same name. So the last entry that was delivered is read again
-  and compared; 0.7 has neither epochs nor incarnations of topics.
+  and compared; 0.7 has neither epochs nor incarnations of topics. Where retention has taken that entry, nothing can be
+  compared, and `auto.offset.reset` decides as for any position that is outside the log.
 
 Threads: All of it on the thread of one fetcher, between its fetches.
 """
@@ -207,6 +208,10 @@ class EntryChecks:
         if code or not starts:
             place = f"the entry from {mark.start} to {mark.end}"
             self._failed(task, f"{place} has changed, and no start of the log is known")
+            return
+        if answer.error_code and starts[0] >= mark.end:
+            # Retention has taken the entry. Whether the position is in the log still is found out by a fetch from it.
+            self._go_on(task)
             return
         what = "is not in the log any more" if answer.error_code or not len(data) else "has other bytes"
         log.warning("%s/%s: broker %d has another log than before: the entry from %d to %d, which was delivered, %s; "
