@@ -8,7 +8,9 @@ from typing import Literal
 import pytest
 
 from rebalance import znodes, znodes_07
+from simpleconsumer.kafka07.message_encode import encode_message_set
 from tests.simulator import MemberSpec, Plan, Run, Step, World, simulate
+from tests.simulator.brokers_07 import Brokers07
 from tests.simulator.group_nodes import owner_nodes, registrations
 from tests.simulator.member import OurMember
 from zkconsumer.testing.history.checks import count_allowed_repeats
@@ -174,3 +176,29 @@ def test_segments_that_retention_drops_are_passed_over() -> None:
     [start] = [event for event in run.history if event.kind == "log_start"]
     [reset] = [event for event in run.history if event.kind == "reset"]
     assert (reset.member, reset.offset) == ("a", start.offset)
+
+
+def test_without_an_entry_to_compare_the_position_is_checked_anew_when_its_broker_is_back() -> None:
+    """Behind a reset nothing was fetched yet, and the other log has no entry that starts there."""
+    world = at_rest(replace(PLAN, members=(A,), steps=JOINS[:1], message_every_s=0.1, faults_s=60.0), 4.0)
+    brokers, port, place = world.brokers, world.participants["a"].port, ("t", "2-0")
+    assert isinstance(brokers, Brokers07)
+    world._produces = False
+    world.schedule.run(world.schedule.now + 1.0)
+    brokers.stop(1, "deaf")
+    log = brokers._logs[place]
+    log.append(encode_message_set([b"t/2-0/0"] * 9), 9)  # retention takes it before the member gets it
+    brokers.trim(*place, log.end)
+    brokers.start(1)
+    world.schedule.run(world.schedule.now + 2.0)
+    world.zookeeper.cut(port)
+    brokers.stop(1)
+    brokers.start(1, anew=True)
+    while (brokers.ends(*place) or (0, 0))[1] <= log.end + 40:
+        brokers.produce(*place)
+    assert brokers.entries.is_inside(("t~1", "2-0"), log.end)
+    world.schedule.run(world.schedule.now + 2.0)
+    world.zookeeper.heal(port)
+    world.schedule.run(world.schedule.now + 3.0)
+    of_new = [event for event in world.history if event.topic == "t~1" and event.kind == "deliver"]
+    assert of_new[0].offset == brokers.entries.start_of(("t~1", "2-0"), log.end)

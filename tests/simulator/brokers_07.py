@@ -196,6 +196,10 @@ class Brokers07(Brokers):
         if broker.process is None:
             self._open_session(broker)
 
+    def starts_of(self, partition: int | str) -> int:
+        """How often the broker of a partition was started."""
+        return self._nodes[znodes_07.broker_and_number(partition)[0]].sessions
+
     def _set_leaders(self, broker: _Broker) -> None:
         for (_, partition), log in self._logs.items():
             if znodes_07.broker_and_number(partition)[0] == broker.number:

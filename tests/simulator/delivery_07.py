@@ -71,9 +71,20 @@ class SteppedDelivery07(SteppedDelivery):
         self._pause = Backoff(_SHORTEST_PAUSE_S, max(config.fetcher_backoff_ms / 1000, _SHORTEST_PAUSE_S))
         self._empty: dict[FetchTask, int] = {}
         self._timers: dict[FetchTask, Event] = {}
+        self._connected_to: dict[FetchTask, int] = {}
 
     def _broker(self, number: int) -> Broker:
         return Broker(number, f"b{number}", 9092, generation="kafka07")
+
+    def _find_leader(self, partition: TopicPartition) -> None:
+        super()._find_leader(partition)
+        task = self._tasks.get(partition)
+        if task is not None and task.is_placed:
+            self._connected_to[task] = self._starts_of_broker(partition)
+
+    def _starts_of_broker(self, partition: TopicPartition) -> int:
+        """How often its broker was started: a connection does not outlive its broker."""
+        return cast(Brokers07, self._cluster).starts_of(partition.partition)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -105,10 +116,10 @@ class SteppedDelivery07(SteppedDelivery):
         self._cluster.fetch(self._process, topic, partition, asked, answered, size_bytes)
 
     def _answered(self, task: FetchTask, queue: PartitionQueue, size_bytes: int, answer: Fetched) -> None:
-        if answer.error in (NO_LEADER, UNKNOWN):
+        state = task.state
+        if answer.error in (NO_LEADER, UNKNOWN) or self._connected_to[task] != self._starts_of_broker(state.partition):
             self._lose(task)
             return
-        state = task.state
         code = 1 if answer.error == OUT_OF_RANGE else 0
         fetched = FetchedPartition(*state.partition, code, -1, answer.data)
         before = state.offset

@@ -69,6 +69,8 @@ def config_of(group: str, spec: MemberSpec, generation: Literal["0.7", "0.8"] = 
         rebalance_backoff_ms=int(spec.backoff_s * 1000),
         rebalance_max_retries=spec.max_retries,
         kafka_generation=generation,
+        # Some entries of the simulated brokers of Kafka 0.7 take more.
+        fetch_message_max_bytes=64 if generation == "0.7" else None,
         max_processing_interval_ms=int(spec.max_processing_s * 1000) or None,
     )
 

@@ -190,11 +190,13 @@ class EntryChecks:
     # -- the same log --------------------------------------------------------------------------------------------------
 
     def compare_later(self, task: FetchTask) -> None:
-        """Have the last entry before the position read again, if this member knows it."""
+        """Have the last entry before the position read again, if this member knows it; else look at the next one."""
         state = task.state
         if state.last_entry is not None and state.last_entry.end == state.offset:
             state.need = Need.COMPARE
             state.size_bytes = state.last_entry.size_bytes
+        else:
+            state.is_start_checked = False
 
     def _compare(self, task: FetchTask, answer: FetchedPartition) -> None:
         state, mark = task.state, task.state.last_entry
