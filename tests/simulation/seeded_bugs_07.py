@@ -108,11 +108,6 @@ def a_log_that_is_back_counts_as_another(right: Any) -> Any:
     return wrong
 
 
-def another_log_not_noticed(right: Any) -> Any:
-    """Whatever stands where the last entry was, reading goes on behind it."""
-    return lambda self, task, answer: self._go_on(task)
-
-
 def _bug(owner: Any, name: str, make: Any, profile: str = "everything", members: str = "ours") -> Bug:
     return Bug(owner, name, make, profile, members, "0.7")
 
@@ -131,5 +126,4 @@ BUGS_07: Mapping[str, Bug] = {
     "0.7 a log that is back counts as another": _bug(
         EntryChecks, "_compare", a_log_that_is_back_counts_as_another, "topics"
     ),
-    "0.7 another log not noticed": _bug(EntryChecks, "_compare", another_log_not_noticed, "topics"),
 }
