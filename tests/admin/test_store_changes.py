@@ -511,7 +511,7 @@ def test_a_partition_of_kafka_07_is_not_stored_in_kafka(
 ) -> None:
     store_in_kafka(embedded_cluster, fresh_group, topic, {0: 1})
     with pytest.raises(OffsetsNotSet, match=r"partition '0-1' of .* cannot be stored in Kafka"):
-        admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/0-1:4\n")
+        admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/0-1:4\n", force=True)
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

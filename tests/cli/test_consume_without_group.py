@@ -226,7 +226,7 @@ def test_lines_that_come_slowly_are_printed_at_once(kafka_0822: KafkaCluster, to
         (["--offset", "-5x"], "'-5x' is not earliest, latest, an offset"),
         (["--offset", "@2014-03-01"], "'@2014-03-01' has no time zone"),
         (["--count", "0"], "0 is not in the range x>=1"),
-        (["--partition", "x"], "'x' is not a valid integer"),
+        (["--partition", "x"], "'x' is not a partition: a number such as 3"),
         (["-f", "%q"], "'%q' at character 1 is no field"),
         (["-f", "%v", "--json"], "--format says all that is printed, and --json has no effect"),
         (["-f", "%v", "--partition"], "--format says all that is printed, and --print-partition has no effect"),
