@@ -20,13 +20,13 @@ from tests.simulator.actor import Record
 from tests.simulator.application import SteppedStream
 from tests.simulator.brokers import NO_LEADER, OUT_OF_RANGE, UNKNOWN, Brokers, Ends, Fetched
 from tests.simulator.brokers_07 import Brokers07
-from tests.simulator.delivery import LARGEST_BYTES, Seeker, SteppedDelivery
+from tests.simulator.delivery import LARGEST_BYTES, SteppedDelivery
 from tests.simulator.process import Process
 from tests.simulator.schedule import Event
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, FETCHED, EntryMark, Need
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, FETCHED, EntryMark, Need, OutOfRange
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 
@@ -63,7 +63,7 @@ class SteppedDelivery07(SteppedDelivery):
         record: Record,
         config: ConsumerConfig,
         streams: Mapping[tuple[str, str], SteppedStream],
-        out_of_range: Seeker,
+        out_of_range: OutOfRange,
     ) -> None:
         super().__init__(process, rng, brokers, record, config, streams, out_of_range)
         connection = cast(SimpleConsumer, _Connection(cast(Brokers07, brokers)))
