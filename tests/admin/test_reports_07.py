@@ -9,7 +9,8 @@ import pytest
 from rebalance.generation import GENERATION_07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.group_offsets import StoredOffsets
-from zkconsumer.admin.group_report import GroupNodes, report
+from zkconsumer.admin.group_report import report
+from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.offset_findings import offset_findings
 from zkconsumer.admin.topic_report import TopicNodes, TopicPartitionRow, topic_report
 from zkconsumer.admin.verification import verify_group

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from zkconsumer.admin.group_report import GroupNodes, report
+from zkconsumer.admin.group_report import report
+from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.offset_findings import offset_findings
 from zkconsumer.admin.storage_findings import storage_findings
 

@@ -11,7 +11,7 @@ from rebalance.requests import Fault
 from tests.access_lists import unread_cause
 from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.findings import Finding, Verification
-from zkconsumer.admin.group_report import GroupNodes
+from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.offset_findings import LogRange, offset_findings
 from zkconsumer.admin.verification import verify_group
 

@@ -12,7 +12,8 @@ from rebalance.owner_reader import JAVA_VERSION
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
 from zkconsumer.admin.errors import NotFound
-from zkconsumer.admin.group_report import GroupNodes, Name, concerned_topics
+from zkconsumer.admin.group_report import concerned_topics
+from zkconsumer.admin.group_state import GroupNodes, Name
 from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topic_nodes import listed_partitions
 from zkconsumer.admin.values import GroupList, GroupRow

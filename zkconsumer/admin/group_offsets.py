@@ -11,7 +11,7 @@ from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from rebalance.requests import ZooKeeperPort
 from zkconsumer.admin.group_nodes import read_offsets
-from zkconsumer.admin.group_report import Name
+from zkconsumer.admin.group_state import Name
 from zkconsumer.admin.kafka_offsets import GROUPS_TIMEOUT_S, OffsetsInKafka
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER, chosen_stores
 from zkconsumer.cluster.zookeeper_reads import children

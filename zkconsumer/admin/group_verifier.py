@@ -15,7 +15,7 @@ from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.findings import Finding, Verification
 from zkconsumer.admin.group_nodes import group_not_found, read_group
-from zkconsumer.admin.group_report import GroupNodes, Name
+from zkconsumer.admin.group_state import GroupNodes, Name
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_kafka_offsets
 from zkconsumer.admin.offset_findings import LogRange, offset_findings
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance

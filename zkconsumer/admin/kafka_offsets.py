@@ -21,7 +21,8 @@ from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.admin.group_nodes import group_not_found, read_group
-from zkconsumer.admin.group_report import GroupNodes, unled_clause
+from zkconsumer.admin.group_report import unled_clause
+from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.offsets_of_groups import fetch_offsets_of_groups
 from zkconsumer.admin.topic_nodes import listed_partitions, read_listed_partitions, read_topic_data
 from zkconsumer.cluster.cluster import Cluster

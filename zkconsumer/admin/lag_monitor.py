@@ -21,7 +21,8 @@ from rebalance.subscription import OFFSETS_TOPIC, check_group
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.group_nodes import group_not_found
-from zkconsumer.admin.group_report import GroupNodes, Members, PartitionRow, members_of, report
+from zkconsumer.admin.group_report import Members, PartitionRow, members_of, report
+from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.lag_rates import RateWindow
 from zkconsumer.admin.lag_report import LagReport, group_lag

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkconsumer.admin.group_report import GroupNodes, GroupReport, PartitionRow, store_difference
+from zkconsumer.admin.group_report import GroupReport, PartitionRow, store_difference
+from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.values import JsonValue
 
 __all__ = ["GroupLag", "LagReport", "Rates", "TopicLag", "group_lag", "known_sum"]

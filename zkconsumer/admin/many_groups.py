@@ -13,7 +13,8 @@ from typing import Any
 from rebalance import znodes
 from rebalance.errors import RefusedNode
 from rebalance.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
-from zkconsumer.admin.group_report import GroupNodes, concerned_topics
+from zkconsumer.admin.group_report import concerned_topics
+from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.cluster.generation import generation_of_cluster
 from zkconsumer.cluster.topic_of_07 import Topic07
 from zkconsumer.cluster.topic_partitions import read_topics_07

@@ -9,7 +9,8 @@ from rebalance.requests import ZooKeeperPort
 from zkconsumer.admin.errors import GroupHasMembers, NotFound
 from zkconsumer.admin.group_nodes import read_group
 from zkconsumer.admin.group_offsets import StoredOffsets
-from zkconsumer.admin.group_report import Name, members_of
+from zkconsumer.admin.group_report import members_of
+from zkconsumer.admin.group_state import Name
 from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
 

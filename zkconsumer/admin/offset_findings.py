@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from zkconsumer.admin.findings import Finding
-from zkconsumer.admin.group_report import GroupNodes, Name
+from zkconsumer.admin.group_state import GroupNodes, Name
 from zkconsumer.admin.storage_findings import OFFSETS_IN_KAFKA
 from zkconsumer.admin.verification import partitions_of
 

@@ -14,7 +14,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.entry_starts import entry_starts, moved_note
 from zkconsumer.admin.errors import NotFound, OffsetsNotSet
 from zkconsumer.admin.group_offsets import StoredOffsets
-from zkconsumer.admin.group_report import Name
+from zkconsumer.admin.group_state import Name
 from zkconsumer.admin.kafka_changes import plan_kafka_changes
 from zkconsumer.admin.offset_changes import OffsetChange, PartitionName, plan_changes
 from zkconsumer.admin.offset_target import OffsetTarget, shifted

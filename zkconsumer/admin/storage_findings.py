@@ -8,7 +8,7 @@ from typing import Final
 from rebalance import znodes
 from rebalance.subscription import consumer_id_of
 from zkconsumer.admin.findings import Finding
-from zkconsumer.admin.group_report import GroupNodes
+from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.phrases import count_of
 
 __all__ = ["OFFSETS_IN_KAFKA", "storage_findings"]

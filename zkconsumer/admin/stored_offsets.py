@@ -16,7 +16,8 @@ from rebalance.requests import ZooKeeperPort
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.group_nodes import group_not_found
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
-from zkconsumer.admin.group_report import Name, unled_clause
+from zkconsumer.admin.group_report import unled_clause
+from zkconsumer.admin.group_state import Name
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.offset_lines import OffsetLine, fault_of, format_line, format_lines, parse_lines
 from zkconsumer.admin.phrases import count_of

@@ -26,7 +26,8 @@ from zkconsumer.admin.assignment_preview import (
     previews,
 )
 from zkconsumer.admin.findings import Finding, Verification, session_text
-from zkconsumer.admin.group_report import GroupNodes, Members, members_of
+from zkconsumer.admin.group_report import Members, members_of
+from zkconsumer.admin.group_state import GroupNodes
 
 __all__ = ["partitions_of", "verify_group"]
 
