@@ -13,6 +13,7 @@ from struct import Struct
 from types import TracebackType
 from typing import Self
 
+from zkconsumer.testing.embedded.file_ends import append_bytes
 from zkconsumer.testing.embedded.index import OffsetIndex
 from zkconsumer.testing.embedded.messages import ENTRY_OVERHEAD, SMALLEST_MESSAGE, Bytes
 
@@ -163,13 +164,7 @@ class Segment:
         Raises:
             OSError: the disk refused; the file is cut back to what it held.
         """
-        try:
-            written = 0
-            while written < len(data):
-                written += os.pwrite(self._fd, memoryview(data)[written:], self.size_bytes + written)
-        except OSError:
-            os.ftruncate(self._fd, self.size_bytes)
-            raise
+        append_bytes(self._fd, self.size_bytes, data)
         ends = [*positions[1:], len(data)]
         for number, (start, end) in enumerate(zip(positions, ends, strict=True)):
             self._note(first_offset + number, self.size_bytes + start, end - start)

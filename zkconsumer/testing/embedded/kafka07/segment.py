@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
+from zkconsumer.testing.embedded.file_ends import append_bytes
 from zkconsumer.testing.embedded.kafka07.messages import SIZE_FIELD, SMALLEST_MESSAGE, Bytes, is_intact
 from zkconsumer.testing.embedded.kafka07.segment_list import Extent
 from zkconsumer.testing.embedded.segment import LogSlice
@@ -71,13 +72,7 @@ class Segment:
         Raises:
             OSError: the disk refused; the file is cut back to what it held.
         """
-        try:
-            written = 0
-            while written < len(data):
-                written += os.pwrite(self._fd, memoryview(data)[written:], self.written_bytes + written)
-        except OSError:
-            os.ftruncate(self._fd, self.written_bytes)
-            raise
+        append_bytes(self._fd, self.written_bytes, data)
         self.written_bytes += len(data)
         if data and self.first_append_ms is None:
             self.first_append_ms = now_ms
