@@ -219,7 +219,7 @@ def test_a_java_member_takes_over_from_a_dead_one_of_ours_and_ours_from_a_dead_j
         with member(cluster, fresh_group, {topic: 1}) as (stream,):
             values |= fill(cluster, topic, 5, first=10)
             missing = values - {each.value for each in java.messages}
-            while missing:  # what Java had not committed comes again, so more may come than is missing
+            while missing:  # what Java had not committed is delivered again: more than what is missing
                 missing -= {take(stream, 1)[0].value}
 
 

@@ -4,8 +4,8 @@ A broker of Kafka 0.7 serves any position, and what comes from the middle of an 
 position that an operator names is looked up in the log: from the start of its segment on, from entry to entry.
 
 Rules, and which failure each prevents:
-- A position within an entry becomes the start of that entry, and a note names both: its messages come again, and none
-  is lost.
+- A position within an entry becomes the start of that entry, and a note names both: its messages are delivered again,
+  and none is lost.
 - What cannot be looked up is refused, and nothing is stored. The walk has a deadline and reads a limited number of
   bytes.
 

@@ -4,7 +4,7 @@ Rules, and which failure each prevents:
 - The first entry of an ownership is looked at before it is delivered. An operator, or another client, may have stored a
   position within an entry; a broker serves it, and what comes are bytes from the middle of messages.
 - From such a position the entry around it is looked for, from the start of its segment on. Reading goes on at the
-  start of that entry: some messages come again, and none is lost. The walk reads a limited number of bytes.
+  start of that entry: some messages are delivered again, and none is lost. The walk reads a limited number of bytes.
 - A broker that comes back may have another log under the same name. So the last entry that was delivered is read again
   and compared; 0.7 has neither epochs nor incarnations of topics. Where retention has taken that entry, nothing can be
   compared, and `auto.offset.reset` decides as for any position that is outside the log.
@@ -168,7 +168,7 @@ class EntryChecks:
     def _start_at(self, task: FetchTask, start: int, end: int) -> None:
         state, queue = task.state, task.queue
         log.warning("%s/%s: position %d is within the entry from %d to %d; going on at its start, so messages of it "
-                    "may come again", *state.partition, state.offset, start, end)
+                    "may be delivered again", *state.partition, state.offset, start, end)
         self._counters.add("errors", "within_entry")
         if queue is not None:
             queue.push(Chunk(b"", start, None, reset_to=start))

@@ -184,7 +184,10 @@ class Delivery:
         return self._give_up_entry(self._queue(partition))
 
     def _give_up_entry(self, queue: PartitionQueue) -> int:
-        """End a queue at once; return its final position. An entry of Kafka 0.7 that was begun comes again then."""
+        """End a queue at once; return its final position.
+
+        An entry of Kafka 0.7 of which only a part was processed is delivered again, from its start.
+        """
         if queue.is_inside_entry() and not queue.is_settled:
             self._counters.add("errors", "unfinished_entry")
         return queue.cancel()

@@ -69,7 +69,7 @@ def _at_entry(
     place = f"{name.topic}/{name.partition}: position {position} is within the entry from {found.start} to {found.end}"
     if spec.kind == "each":
         raise OptionRefused(spec.option, f"{place}; {found.start} and {found.end} are possible")
-    log.warning("%s; the group's offset is taken for %d, so messages may come again", place, found.start)
+    log.warning("%s; the group's offset is taken for %d, so messages may be read again", place, found.start)
     return found.start
 
 
