@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from kazoo.client import KazooClient
 
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 settings.register_profile("unhurried", deadline=None)  # how long an example takes means nothing on a busy machine
 settings.load_profile("unhurried")
@@ -28,7 +30,8 @@ pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
 REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
 
 SPARK_FILES = {
-    "tests/spark/test_load_07.py",
+    "tests/spark/on_kafka_07/test_load_07.py",
+    "tests/spark/on_kafka_07/test_spark_07.py",
     "tests/spark/test_load_changes.py",
     "tests/spark/test_load_closed_nodes.py",
     "tests/spark/test_load_compaction.py",
@@ -44,7 +47,6 @@ SPARK_FILES = {
     "tests/spark/test_load_portions.py",
     "tests/spark/test_load_real_logs.py",
     "tests/spark/test_persisted_folders.py",
-    "tests/spark/test_spark_07.py",
     "tests/spark/test_spark_batch.py",
     "tests/spark/test_spark_filters.py",
     "tests/spark/test_spark_stream.py",
@@ -176,3 +178,15 @@ def fresh_group() -> str:
 def fresh_topic() -> Callable[[], str]:
     """Makes new topic names: `fresh_topic()`."""
     return lambda: f"topic-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="module")
+def fresh_chroot(zookeeper: ZooKeeperServer) -> str:
+    """Addresses of ZooKeeper with a path that nobody else has."""
+    path = f"/{uuid.uuid4().hex}"
+    client = KazooClient(zookeeper.connect)
+    client.start()
+    client.ensure_path(path)
+    client.stop()
+    client.close()
+    return zookeeper.connect + path

@@ -49,23 +49,26 @@ def entry(value: bytes, magic: int = 1) -> bytes:
 
 def produce_07(port: int, topic: str, partition: int, values: Sequence[bytes]) -> int:
     """The end of the log behind these messages, which the broker has stored and shows."""
-    data = b"".join(map(entry, values))
     name = struct.pack(">h", len(topic)) + topic.encode()
-    request = struct.pack(">h", 0) + name + struct.pack(">ii", partition, len(data)) + data
     latest = struct.pack(">h", OFFSETS_07) + name + struct.pack(">iqi", partition, -1, 1)
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
+        connection.sendall(_produce_request(topic, partition, b"".join(map(entry, values))))
         answer = ask_on(connection, latest)
     (end,) = struct.unpack_from(">q", answer, 6)
     return int(end)
 
 
-def send_set(cluster: KafkaCluster, topic: str, partition: str, data: bytes) -> None:
-    """Produce a message set as it is; returns when the broker shows it."""
+def send_set(cluster: KafkaCluster, topic: str, partition: str, data: bytes) -> int:
+    """The end of the log behind a message set that was produced as it is, once the broker shows it."""
     broker, number = map(int, partition.split("-"))
-    end = produce_07(cluster.port(broker), topic, number, [])
-    name = struct.pack(">h", len(topic)) + topic.encode()
-    request = struct.pack(">h", 0) + name + struct.pack(">ii", number, len(data)) + data
-    with socket.create_connection(("127.0.0.1", cluster.port(broker))) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        wait_until(lambda: produce_07(cluster.port(broker), topic, number, []) == end + len(data), 10, "the set")
+    end = produce_07(cluster.port(broker), topic, number, []) + len(data)
+    with socket.create_connection(("127.0.0.1", cluster.port(broker)), timeout=10) as connection:
+        connection.sendall(_produce_request(topic, number, data))
+        wait_until(lambda: produce_07(cluster.port(broker), topic, number, []) == end, 10, "the set")
+    return end
+
+
+def _produce_request(topic: str, partition: int, data: bytes) -> bytes:
+    """A produce request of one message set, with its size in front."""
+    head = struct.pack(">hh", 0, len(topic)) + topic.encode() + struct.pack(">ii", partition, len(data))
+    return struct.pack(">i", len(head) + len(data)) + head + data

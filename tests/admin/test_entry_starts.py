@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
 from kafka_07 import entry
-from kazoo.client import KazooClient
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
@@ -17,7 +15,6 @@ from zkconsumer.admin.entry_starts import entry_starts
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 NAME = TopicPartition("clicks", "3-0")
 PLAIN = entry(b"first") + entry(b"second") + entry(b"third")
@@ -25,20 +22,8 @@ PACKED = bytes(KAFKA07.encode_messages([b"a", b"b", b"c"], "gzip", None, None))
 
 
 @pytest.fixture(scope="module")
-def connect(zookeeper: ZooKeeperServer) -> str:
-    """A chroot of its own."""
-    path = f"/{uuid.uuid4().hex}"
-    client = KazooClient(zookeeper.connect)
-    client.start()
-    client.ensure_path(path)
-    client.stop()
-    client.close()
-    return zookeeper.connect + path
-
-
-@pytest.fixture(scope="module")
-def running(connect: str) -> Iterator[Broker07]:
-    with Broker07(connect, 3, {"clicks": 2}) as broker:
+def running(fresh_chroot: str) -> Iterator[Broker07]:
+    with Broker07(fresh_chroot, 3, {"clicks": 2}) as broker:
         yield broker
 
 
@@ -51,8 +36,8 @@ def broker(running: Broker07) -> Broker07:
 
 
 @pytest.fixture(scope="module")
-def cluster(running: Broker07, connect: str) -> Iterator[Cluster]:
-    with zookeeper_connection(connect) as port:
+def cluster(running: Broker07, fresh_chroot: str) -> Iterator[Cluster]:
+    with zookeeper_connection(fresh_chroot) as port:
         yield Cluster(port, "test", 5.0)
 
 
@@ -111,8 +96,10 @@ def test_partitions_of_08_are_left_alone(cluster: Cluster, broker: Broker07) -> 
     assert not broker.requests
 
 
-def test_admin_stores_what_was_found_and_nothing_that_was_not(connect: str, broker: Broker07, fresh_group: str) -> None:
-    with Admin(connect) as admin:
+def test_admin_stores_what_was_found_and_nothing_that_was_not(
+    fresh_chroot: str, broker: Broker07, fresh_group: str
+) -> None:
+    with Admin(fresh_chroot) as admin:
         found = admin.set_offsets(fresh_group, "clicks", 20, ["3-0"])
         assert [(each.old, each.new) for each in found.changes] == [(None, 15)]
         assert found.notes == ("clicks-3-0: position 20 is within an entry; set to the entry's start, 15",)

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 from kafka_07 import entry
-from kazoo.client import KazooClient
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import Message
 from tests.admin.broker_07 import OFFSETS, PRODUCE, Broker07
 from tests.cli.command_line import run
-from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 READ = "Kafka 0.7 acknowledges no message: the brokers have read these\n"
 Produce = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(scope="module")
-def connect(zookeeper: ZooKeeperServer) -> str:
-    """A chroot of its own."""
-    path = f"/{uuid.uuid4().hex}"
-    client = KazooClient(zookeeper.connect)
-    client.start()
-    client.ensure_path(path)
-    client.stop()
-    client.close()
-    return zookeeper.connect + path
-
-
-@pytest.fixture(scope="module")
-def running(connect: str) -> Iterator[Broker07]:
-    with Broker07(connect, 3, {"clicks": 2}) as broker:
+def running(fresh_chroot: str) -> Iterator[Broker07]:
+    with Broker07(fresh_chroot, 3, {"clicks": 2}) as broker:
         yield broker
 
 
@@ -46,11 +31,11 @@ def broker(running: Broker07) -> Broker07:
 
 
 @pytest.fixture
-def produce(connect: str) -> Produce:
+def produce(fresh_chroot: str) -> Produce:
     """Runs the command: status, stderr."""
 
     def call(*arguments: str, stdin: bytes = b"a\nb\n", topic: str = "clicks") -> tuple[int, str]:
-        done = run("produce", "--zookeeper", connect, "--topic", topic, *arguments, stdin=stdin)
+        done = run("produce", "--zookeeper", fresh_chroot, "--topic", topic, *arguments, stdin=stdin)
         return done.returncode, done.stderr.decode()
 
     return call

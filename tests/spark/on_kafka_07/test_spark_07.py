@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka_07 import entry, needs_jar_07, produce_07
-from reading_07 import compressed, send_set
+from kafka_07 import entry, needs_jar_07, produce_07, send_set
+from reading_07 import compressed
 
 from zkconsumer.spark import commit_offsets, source_metrics
 from zkconsumer.testing.kafka import KafkaCluster
@@ -19,19 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.real, needs_jar_07]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("0.7.2", brokers=2) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
-    name = fresh_topic()
-    cluster.create_topic(name)
-    return name
 
 
 def table(spark: SparkSession, cluster: KafkaCluster, topic: str, **options: object) -> DataFrame:

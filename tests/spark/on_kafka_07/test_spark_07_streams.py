@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka_07 import entry, needs_jar_07, produce_07
-from reading_07 import compressed, send_set
+from kafka_07 import entry, needs_jar_07, produce_07, send_set
+from reading_07 import compressed
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import MessagesLost, NoEntryFound, PlanningFailed
@@ -20,19 +20,6 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, needs_jar_07]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("0.7.2", brokers=2) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
-    name = fresh_topic()
-    cluster.create_topic(name)
-    return name
 
 
 @pytest.fixture

@@ -1,13 +1,9 @@
-"""What tests of Spark on a real Kafka 0.7 share: message sets of any kind, and what a table holds without a session."""
+"""What tests of Spark on a real Kafka 0.7 share: entries, and what a table holds without a session."""
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Sequence
 from typing import Any
-
-from kafka_07 import produce_07
 
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer.spark.batch_planning import plan_batch
@@ -15,21 +11,8 @@ from zkconsumer.spark.options import SourceOptions, batch_options
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.waiting import wait_until
 
 COLUMNS = ("value", "topic", "partition", "offset", "broker", "entry_index")
-
-
-def send_set(cluster: KafkaCluster, topic: str, partition: str, data: bytes) -> int:
-    """The end of the log behind a message set that was produced as it is, once the broker shows it."""
-    broker, number = map(int, partition.split("-"))
-    end = produce_07(cluster.port(broker), topic, number, [])
-    name = struct.pack(">h", len(topic)) + topic.encode()
-    request = struct.pack(">h", 0) + name + struct.pack(">ii", number, len(data)) + data
-    with socket.create_connection(("127.0.0.1", cluster.port(broker))) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        wait_until(lambda: produce_07(cluster.port(broker), topic, number, []) == end + len(data), 10, "the set")
-    return end + len(data)
 
 
 def compressed(values: Sequence[bytes], codec: str = "gzip") -> bytes:

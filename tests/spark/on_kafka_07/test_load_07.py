@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka_07 import entry, needs_jar_07, produce_07
+from kafka_07 import entry, needs_jar_07, produce_07, send_set
 from loading import counts, settings_of
-from reading_07 import compressed, send_set
+from reading_07 import compressed
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load import run_writer
@@ -24,19 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.real, needs_jar_07]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("0.7.2", brokers=2) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
-    name = fresh_topic()
-    cluster.create_topic(name)
-    return name
 
 
 def values_of(rows: Any) -> list[tuple[Any, ...]]:

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from kafka_07 import entry, needs_jar_07, produce_07
-from reading_07 import compressed, options_of, planned, rows_of, send_set
+from kafka_07 import entry, needs_jar_07, produce_07, send_set
+from reading_07 import compressed, options_of, planned, rows_of
 
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, OptionRefused, PartitionUnreadable, PlanningFailed, TopicMissing
 from zkconsumer.testing.kafka import KafkaCluster
 
 pytestmark = [pytest.mark.real, needs_jar_07]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("0.7.2", brokers=2) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
-    name = fresh_topic()
-    cluster.create_topic(name)
-    return name
 
 
 def at(topic: str, **positions: int) -> str:
