@@ -331,7 +331,7 @@ def test_a_message_that_the_broker_refuses_is_reported_with_the_reason(topic: To
 
 
 def test_a_topic_comes_into_being_where_brokers_make_it(kafka_0822: KafkaCluster, zk: tuple[str, str]) -> None:
-    name = f"cli-{uuid.uuid4().hex[:10]}"
+    name = f"made_by_brokers_{uuid.uuid4().hex}"  # like no other topic, or that one would be named as a correction
     got = run("produce", *zk, "--topic", name, stdin=b"first\n")
     created = f"topic {name!r} did not exist; the brokers created it with 2 partitions"
     assert (got.returncode, got.stderr.decode()) == (0, f"{created}\nProduced 1 message\n")

@@ -65,8 +65,9 @@ def root(zookeeper: ZooKeeperServer) -> Iterator[str]:
     client.create(f"{path}/large", b"x" * 900_000)
     client.create(f"{path}/mine", b"e", ephemeral=True)
     client.create(f"{path}/many")
-    for number in range(NODES):
-        client.create_async(f"{path}/many/{number}", b"%d" % number)
+    created = [client.create_async(f"{path}/many/{number}", b"%d" % number) for number in range(NODES)]
+    for each in created:
+        each.get(timeout=PATIENCE_S)
     with ClosedNodes(zookeeper.connect) as closed:
         closed.create(f"{path}/closed", b"secret", ephemeral=False)
         yield path
@@ -145,11 +146,13 @@ def test_a_lost_connection_answers_all_reads_with_loss_and_the_next_one_reads_ag
         answered = port.start_reading(wanted)
         time.sleep(0.3)
         assert answered == []
-        proxy.clear()
         proxy.drop()
+        proxy.clear()
         wait_until(lambda: answered, PATIENCE_S, "the replies")
         [replies] = answered
-        assert [reply.fault for reply in replies] in ([Fault.CONNECTION_LOSS] * NODES, [None] * NODES)
+        assert [reply.fault for reply in replies] == [Fault.CONNECTION_LOSS] * NODES
+        again = ["connected", "suspended", "connected"]
+        wait_until(lambda: [change.what for change in port.changes] == again, PATIENCE_S, "another connection")
         assert all(reply.fault is None for reply in port.together(wanted))
         proxy.stall()
         answered = port.start_reading(wanted)

@@ -12,7 +12,7 @@ import pyspark
 import pytest
 from producing import produce
 
-from zkconsumer.testing import load
+from zkconsumer.testing import EmbeddedCluster, load
 from zkconsumer.testing.kafka import KafkaCluster
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Topic = Callable[[], str]
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = (*sorted(ROOT.glob("docs/SPARK*.md")), ROOT / "README.md")
+OF_07 = '"kafka.generation": "0.7"'
 
 
 def read(spark: SparkSession, cluster: KafkaCluster, topic: str | None = None, **options: object) -> DataFrame:
@@ -192,6 +193,13 @@ def test_two_queries_at_once_and_a_limit_that_breaks_off(
     assert counts == {topics[0]: 1000, topics[1]: 2000}
 
 
+def documented() -> list[str]:
+    """The programs of the documents that read a table."""
+    texts = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
+    programs = re.findall(r"```python\n(.*?)```", texts, re.DOTALL)
+    return [program for program in programs if 'spark.read.format("zkconsumer")' in program]
+
+
 def test_the_programs_of_the_document_work(
     spark: SparkSession, kafka_0822: KafkaCluster, fresh_topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,15 +207,15 @@ def test_the_programs_of_the_document_work(
     kafka_0822.create_topic(topic)
     load(kafka_0822, topic, 10)
     monkeypatch.chdir(tmp_path)
-    texts = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
-    programs = re.findall(r"```python\n(.*?)```", texts, re.DOTALL)
-    batches = [program for program in programs if 'spark.read.format("zkconsumer")' in program]
+    batches = [program for program in documented() if OF_07 not in program]
     assert batches
     if pyspark.__version__.startswith("4.0."):  # which refuses this option
         batches = [program for program in batches if "filterPushdown" not in program]
-    Path("consumer.properties").write_text(f"zookeeper.connect={kafka_0822.zookeeper_connect}\n", encoding="utf-8")
+    settings = tmp_path / "consumer.properties"  # by its whole name, as Java was started in another folder
+    settings.write_text(f"zookeeper.connect={kafka_0822.zookeeper_connect}\n", encoding="utf-8")
     for program in batches:
         program = re.sub(r'"zk1:2181[^"]*"', repr(kafka_0822.zookeeper_connect), program)
+        program = program.replace('"consumer.properties"', repr(str(settings)))
         program = program.replace('"subscribe", "clicks"', f'"subscribe", "{topic}"')
         program = program.replace('subscribe="clicks"', f'subscribe="{topic}"')
         program = program.replace('"subscribe": "clicks"', f'"subscribe": "{topic}"')
@@ -215,3 +223,20 @@ def test_the_programs_of_the_document_work(
         exec(compile(program.replace('json("clicks', f'json("{tmp_path}/clicks'), "documentation", "exec"), {})
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")  # one of them turns it on
     assert spark.read.parquet(f"{tmp_path}/clicks").count() == 10
+
+
+def test_the_programs_of_the_document_for_07_work(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = [program for program in documented() if OF_07 in program]
+    assert programs
+    with EmbeddedCluster(2, generation="0.7") as cluster:
+        cluster.produce("clicks", [b"first", b"second"], partition="0-0", codec="gzip")
+        cluster.produce("clicks", [b"third"], partition="1-0")
+        for program in programs:
+            exec(compile(program.replace("zk1:2181", cluster.zookeeper_connect), "documentation", "exec"), {})
+            lines = capsys.readouterr().out.splitlines()
+            shown = [[cell.strip() for cell in line.split("|")] for line in lines if line[:1] == "|"]
+            rows = [dict(zip(shown[0], row, strict=True)) for row in shown[1:]]
+            assert [bytes.fromhex(row["value"].strip("[]")) for row in rows] == [b"first", b"second", b"third"]
+            assert [(row["broker"], row["offset"], row["entry_index"]) for row in rows] == [
+                ("0", "0", "0"), ("0", "0", "1"), ("1", "0", "0")
+            ]  # fmt: skip

@@ -160,6 +160,19 @@ def test_after_a_reset_an_offset_falls_to_where_that_went_and_no_lower() -> None
     assert "offset went back" in history_findings(falling(900, 20).add("reset", "a", 900).add("offset_node", "a", 19))
 
 
+def test_a_commit_from_before_a_reset_may_be_lowered_by_who_wrote_it_if_the_log_is_shorter() -> None:
+    def story(late: int, lower_by: str = "a") -> GroupStory:
+        story = falling(500).add("reset", "a", 0).add("acked", offset=20)
+        return story.add("offset_node", "a", late).add("offset_node", lower_by, 10)
+
+    assert "offset went back" not in history_findings(story(900))
+    assert "offset went back" in history_findings(story(21))
+    assert "offset went back" in history_findings(story(900, lower_by="b"))
+    assert "offset went back" in history_findings(falling(500, 900, 10))
+    again = story(900).add("offset_node", "a", 9)
+    assert "offset went back" in history_findings(again)
+
+
 def test_a_topic_that_was_created_anew_is_begun_once_more_at_its_start_and_goes_on_from_there() -> None:
     limits = Limits(reborn=frozenset({"t~1"}))
     first_position = falling(7, 0, 3, place=REBORN)

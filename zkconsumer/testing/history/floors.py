@@ -121,6 +121,10 @@ class Floors:
     def _raise(self, place: Place, offset: int) -> None:
         self._floors[place] = max(self._floors.get(place, 0), offset)
 
+    def log_end(self, place: Place) -> int:
+        """The offset behind the last message that was acknowledged; 0 without one."""
+        return self._log_ends.get(place, 0)
+
     def of(self, place: Place) -> int:
         """The floor of a partition."""
         return max(self._floors.get(place, 0), max(self._raised.get(place, ()), default=0))

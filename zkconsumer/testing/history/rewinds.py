@@ -20,19 +20,23 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
     A value that a member found to be outside the log may be lowered to where it was reset to, and one before the start
     of the log to any other: it was useless. In a topic that was created again a member that notices starts once more
-    at its start, whatever others had stored by then. Commits that are not fenced cross each other, see `_Writers`.
+    at its start, whatever others had stored by then. Commits from before a reset may be written after it, see
+    `_LateCommits`. Commits that are not fenced cross each other, see `_Writers`.
     """
     last: dict[Place, Event] = {}
     writers = _Writers(limits)
     assigned: dict[tuple[str, Place], Event] = {}
     log_starts: dict[Place, int] = {}
+    late_commits = _LateCommits()
     floors = Floors(limits)
     findings = []
     for event in events:
         floors.see(event)
         before = last.get(event.place)
         is_crossed = before is not None and writers.have_crossed(before, event)
+        is_late = before is not None and late_commits.hold(before, event)
         writers.see(event)
+        late_commits.see(event, floors.log_end(event.place))
         if event.kind == "assigned":
             assigned[event.member, event.place] = event
         elif event.kind == "log_start":
@@ -45,7 +49,7 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
         if event.offset >= 0:
             last[event.place] = event
         is_ours = event.id != OPERATOR and event.member not in limits.unfenced
-        if before is None or event.offset >= before.offset or not is_ours or is_crossed:
+        if before is None or event.offset >= before.offset or not is_ours or is_crossed or is_late:
             continue
         if before.offset <= log_starts.get(event.place, -1):
             continue
@@ -55,6 +59,31 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
             sentence = f"offset of {name_of(event.place)} fell from {before.offset} to {event.offset}"
             findings.append(Finding("offset went back", sentence, (before, event)))
     return findings
+
+
+class _LateCommits:
+    """Commits from before a reset that were written after it: their own member may lower them.
+
+    They are known by what they store: an offset behind all that the log holds by then.
+    """
+
+    def __init__(self) -> None:
+        self._was_reset: set[tuple[str, Place]] = set()
+        self._late: dict[Place, Event] = {}
+
+    def see(self, event: Event, log_end: int) -> None:
+        """Process an event; `log_end` is the offset behind the last message of its partition."""
+        key = (event.member, event.place)
+        if event.kind == "reset":
+            self._was_reset.add(key)
+        elif event.kind == "offset_node":
+            self._late.pop(event.place, None)
+            if key in self._was_reset and event.offset > log_end:
+                self._late[event.place] = event
+
+    def hold(self, before: Event, event: Event) -> bool:
+        """Return whether the value `before` is such a commit, and `event` is of the same member."""
+        return self._late.get(event.place) is before and event.member == before.member
 
 
 class _Writers:
