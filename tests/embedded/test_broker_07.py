@@ -33,7 +33,9 @@ def wire(cluster: Cluster) -> Iterator[Wire07]:
 
 
 def wait_topic(cluster: Cluster, topic: str, names: list[str]) -> None:
-    wait_until(lambda: partitions_of(cluster.client, topic) == names, 20, f"{topic} as {names}")
+    # A session may end while a test stops ZooKeeper.
+    found = lambda: cluster.client.retry(partitions_of, cluster.client, topic)  # noqa: E731
+    wait_until(lambda: found() == names, 20, f"{topic} as {names}")
 
 
 # -- produce ----------------------------------------------------------------------------------------------------------
