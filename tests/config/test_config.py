@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.keys import KEYS, Key, find_key
+from zkconsumer.config.keys import KEYS, find_key
 from zkconsumer.config.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.setting_table import Key
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress
 from zkconsumer.errors import ConfigError, UnknownSetting
 
@@ -120,7 +121,8 @@ def test_every_setting_of_the_table_is_tested_here() -> None:
 
 
 def test_every_setting_is_an_attribute_of_its_type() -> None:
-    hints = {name: hint for name, hint in typing.get_type_hints(ConsumerConfig).items() if name != "_given"}
+    other = {"_given", "settings_table"}
+    hints = {name: hint for name, hint in typing.get_type_hints(ConsumerConfig).items() if name not in other}
     optional = {known.attribute for known in KEYS if known.default is None and not (known.required or known.derive)}
     expected = {
         known.attribute: known.kind.python_type | None if known.attribute in optional else known.kind.python_type  # type: ignore[operator]

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from zkconsumer.config.consumer_config import ConsumerConfig, line_places
+from zkconsumer.config.consumer_config import ConsumerConfig
 from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
-from zkconsumer.config.keys import find_key, names_of_07
+from zkconsumer.config.frozen_settings import line_places
+from zkconsumer.config.keys import CONSUMER_SETTINGS, find_key, names_of_07
 from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
 from zkconsumer.config.setting_values import GivenValue, given_twice, same_value
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
@@ -158,7 +159,7 @@ def find_connection_settings(
     places: dict[str, str] = {}
     for file in reversed(files):
         properties |= {name: value for name, value in file.entries.items() if name != _CONNECT}
-        places |= line_places(file.shown, file.lines)
+        places |= line_places(CONSUMER_SETTINGS, file.shown, file.lines)
     place, address = named[0] if named else ("", None)
     if address is not None:
         _check_address(place, address)

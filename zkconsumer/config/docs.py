@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from zkconsumer.config.keys import KEYS, Key
+from zkconsumer.config.keys import KEYS
+from zkconsumer.config.setting_table import Key
 
 BEGIN = "<!-- settings: written by python -m zkconsumer.config.docs docs/CONFIGURATION.md -->"
 END = "<!-- settings: end -->"

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zkconsumer.config.checks import contradictions
-from zkconsumer.config.keys import KEYS, Key, find_key, names_of_07, shown_name, unknown_setting
+from zkconsumer.config.keys import CONSUMER_SETTINGS, KEYS, find_key, names_of_07, shown_name, unknown_setting
 from zkconsumer.config.kinds import Integer
 from zkconsumer.config.plausibility import Finding, implausible
 from zkconsumer.config.properties import PropertyLine, property_lines
-from zkconsumer.config.setting_values import completed, convert, generation_of, given_twice, missing_settings
+from zkconsumer.config.setting_table import Key
+from zkconsumer.config.setting_values import convert, generation_of, given_twice
 from zkconsumer.errors import ConfigError
 
 __all__ = ["CheckedLine", "FileCheck", "ValueInForce", "check_properties"]
@@ -112,7 +113,7 @@ def check_properties(text: str) -> FileCheck:
         findings.append(Finding("note", None, None, "the settings were not checked against each other, because of the "
                                 "errors"))  # fmt: skip
         return FileCheck(checks.with_values(), tuple(sorted(findings, key=_place)), ())
-    values = completed(checks.given)
+    values = CONSUMER_SETTINGS.completed(checks.given)
     findings += [Finding("error", checks.places.get(each.key), each.key, str(each)) for each in contradictions(values)]
     found = implausible(values, checks.given.keys(), checks.names_of_07)
     findings += [each._replace(line=checks.places.get(each.setting or "")) for each in found]
@@ -150,7 +151,7 @@ class _LineChecks:
             else:
                 self._take(entry, key)
         refused = {line.setting for line in self.lines if line.status == "refused"}
-        for error in missing_settings(self.given):
+        for error in CONSUMER_SETTINGS.missing(self.given):
             if error.key not in refused:
                 sentence = f"{error.key} is not in the file; it must be there, or the program must give it"
                 self.findings.append(Finding("error", None, error.key, sentence))
@@ -190,7 +191,8 @@ class _LineChecks:
         if key is None or line.status != "used":
             return line
         value = self.given[key.name]
-        default = completed({name: each for name, each in self.given.items() if name != key.name})[key.name]
+        others = {name: each for name, each in self.given.items() if name != key.name}
+        default = CONSUMER_SETTINGS.completed(others)[key.name]
         return replace(line, value=_text(key, value), is_default=value == default)
 
 

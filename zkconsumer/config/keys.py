@@ -1,4 +1,4 @@
-"""The one table of all settings: names, types, defaults, ranges, meanings.
+"""The table of a consumer's settings: names, types, defaults, ranges, meanings.
 
 `ConsumerConfig` has one attribute for each row, and docs/CONFIGURATION.md is printed from it.
 
@@ -7,59 +7,17 @@ Source: kafka/consumer/ConsumerConfig.scala (0.7.2, 0.8.2.2, 0.9.0.1); keys of o
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from rebalance.subscription import check_client_id, check_group
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config.foreign_names import hint_for_name
-from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Kind, Text
+from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Text
+from zkconsumer.config.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
-from zkconsumer.errors import UnknownSetting
 
 _MIB = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Key:
-    """One setting.
-
-    Attributes:
-        name: Its name in Kafka 0.8.2, or ours.
-        kind: Type, range and conversion.
-        default: Value when it is not given; None when there is none, or when `derive` makes it.
-        meaning: One sentence for the documentation.
-        name_07: Its name in Kafka 0.7, where that differs.
-        default_07: The default under `kafka.generation=0.7`, where that differs.
-        derive: Makes the default from the other settings, by their names.
-        default_text: The default in words, for the documentation, where its value does not say it.
-        required: True when there is no default and none is possible.
-        secret: True when the value must not be shown.
-        section: Where it comes from: "kafka", "0.7", "own", "zookeeper".
-    """
-
-    name: str
-    kind: Kind
-    default: object
-    meaning: str
-    name_07: str | None = None
-    default_07: object = None
-    derive: Callable[[Mapping[str, Any]], object] | None = None
-    default_text: str | None = None
-    required: bool = False
-    secret: bool = False
-    section: str = "kafka"
-
-    @property
-    def attribute(self) -> str:
-        """The name as an attribute of `ConsumerConfig`: underscores for dots."""
-        return self.name.replace(".", "_")
-
-    def default_for(self, generation: str) -> object:
-        """Return the default of a Kafka generation: "0.7", or any other word."""
-        return self.default_07 if generation == "0.7" and self.default_07 is not None else self.default
 
 
 def _as(name: str) -> dict[str, Any]:
@@ -216,53 +174,10 @@ KEYS: tuple[Key, ...] = (
     *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_KAFKA_07, *_OWN, *_ZOOKEEPER,
 )
 
-_BY_NAME = {name: key for key in KEYS for name in (key.name, key.name_07) if name}
+CONSUMER_SETTINGS: Final = SettingTable(KEYS, hint_for_name)
 
-
-def find_key(name: str) -> Key | None:
-    """Return the setting of a name of 0.8, 0.7 or ours, written with dots or underscores; None if unknown."""
-    return _BY_NAME.get(name.replace("_", "."))
-
-
-_SECRET_NAMES = sorted((key.name for key in KEYS if key.secret), key=len, reverse=True)
-_SECRET_WORD = re.compile(r"password|passwd|secret", re.IGNORECASE)
-
-
-def shown_name(name: str) -> str:
-    """Return an unknown name so that it can be printed: without a secret that a mistyped separator made a part of it.
-
-    >>> shown_name("zookeeper.sasl.password-S3CR3T"), shown_name("ssl.key.password"), shown_name("zookeeper.atuh")
-    ('zookeeper.sasl.password***', 'ssl.key.password', 'zookeeper.atuh')
-    """
-    dotted = name.lower().replace("_", ".")
-    for secret in _SECRET_NAMES:
-        if dotted.startswith(secret) and len(dotted) > len(secret):
-            return f"{name[:len(secret)]}***"
-    word = _SECRET_WORD.search(name)
-    if word is None or re.fullmatch(r"([._][a-z]+)*", name[word.end() :]):
-        return name
-    return f"{name[: word.end()]}***"
-
-
-def shown_pair(text: str) -> str:
-    """Return what should be `name=value` and is not, so that it can be printed: what may be its name, and no value."""
-    name = re.split(r"[:=\s]", text, maxsplit=1)[0]
-    return shown_name(name) + ("..." if name != text else "")
-
-
-def unknown_setting(name: str) -> UnknownSetting:
-    """Return the error for a name that `find_key` does not know, with what to use instead, in the same spelling."""
-    hint = hint_for_name(name, _BY_NAME)
-    if "_" in name and "." not in name:
-        hint = re.sub(r"'[a-z.]+'", lambda quoted: quoted[0].replace(".", "_"), hint)
-    return UnknownSetting(shown_name(name), hint)
-
-
-def names_of_07(names: Iterable[str]) -> list[str]:
-    """Return those of the names that Kafka 0.7 alone has, in their order."""
-    return [name for name in names if (key := find_key(name)) and name.replace("_", ".") == key.name_07]
-
-
-def known_names() -> list[str]:
-    """Return every name that `find_key` knows, with dots."""
-    return list(_BY_NAME)
+find_key = CONSUMER_SETTINGS.find
+names_of_07 = CONSUMER_SETTINGS.names_of_07
+shown_name = CONSUMER_SETTINGS.shown_name
+shown_pair = CONSUMER_SETTINGS.shown_pair
+unknown_setting = CONSUMER_SETTINGS.unknown

@@ -1,22 +1,19 @@
-"""Converts what was given for a setting, and completes it with defaults.
+"""Converts what was given for a setting.
 
 Pure. Both `ConsumerConfig` and the check of a file do it here, so that the check says what the consumer will do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from zkconsumer.config.foreign_names import hint_for_value
-from zkconsumer.config.keys import KEYS, Key, find_key
 from zkconsumer.config.kinds import HiddenValueError
+from zkconsumer.config.setting_table import Key
 from zkconsumer.errors import ConfigError
 
-__all__ = [
-    "GivenValue", "NamedValue", "completed", "convert", "generation_of", "given_twice", "missing_settings",
-    "same_value",
-]  # fmt: skip
+__all__ = ["GivenValue", "NamedValue", "convert", "generation_of", "given_twice", "same_value"]
 
 
 class NamedValue(Protocol):
@@ -77,13 +74,8 @@ def _converts(key: Key, value: str) -> bool:
 
 def generation_of(settings: Mapping[str, object]) -> str:
     """Return "0.7" if `kafka.generation` says so under any of its spellings, else "0.8"."""
-    said = (str(value).strip() for name, value in settings.items() if _is(name, "kafka.generation"))
+    said = (str(value).strip() for name, value in settings.items() if name.replace("_", ".") == "kafka.generation")
     return "0.7" if "0.7" in said else "0.8"
-
-
-def _is(name: str, wanted: str) -> bool:
-    key = find_key(name)
-    return key is not None and key.name == wanted
 
 
 def given_twice(key: Key, first: NamedValue, second: NamedValue) -> ConfigError:
@@ -103,20 +95,3 @@ def same_value(key: Key, one: object, other: object) -> bool:
         return key.kind.convert(one) == key.kind.convert(other)
     except ValueError:
         return False
-
-
-def missing_settings(given: Mapping[str, object]) -> Iterator[ConfigError]:
-    """Yield an error for every setting that has to be given and is not, by its 0.8 name."""
-    for key in KEYS:
-        if key.required and key.name not in given:
-            yield ConfigError(key.name, None, key.kind.allowed)
-
-
-def completed(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return every setting's value by its 0.8 name: given, or the default, or derived from the others."""
-    generation = str(given.get("kafka.generation", "auto"))
-    values: dict[str, Any] = {key.name: given.get(key.name, key.default_for(generation)) for key in KEYS}
-    for key in KEYS:
-        if key.derive is not None and key.name not in given:
-            values[key.name] = key.derive(values)
-    return values

@@ -6,8 +6,9 @@ import keyword
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.config.keys import KEYS, Key
+from zkconsumer.config.keys import KEYS
 from zkconsumer.config.kinds import AclList, AuthList, Boolean, Choice, Integer
+from zkconsumer.config.setting_table import Key
 
 __all__ = ["TARGET", "typed_settings"]
 

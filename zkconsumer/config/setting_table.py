@@ -1,0 +1,132 @@
+"""A table of settings: what each is, found by any of its names, and completed with defaults.
+
+Pure. There is a table for consumers and one for producers. `ConsumerConfig`, `ProducerConfig` and the check of a file
+all use it, so that the check says what the program will do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from zkconsumer.config.kinds import Kind
+from zkconsumer.errors import ConfigError, UnknownSetting
+
+__all__ = ["Key", "SettingTable"]
+
+_SECRET_WORD = re.compile(r"password|passwd|secret", re.IGNORECASE)
+
+
+class HintForName(Protocol):
+    """Says what to use instead of an unknown setting."""
+
+    def __call__(self, name: str, known: Iterable[str]) -> str:
+        """Return a clause; empty if nothing is known about the name."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One setting.
+
+    Attributes:
+        name: Its name in Kafka 0.8.2, or ours.
+        kind: Type, range and conversion.
+        default: Value when it is not given; None when there is none, or when `derive` makes it.
+        meaning: One sentence for the documentation.
+        name_07: Its name in Kafka 0.7, where that differs.
+        default_07: The default under `kafka.generation=0.7`, where that differs.
+        derive: Makes the default from the other settings, by their names.
+        default_text: The default in words, for the documentation, where its value does not say it.
+        required: True when there is no default and none is possible.
+        secret: True when the value must not be shown.
+        section: Where it comes from: "kafka", "0.7", "own", "zookeeper".
+    """
+
+    name: str
+    kind: Kind
+    default: object
+    meaning: str
+    name_07: str | None = None
+    default_07: object = None
+    derive: Callable[[Mapping[str, Any]], object] | None = None
+    default_text: str | None = None
+    required: bool = False
+    secret: bool = False
+    section: str = "kafka"
+
+    @property
+    def attribute(self) -> str:
+        """The name as an attribute of `ConsumerConfig`: underscores for dots."""
+        return self.name.replace(".", "_")
+
+    def default_for(self, generation: str) -> object:
+        """Return the default of a Kafka generation: "0.7", or any other word."""
+        return self.default_07 if generation == "0.7" and self.default_07 is not None else self.default
+
+
+class SettingTable:
+    """The settings of one kind of program.
+
+    Args:
+        keys: All of them, in the order of the documentation.
+        hint_for_name: Says what to use instead of an unknown one.
+    """
+
+    def __init__(self, keys: Iterable[Key], hint_for_name: HintForName) -> None:
+        self.keys = tuple(keys)
+        self._by_name = {name: key for key in self.keys for name in (key.name, key.name_07) if name}
+        self._secret_names = sorted((key.name for key in self.keys if key.secret), key=len, reverse=True)
+        self._hint_for_name = hint_for_name
+
+    def find(self, name: str) -> Key | None:
+        """Return the setting of a name of 0.8, 0.7 or ours, written with dots or underscores; None if unknown."""
+        return self._by_name.get(name.replace("_", "."))
+
+    def unknown(self, name: str) -> UnknownSetting:
+        """Return the error for a name that `find` does not know, with what to use instead, in the same spelling."""
+        hint = self._hint_for_name(name, self._by_name)
+        if "_" in name and "." not in name:
+            hint = re.sub(r"'[a-z.]+'", lambda quoted: quoted[0].replace(".", "_"), hint)
+        return UnknownSetting(self.shown_name(name), hint)
+
+    def names_of_07(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names that Kafka 0.7 alone has, in their order."""
+        return [name for name in names if (key := self.find(name)) and name.replace("_", ".") == key.name_07]
+
+    def shown_name(self, name: str) -> str:
+        """Return an unknown name so that it can be printed: no secret that a mistyped separator made a part of it.
+
+        >>> from zkconsumer.config.keys import shown_name
+        >>> shown_name("zookeeper.sasl.password-S3CR3T"), shown_name("ssl.key.password"), shown_name("zookeeper.atuh")
+        ('zookeeper.sasl.password***', 'ssl.key.password', 'zookeeper.atuh')
+        """
+        dotted = name.lower().replace("_", ".")
+        for secret in self._secret_names:
+            if dotted.startswith(secret) and len(dotted) > len(secret):
+                return f"{name[:len(secret)]}***"
+        word = _SECRET_WORD.search(name)
+        if word is None or re.fullmatch(r"([._][a-z]+)*", name[word.end() :]):
+            return name
+        return f"{name[: word.end()]}***"
+
+    def shown_pair(self, text: str) -> str:
+        """Return what should be `name=value` and is not, so that it can be printed: what may be its name, no value."""
+        name = re.split(r"[:=\s]", text, maxsplit=1)[0]
+        return self.shown_name(name) + ("..." if name != text else "")
+
+    def missing(self, given: Mapping[str, object]) -> Iterator[ConfigError]:
+        """Yield an error for every setting that has to be given and is not, by its 0.8 name."""
+        for key in self.keys:
+            if key.required and key.name not in given:
+                yield ConfigError(key.name, None, key.kind.allowed)
+
+    def completed(self, given: Mapping[str, object]) -> dict[str, Any]:
+        """Return every setting's value by its 0.8 name: given, or the default, or derived from the others."""
+        generation = str(given.get("kafka.generation", "auto"))
+        values: dict[str, Any] = {key.name: given.get(key.name, key.default_for(generation)) for key in self.keys}
+        for key in self.keys:
+            if key.derive is not None and key.name not in given:
+                values[key.name] = key.derive(values)
+        return values
