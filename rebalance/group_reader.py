@@ -134,6 +134,10 @@ class GroupReader:
     def _node_changed(self, event: WatchEvent) -> None:
         self._loop.post(self._stale, event.path)
 
+    def _number_changed(self, event: WatchEvent) -> None:
+        """Read a topic of Kafka 0.7 again: the node of one of its brokers has changed."""
+        self._loop.post(self._stale, event.path.rpartition("/")[0])
+
     def _stale(self, path: str) -> None:
         if path in self._fresh:
             self._fresh.discard(path)
@@ -453,7 +457,7 @@ class _Read:
                 reader._topics[topic] = TopicNode(partitions)
             self._closed()
 
-        BrokersReading(reader._ask, topic, reader._node_changed, read).start()
+        BrokersReading(reader._ask, topic, reader._node_changed, reader._number_changed, read).start()
 
     def _watch_creation(self, question: GetData | GetChildren) -> None:
         """Watch for the creation of a node: `exists` sets a watch on a missing node, a read does not."""

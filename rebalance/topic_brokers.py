@@ -1,7 +1,8 @@
 """Reads the partitions of one topic of Kafka 0.7: its brokers, which are its children, and the number that each has.
 
-The list of brokers is watched, and the numbers are not: a broker registers its number once, in an ephemeral node, and
-a broker that comes back with another number is another child.
+The list of brokers is watched, and so is each number. A broker registers its number once, in an ephemeral node, and a
+broker that comes back with another number is another child; but an operator may write another number into the node.
+Members that knew it and members that did not would then compute different assignments.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ class BrokersReading:
         ask: sends requests.
         topic: which one.
         changed: the watch on the list of its brokers.
+        number_changed: the watch on the number of each broker.
         done: called once: `done(partitions, None)`; `done(None, None)` when there is no such topic;
             `done(None, (question, reply))` when a node of it could not be read.
 
-    Threads: the coordinator's alone, but for the watch callback.
+    Threads: the coordinator's alone, but for the watch callbacks.
     """
 
     def __init__(
@@ -37,11 +39,13 @@ class BrokersReading:
         ask: Ask,
         topic: str,
         changed: Callable[[WatchEvent], None],
+        number_changed: Callable[[WatchEvent], None],
         done: Callable[[tuple[str, ...] | None, tuple[GetData | GetChildren, Reply] | None], None],
     ) -> None:
         self._ask = ask
         self._topic = topic
         self._changed = changed
+        self._number_changed = number_changed
         self._done = done
         self._counts: dict[int, int] = {}
         self._open = 0
@@ -64,7 +68,7 @@ class BrokersReading:
             self._done((), None)
         self._open = len(brokers)
         for broker in brokers:
-            read = GetData(znodes_07.topic_broker_path(self._topic, broker))
+            read = GetData(znodes_07.topic_broker_path(self._topic, broker), self._number_changed)
             self._ask(read, lambda reply, read=read, broker=broker: self._counted(read, broker, reply))  # type: ignore[misc]
 
     def _counted(self, question: GetData, broker: int, reply: Reply) -> None:

@@ -77,6 +77,17 @@ def test_a_broker_that_comes_back_with_more_partitions_is_noticed(
     assert reading.read().topics[topic].partitions == ("0-0", "0-1", "0-2")
 
 
+def test_a_number_that_an_operator_writes_is_noticed(client: KazooClient, reading: Reading, topic: str) -> None:
+    register(client, topic, 0, b"1")
+    register(client, topic, 1, b"2")
+    reading.read()
+    for number in (b"1", b"3"):
+        client.set(f"{znodes.topic_path(topic)}/1", number)
+        reading.changed(znodes.topic_path(topic))
+        names = [f"1-{each}" for each in range(int(number))]
+        assert reading.read().topics[topic].partitions == ("0-0", *names)
+
+
 def test_a_topic_that_is_not_there_is_waited_for(client: KazooClient, reading: Reading, topic: str) -> None:
     assert topic not in reading.read().topics
     assert reading.asked == Counter({GetChildren: 2, Exists: 1})
