@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
@@ -17,6 +17,7 @@ from simpleconsumer.kafka08.message_encode import Encodable
 from simpleconsumer.types import Message
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, KafkaStream
 from zkconsumer.testing.cluster import Cluster
+from zkconsumer.testing.history.events import partition_of
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 COUNT = 50
@@ -107,17 +108,17 @@ def produce_each(
     return Counter(sent)
 
 
-def owners(cluster: Cluster, group: str, topic: str) -> dict[int, str]:
+def owners(cluster: Cluster, group: str, topic: str) -> dict[int | str, str]:
     """Partition -> thread id, as the owner nodes have it."""
     path = f"/consumers/{group}/owners/{topic}"
     try:
         names = cluster.client.get_children(path)
-        return {int(name): cluster.client.get(f"{path}/{name}")[0].decode() for name in names}
+        return {partition_of(name): cluster.client.get(f"{path}/{name}")[0].decode() for name in names}
     except NoNodeError:
         return {}
 
 
-def wait_owners(cluster: Cluster, group: str, topic: str, expected: dict[int, str]) -> None:
+def wait_owners(cluster: Cluster, group: str, topic: str, expected: Mapping[int, str] | Mapping[str, str]) -> None:
     """Returns when the owner nodes are exactly these."""
     wait_until(
         lambda: owners(cluster, group, topic) == expected,
