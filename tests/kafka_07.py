@@ -23,18 +23,20 @@ needs_jar_07 = pytest.mark.skipif(
 )
 """For tests of a real Kafka 0.7, also where all other real servers are required."""
 
+Both = EmbeddedCluster | KafkaCluster
+
 BOTH_07 = ["embedded", pytest.param("real", marks=[pytest.mark.real, needs_jar_07])]
 """Kinds of clusters of Kafka 0.7, as parameters of a fixture; the second is skipped without the jar."""
 
 
-def cluster_07(kind: str, brokers: int = 2, **options: object) -> EmbeddedCluster | KafkaCluster:
+def cluster_07(kind: str, brokers: int = 2, **options: object) -> Both:
     """A cluster of that kind, not yet started."""
     if kind == "real":
         return KafkaCluster("0.7.2", brokers, **options)  # type: ignore[arg-type]
     return EmbeddedCluster(brokers, generation="0.7", **options)  # type: ignore[arg-type]
 
 
-def log_files(cluster: EmbeddedCluster | KafkaCluster, broker: int, name: str) -> list[Path]:
+def log_files(cluster: Both, broker: int, name: str) -> list[Path]:
     """The segments of a log of a broker, oldest first."""
     data = cluster.brokers[broker].folder / ("data" if isinstance(cluster, KafkaCluster) else "")
     return sorted((data / name).glob("*.kafka"))
@@ -58,7 +60,7 @@ def produce_07(port: int, topic: str, partition: int, values: Sequence[bytes]) -
     return int(end)
 
 
-def send_set(cluster: KafkaCluster, topic: str, partition: str, data: bytes) -> int:
+def send_set(cluster: Both, topic: str, partition: str, data: bytes) -> int:
     """The end of the log behind a message set that was produced as it is, once the broker shows it."""
     broker, number = map(int, partition.split("-"))
     end = produce_07(cluster.port(broker), topic, number, []) + len(data)

@@ -1,39 +1,40 @@
-"""`Admin` on a real Kafka 0.7. Skipped without its jar."""
+"""`Admin` on Kafka 0.7: embedded brokers, and real ones where their jar is given."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from kafka_07 import needs_jar_07, produce_07, send_set
+from kafka_07 import BOTH_07, Both, cluster_07, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout
 from zkconsumer.admin import Admin, NotFound
 from zkconsumer.admin.errors import ClaimNotReleased, OffsetsNotSet, TopicRefused
-from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.real, needs_jar_07]
+pytestmark = pytest.mark.real
 
 STARTS = [0, 15, 31]
 END = 46
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("0.7.2", brokers=2) as cluster:
+@pytest.fixture(scope="module", params=BOTH_07)
+def cluster(request: pytest.FixtureRequest, zookeeper: ZooKeeperServer) -> Iterator[Both]:
+    with cluster_07(request.param, zookeeper=zookeeper, chroot=f"/{uuid.uuid4().hex}") as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def admin(cluster: KafkaCluster) -> Iterator[Admin]:
+def admin(cluster: Both) -> Iterator[Admin]:
     with Admin(cluster.zookeeper_connect) as admin:
         yield admin
 
 
 @pytest.fixture
-def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
+def topic(cluster: Both, fresh_topic: Callable[[], str]) -> str:
     """A topic with three messages in 0-1 and one in 1-0."""
     name = fresh_topic()
     cluster.create_topic(name)
@@ -58,7 +59,7 @@ def test_topics(admin: Admin, topic: str) -> None:
     assert found.problems == ()
 
 
-def test_a_group_of_ours(cluster: KafkaCluster, admin: Admin, topic: str, fresh_group: str) -> None:
+def test_a_group_of_ours(cluster: Both, admin: Admin, topic: str, fresh_group: str) -> None:
     config = ConsumerConfig(zookeeper_connect=cluster.zookeeper_connect, group_id=fresh_group, consumer_timeout_ms=2000,
                             auto_offset_reset="smallest", auto_commit_enable=False)  # fmt: skip
     with ConsumerConnector(config) as connector:
@@ -89,7 +90,7 @@ def test_a_group_of_ours(cluster: KafkaCluster, admin: Admin, topic: str, fresh_
 
 
 def test_a_claim_that_is_left_behind_is_found_and_released(
-    cluster: KafkaCluster, admin: Admin, topic: str, fresh_group: str
+    cluster: Both, admin: Admin, topic: str, fresh_group: str
 ) -> None:
     path = f"/consumers/{fresh_group}/owners/{topic}/0-1"
     cluster.client.create(path, b"gone-0", makepath=True)
@@ -135,7 +136,7 @@ def test_a_position_within_an_entry_is_moved_to_its_start(admin: Admin, topic: s
 
 
 def test_a_position_within_a_compressed_entry_is_moved_to_its_start(
-    cluster: KafkaCluster, admin: Admin, topic: str, fresh_group: str
+    cluster: Both, admin: Admin, topic: str, fresh_group: str
 ) -> None:
     data = bytes(KAFKA07.encode_messages([b"a", b"b", b"c"], "gzip", None, None))
     send_set(cluster, topic, "0-1", data)
@@ -184,7 +185,7 @@ def test_offsets_are_exported_imported_and_deleted(admin: Admin, topic: str, fre
 
 
 def test_partitions_of_a_broker_that_is_gone_are_named(
-    cluster: KafkaCluster, admin: Admin, topic: str, fresh_group: str
+    cluster: Both, admin: Admin, topic: str, fresh_group: str
 ) -> None:
     admin.set_offsets(fresh_group, topic, "latest")
     cluster.stop(1)
@@ -208,7 +209,7 @@ def test_partitions_of_a_broker_that_is_gone_are_named(
 # -- topics are made by messages ---------------------------------------------------------------------------------------
 
 
-def test_topics_are_not_created_grown_or_deleted(cluster: KafkaCluster, admin: Admin, topic: str) -> None:
+def test_topics_are_not_created_grown_or_deleted(cluster: Both, admin: Admin, topic: str) -> None:
     before = cluster.client.get_children("/brokers/topics")
     calls: list[tuple[Callable[[], object], str]] = [
         (lambda: admin.create_topic(f"{topic}-new"), f"zkconsumer produce --topic {topic}-new"),

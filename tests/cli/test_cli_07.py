@@ -1,32 +1,33 @@
-"""The commands on a real Kafka 0.7. Skipped without its jar."""
+"""The commands on Kafka 0.7: embedded brokers, and real ones where their jar is given."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kafka_07 import needs_jar_07, produce_07, send_set
+from kafka_07 import BOTH_07, Both, cluster_07, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from tests.cli.command_line import TIMEOUT_S, Running, run
-from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.real, needs_jar_07]
+pytestmark = pytest.mark.real
 
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("0.7.2", brokers=2) as cluster:
+@pytest.fixture(scope="module", params=BOTH_07)
+def cluster(request: pytest.FixtureRequest, zookeeper: ZooKeeperServer) -> Iterator[Both]:
+    with cluster_07(request.param, zookeeper=zookeeper, chroot=f"/{uuid.uuid4().hex}") as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def command(cluster: KafkaCluster) -> Run:
+def command(cluster: Both) -> Run:
     """Runs a command on the cluster: status, stdout, stderr."""
 
     def call(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -37,7 +38,7 @@ def command(cluster: KafkaCluster) -> Run:
 
 
 @pytest.fixture
-def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
+def topic(cluster: Both, fresh_topic: Callable[[], str]) -> str:
     """A topic with three messages in 0-1 and one in 1-0."""
     name = fresh_topic()
     cluster.create_topic(name)
@@ -133,7 +134,7 @@ def test_consume_without_a_group(command: Run, topic: str) -> None:
 
 
 def test_consume_in_a_group_commits_what_it_printed(
-    cluster: KafkaCluster, command: Run, topic: str, fresh_group: str
+    cluster: Both, command: Run, topic: str, fresh_group: str
 ) -> None:
     data = bytes(KAFKA07.encode_messages([b"a", b"b", b"c"], "gzip", None, None))
     send_set(cluster, topic, "1-1", data)
@@ -203,7 +204,7 @@ def test_topics_are_made_by_messages(command: Run, topic: str, arguments: list[s
     assert "the cluster is of Kafka 0.7, where a broker makes a topic when the first message for it comes" in err
 
 
-def test_the_exporter_reads_the_cluster(cluster: KafkaCluster, command: Run, topic: str, fresh_group: str) -> None:
+def test_the_exporter_reads_the_cluster(cluster: Both, command: Run, topic: str, fresh_group: str) -> None:
     exporting = pytest.importorskip("zkconsumer.lag_exporter")
     command("offsets", "set", fresh_group, "--topic", topic, "--to", "earliest")
     with exporting.LagExporter(cluster.zookeeper_connect) as exporter:

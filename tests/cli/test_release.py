@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
 
+from rebalance.generation import GENERATION_08
 from tests.cli.command_line import run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
 from zkconsumer.admin.errors import ClaimNotReleased
@@ -130,16 +131,16 @@ def test_a_claim_that_changed_since_it_was_examined_is_kept(
         # Its owner registers between the look and the deletion: the transaction itself finds out.
         client.create(f"{ids}/g_ann", ephemeral=True)
         with pytest.raises(ClaimNotReleased, match=r"not released: .*/ids/g_ann has been registered meanwhile"):
-            delete_claim(port, fresh_group, claim)
+            delete_claim(port, GENERATION_08, fresh_group, claim)
         client.delete(f"{ids}/g_ann")
         # Another owner with the same name and version.
         client.delete(path)
         client.create(path, b"g_ann-0", ephemeral=True)
         with pytest.raises(ClaimNotReleased, match="changed by somebody else"):
-            delete_claim(port, fresh_group, claim)
+            delete_claim(port, GENERATION_08, fresh_group, claim)
         client.delete(path)
         with pytest.raises(ClaimNotReleased, match="changed by somebody else"):
-            delete_claim(port, fresh_group, claim)
+            delete_claim(port, GENERATION_08, fresh_group, claim)
     assert client.get_children(ids) == []
 
 
@@ -182,7 +183,7 @@ def test_of_an_ensemble_the_leader_is_believed(version: str | None) -> None:
                 client.sync("/consumers/g/ids")
                 client.get_children("/consumers/g/ids", watch=heard.append)
             with open_zookeeper(ensemble.connect) as port:
-                trigger_rebalance(port, "g")
+                trigger_rebalance(port, "g", GENERATION_08)
             wait_until(lambda: len(heard) == 2, WAIT_S, "both watches")
             assert clients[2].get_children("/consumers/g/ids") == []
         finally:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
 
+from rebalance.generation import GENERATION_08
 from tests.cli.command_line import Running, run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
@@ -193,7 +194,7 @@ def test_a_triggered_rebalance_reaches_watchers_of_the_members_and_no_reader(
         client.get_children(ids, watch=heard.append)
         before = client.exists(ids)
         with open_zookeeper(zookeeper.connect) as port:
-            trigger_rebalance(port, fresh_group)
+            trigger_rebalance(port, fresh_group, GENERATION_08)
         wait_until(lambda: heard, WAIT_S, "the watch")
         names, after = client.get_children(ids, include_data=True)
         assert names == [f"{fresh_group}_ann"]

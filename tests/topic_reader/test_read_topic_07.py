@@ -1,35 +1,36 @@
-"""Reading a topic of a real Kafka 0.7 without a group. Skipped without its jar."""
+"""Reading a topic of Kafka 0.7 without a group: embedded brokers, and real ones where their jar is given."""
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
-from kafka_07 import needs_jar_07, produce_07, send_set
+from kafka_07 import BOTH_07, Both, cluster_07, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.errors import ReadFailed
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.topic_reader.topic_reader import read_topic
 
-pytestmark = [pytest.mark.real, needs_jar_07]
+pytestmark = pytest.mark.real
 
 VALUES = [b"first", b"second", b"third"]
 STARTS = [0, 15, 31]
 END = 46
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("0.7.2", brokers=2) as cluster:
+@pytest.fixture(scope="module", params=BOTH_07)
+def cluster(request: pytest.FixtureRequest, zookeeper: ZooKeeperServer) -> Iterator[Both]:
+    with cluster_07(request.param, zookeeper=zookeeper, chroot=f"/{uuid.uuid4().hex}") as cluster:
         yield cluster
 
 
 @pytest.fixture
-def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
+def topic(cluster: Both, fresh_topic: Callable[[], str]) -> str:
     name = fresh_topic()
     cluster.create_topic(name)
     assert produce_07(cluster.port(0), name, 1, VALUES) == END
@@ -40,7 +41,7 @@ def values(messages: Iterator[Message]) -> list[bytes | None]:
     return [message.value for message in messages]
 
 
-def test_all_partitions_are_read_to_their_ends(cluster: KafkaCluster, topic: str) -> None:
+def test_all_partitions_are_read_to_their_ends(cluster: Both, topic: str) -> None:
     produce_07(cluster.port(1), topic, 0, [b"elsewhere"])
     with read_topic(cluster.zookeeper_connect, topic) as reader:
         assert sorted(map(bytes, filter(None, values(reader)))) == sorted([*VALUES, b"elsewhere"])
@@ -58,14 +59,14 @@ def test_all_partitions_are_read_to_their_ends(cluster: KafkaCluster, topic: str
         (datetime(2014, 1, 1, tzinfo=UTC), VALUES),
     ],
 )  # fmt: skip
-def test_starts(cluster: KafkaCluster, topic: str, start: object, expected: list[bytes]) -> None:
+def test_starts(cluster: Both, topic: str, start: object, expected: list[bytes]) -> None:
     with read_topic(cluster.zookeeper_connect, topic, None if isinstance(start, dict) else ["0-1"],
                     start=start) as reader:  # type: ignore[arg-type]
         assert values(reader) == expected
 
 
 def test_a_position_within_an_entry_is_named(
-    cluster: KafkaCluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: Both, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), read_topic(cluster.zookeeper_connect, topic, ["0-1"], start=20) as reader:
         assert values(reader) == VALUES[1:]
@@ -80,13 +81,13 @@ def test_a_position_within_an_entry_is_named(
     ],
 )
 def test_what_is_not_there_is_refused(
-    cluster: KafkaCluster, topic: str, partitions: list[int | str], start: object, reason: str
+    cluster: Both, topic: str, partitions: list[int | str], start: object, reason: str
 ) -> None:
     with pytest.raises(ReadFailed, match=reason):
         read_topic(cluster.zookeeper_connect, topic, partitions, start=start)  # type: ignore[arg-type]
 
 
-def test_a_count_may_end_within_an_entry_and_what_follows_is_a_start(cluster: KafkaCluster, topic: str) -> None:
+def test_a_count_may_end_within_an_entry_and_what_follows_is_a_start(cluster: Both, topic: str) -> None:
     data = bytes(KAFKA07.encode_messages([b"a", b"b", b"c"], "gzip", None, None))
     send_set(cluster, topic, "1-1", data)
     with read_topic(cluster.zookeeper_connect, topic, ["1-1"], count=2) as reader:
@@ -96,7 +97,7 @@ def test_a_count_may_end_within_an_entry_and_what_follows_is_a_start(cluster: Ka
         assert values(reader) == []
 
 
-def test_without_an_end_it_goes_on(cluster: KafkaCluster, topic: str) -> None:
+def test_without_an_end_it_goes_on(cluster: Both, topic: str) -> None:
     with read_topic(cluster.zookeeper_connect, topic, ["0-1"], until=None,
                     properties={"fetcher.backoff.ms": 50}) as reader:
         assert [next(reader).value for _ in VALUES] == VALUES

@@ -15,7 +15,7 @@ from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.findings import Verification
 from zkconsumer.admin.group_deletion import DeletedGroups, delete_groups
 from zkconsumer.admin.group_list import list_groups
-from zkconsumer.admin.group_nodes import read_group, read_log_ends
+from zkconsumer.admin.group_nodes import read_entry_faults, read_group, read_log_ends
 from zkconsumer.admin.group_report import GroupReport, report
 from zkconsumer.admin.group_verifier import GroupVerifier
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_group_and_kafka
@@ -63,13 +63,14 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
     Args:
         zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`.
         properties: Settings of the consumer by their names in Kafka. Those of `zookeeper.*` for TLS, SASL, credentials
-            and access lists are used, the others are only checked.
+            and access lists are used, and `kafka.generation`; the others are only checked.
         timeout_s: Longest wait for the connection, in seconds; if left out, `zookeeper.connection.timeout.ms` of the
             properties, and 6 without it.
         client_id: The name under which brokers log and count the requests.
 
     Raises:
-        ConfigError: A property has a value that is not allowed.
+        ConfigError: A property has a value that is not allowed, or the brokers are of another generation than
+            `kafka.generation` says.
         ZooKeeperUnavailable: No server of the ensemble opened a session in time.
         ZooKeeperRefused: ZooKeeper refuses the credentials.
         NamespaceMissing: The chroot does not exist.
@@ -88,15 +89,23 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         timeout_s: float | None = None,
         client_id: str = "zkconsumer-admin",
     ) -> None:
-        options, given_s = connection_options(zookeeper, properties)
+        config = config_without_group(zookeeper, properties)
+        options = zookeeper_options(config)
+        given_s = config.zookeeper_connection_timeout_ms / 1000
         timeout_s = given_s if timeout_s is None else timeout_s
+        forced = config.kafka_generation
         self._zookeeper = zookeeper
         self._session = 0
         self._stack = ExitStack()
         self._port: ZooKeeperPort = self._stack.enter_context(
             zookeeper_connection(zookeeper, timeout_s, self._session_changed, **options)
         )
-        self._cluster = Cluster(self._port, client_id, _BROKER_TIMEOUT_S)
+        self._cluster = Cluster(self._port, client_id, _BROKER_TIMEOUT_S, forced_generation=forced)
+        try:
+            self._cluster.refuse_other_generation()
+        except BaseException:
+            self.close()
+            raise
         self._in_kafka = OffsetsInKafka(self._port, self._cluster, client_id)
 
     def _session_changed(self, change: SessionChange) -> None:
@@ -130,7 +139,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         """
         check_group(group)
         nodes = read_group_and_kafka(self._port, self._zookeeper, self._in_kafka, group)
-        return report(read_log_ends(self._cluster, nodes))
+        return report(read_entry_faults(self._cluster, read_log_ends(self._cluster, nodes)))
 
     def verify(
         self,
@@ -226,7 +235,8 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         check_group(group)
         check_topic(topic)
         path = znodes.owner_path(group, topic, partition)
-        found = release_claim(self._port, self._zookeeper, group, path, claim, self._session, dry_run)
+        generation = self._cluster.generation()
+        found = release_claim(self._port, generation, self._zookeeper, group, path, claim, self._session, dry_run)
         if found.reason is None:
             check_names(self._port, group, topic, partition)
         return found
@@ -239,8 +249,8 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
             RebalanceNotTriggered: ZooKeeper did not take it.
         """
         check_group(group)
-        read_group(self._port, self._zookeeper, group)
-        trigger_rebalance(self._port, group)
+        nodes = read_group(self._port, self._cluster, self._zookeeper, group)
+        trigger_rebalance(self._port, group, nodes.generation)
 
     # -- closing -------------------------------------------------------------------------------------------------------
 

@@ -11,24 +11,31 @@ from rebalance.errors import RefusedNode
 from rebalance.owner_reader import JAVA_VERSION
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.entry_faults import GLANCE, find_entry_faults
 from zkconsumer.admin.errors import NotFound
 from zkconsumer.admin.group_report import concerned_topics
-from zkconsumer.admin.group_state import GroupNodes, Name
+from zkconsumer.admin.group_state import FaultIs, GroupNodes, Name
 from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topic_nodes import listed_partitions
 from zkconsumer.admin.values import GroupList, GroupRow
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.generation import generation_of_cluster
 from zkconsumer.cluster.topic_partitions import read_topics_07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, error_of, read_all, read_each
 
-__all__ = ["group_not_found", "members", "only_topic", "read_group", "read_groups", "read_log_ends", "read_offsets"]
+__all__ = [
+    "group_not_found", "members", "only_topic", "read_entry_faults", "read_group", "read_groups", "read_log_ends",
+    "read_offsets",
+]  # fmt: skip
 
 
-def read_group(port: ZooKeeperPort, zookeeper: str, group: str, must_exist: bool = True) -> GroupNodes:
+def read_group(
+    port: ZooKeeperPort, cluster: Cluster, zookeeper: str, group: str, must_exist: bool = True
+) -> GroupNodes:
     """Return the nodes of a group, without the ends of its logs and the offsets in Kafka.
 
     Args:
+        cluster: Whose generation it is.
         zookeeper: The connection string, for the message of the error.
         must_exist: False: a group that does not exist in ZooKeeper has empty nodes.
 
@@ -63,7 +70,7 @@ def read_group(port: ZooKeeperPort, zookeeper: str, group: str, must_exist: bool
         offset_zxids={name: stat.mzxid for name, (_, stat) in offsets.items()},
         claim_zxids={name: stat.czxid for name, (_, stat) in owners.items()},
         exists=exists,
-        generation=generation_of_cluster(port, by_path, READ_TIMEOUT_S),
+        generation=cluster.generation(by_path),
     )
     topics = concerned_topics(nodes)
     values = reader.read([GetData(znodes.topic_path(topic)) for topic in topics])
@@ -196,6 +203,24 @@ def _read_below(reader: _Reader, root: str) -> dict[Name, Any]:
     ]
     values = reader.read([GetData(f"{root}/{topic}/{name}") for topic, name in names])
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def read_entry_faults(cluster: Cluster, nodes: GroupNodes) -> GroupNodes:
+    """Return the nodes with what is wrong at the stored positions of Kafka 0.7, as far as a glance shows it.
+
+    Args:
+        nodes: With the ends of the logs.
+    """
+    positions: dict[TopicPartition, int] = {}
+    for topic, name in nodes.offsets if nodes.generation.has_broker_nodes else ():
+        end, position = nodes.log_ends.get((topic, name)), nodes.offset_in_zookeeper((topic, name))
+        if isinstance(end, int) and position is not None and position < end:
+            positions[TopicPartition(topic, name)] = position
+    found = find_entry_faults(cluster, positions, GLANCE)
+    return dataclasses.replace(nodes, entry_faults={
+        (name.topic, str(name.partition)): fault for name, fault in found.items()
+        if fault.fault_is is not FaultIs.NOT_LOOKED_AT
+    })  # fmt: skip
 
 
 def read_log_ends(cluster: Cluster, nodes: GroupNodes) -> GroupNodes:

@@ -18,7 +18,7 @@ from typing import Final
 from rebalance import znodes
 from rebalance.errors import UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
-from zkconsumer.admin.group_state import GroupNodes, Name
+from zkconsumer.admin.group_state import EntryFault, FaultIs, GroupNodes, Name
 from zkconsumer.admin.values import JsonValue, partition_number
 
 __all__ = [
@@ -344,10 +344,20 @@ def _row(
         end = None
     lag = None if offset is None or end is None else end - offset
     if lag is not None and lag < 0:
-        problems.append(f"the stored offset is {-lag} beyond the end of the log")
+        problems.append(f"the stored offset is {-lag}{nodes.counted_in} beyond the end of the log")
         lag = None
+    if (topic, name) in nodes.entry_faults:
+        problems.append(_wrong_position(nodes.group, offset, nodes.entry_faults[topic, name]))
     storage = nodes.storage_of((topic, name))
     return PartitionRow(topic, partition, offset, end, lag, owner, tuple(problems), in_zookeeper, in_kafka, storage)
+
+
+def _wrong_position(group: str, offset: int | None, fault: EntryFault) -> str:
+    """Return what is said of a stored position of Kafka 0.7 at which no entry starts, a clause."""
+    if fault.fault_is is FaultIs.OUT_OF_LOG:
+        return f"its log does not have the stored offset {offset} any more: messages were deleted before they were read"
+    return (f"no entry seems to start at the stored offset {offset} ({fault.reason}); "
+            f"`zkconsumer verify {group}` looks for the entry around it")  # fmt: skip
 
 
 def _owner(

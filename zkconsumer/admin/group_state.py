@@ -8,6 +8,7 @@ Pure. Rules:
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,10 +19,37 @@ from rebalance.znodes_07 import is_partition
 from zkconsumer.admin.values import partition_number
 from zkconsumer.cluster.topic_of_07 import Topic07
 
-__all__ = ["GroupNodes", "Name"]
+__all__ = ["EntryFault", "FaultIs", "GroupNodes", "Name"]
 
 Name = tuple[str, str]
 """Topic, and the name of a partition's node."""
+
+
+class FaultIs(enum.Enum):
+    """What is wrong at a position."""
+
+    WITHIN = "the position is within an entry"
+    DAMAGED = "an entry starts there, and is damaged"
+    NO_ENTRY = "no entry seems to start there; more is not known"
+    OUT_OF_LOG = "the log does not have the position any more"
+    NOT_LOOKED_AT = "it was not found out what is there"
+
+
+@dataclass(frozen=True)
+class EntryFault:
+    """What is wrong at a stored position.
+
+    Attributes:
+        fault_is: Its kind.
+        reason: What is wrong there, or why nothing more is known, a clause.
+        start: WITHIN: where the entry around it starts.
+        end: WITHIN: where the entry around it ends. DAMAGED: where the damaged entry ends; -1 if that is not known.
+    """
+
+    fault_is: FaultIs
+    reason: str
+    start: int = -1
+    end: int = -1
 
 
 @dataclass(frozen=True)
@@ -49,6 +77,7 @@ class GroupNodes:
         exists: The group has a node in ZooKeeper.
         generation: That of the cluster: how members register, and what partitions are named.
         topics_07: Those of the topics that are of Kafka 0.7.
+        entry_faults: (topic, partition's name) -> what is wrong at its stored position, in Kafka 0.7.
     """
 
     group: str
@@ -71,11 +100,17 @@ class GroupNodes:
     exists: bool = True
     generation: Generation = GENERATION_08
     topics_07: Mapping[str, Topic07] = field(default_factory=dict)
+    entry_faults: Mapping[Name, EntryFault] = field(default_factory=dict)
 
     @property
     def lag_unit(self) -> str:
         """What offsets and lags count: `messages`, or `bytes` in Kafka 0.7."""
         return "bytes" if self.generation.has_broker_nodes else "messages"
+
+    @property
+    def counted_in(self) -> str:
+        """What a number of offsets is followed by in sentences: nothing, or ` bytes` in Kafka 0.7."""
+        return " bytes" if self.generation.has_broker_nodes else ""
 
     def partition_of(self, name: str) -> int | str | None:
         """Return the partition after which an owner or offset node is named, None for a name that none has."""

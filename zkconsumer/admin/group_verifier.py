@@ -13,9 +13,10 @@ from rebalance.requests import Sync, ZooKeeperPort
 from rebalance.zookeeper import call
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.entry_faults import THOROUGH, find_entry_faults
 from zkconsumer.admin.findings import Finding, Verification
 from zkconsumer.admin.group_nodes import group_not_found, read_group
-from zkconsumer.admin.group_state import GroupNodes, Name
+from zkconsumer.admin.group_state import EntryFault, GroupNodes, Name
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_kafka_offsets
 from zkconsumer.admin.offset_findings import LogRange, offset_findings
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
@@ -61,6 +62,7 @@ class GroupVerifier:
         self._sessions: Mapping[str, int] | None = None
         self._changes = 0
         self._triggered_for: tuple[str, ...] = ()
+        self._looked_at: dict[tuple[TopicPartition, int], EntryFault | None] = {}
 
     def check(self, is_last: bool) -> Verification:
         """Return what is wrong now. During a rebalance the brokers are asked by the last check alone.
@@ -71,7 +73,8 @@ class GroupVerifier:
         """
         # After this the server, whichever it is, has caught up with its leader.
         call(self._port, Sync(znodes.group_path(self._group)), READ_TIMEOUT_S)
-        nodes = read_group(self._port, self._zookeeper, self._group, must_exist=self._cluster is None)
+        must_exist = self._cluster is None
+        nodes = read_group(self._port, self._in_kafka.cluster, self._zookeeper, self._group, must_exist)
         if not nodes.exists:
             nodes = read_kafka_offsets(self._port, self._in_kafka, nodes)
             if not nodes.kafka_offsets:
@@ -86,8 +89,26 @@ class GroupVerifier:
         if self._cluster is not None and (is_last or not found.is_passing):
             nodes = read_kafka_offsets(self._port, self._in_kafka, nodes)
             logs = _read_logs(self._cluster, nodes)
+            nodes = self._with_entry_faults(self._cluster, nodes, logs)
         findings = (*found.findings, *offset_findings(nodes, logs), *storage_findings(nodes))
         return dataclasses.replace(found, findings=findings)
+
+    def _with_entry_faults(self, cluster: Cluster, nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> GroupNodes:
+        """Return the nodes with what is wrong at stored positions of Kafka 0.7; a position is looked at once."""
+        if not nodes.generation.has_broker_nodes:
+            return nodes
+        positions: dict[TopicPartition, int] = {}
+        for (topic, name), log in logs.items():
+            position = nodes.offset_in_zookeeper((topic, name))
+            if position is not None and not isinstance(log, str) and log[0] < position < log[1]:
+                positions[TopicPartition(topic, name)] = position
+        new = {name: position for name, position in positions.items() if (name, position) not in self._looked_at}
+        found = find_entry_faults(cluster, new, THOROUGH)
+        self._looked_at |= {(name, position): found.get(name) for name, position in new.items()}
+        faults = {name: self._looked_at[name, position] for name, position in positions.items()}
+        return dataclasses.replace(nodes, entry_faults={
+            (name.topic, str(name.partition)): fault for name, fault in faults.items() if fault is not None
+        })  # fmt: skip
 
     def trigger(self, found: Verification) -> None:
         """Trigger a rebalance for the members that lack partitions.
@@ -95,7 +116,7 @@ class GroupVerifier:
         Raises:
             RebalanceNotTriggered: ZooKeeper did not take it.
         """
-        trigger_rebalance(self._port, self._group)
+        trigger_rebalance(self._port, self._group, self._in_kafka.cluster.generation())
         self._triggered_for = found.wakeable
 
     def concluded(self, found: Verification, checked_s: float) -> Verification:

@@ -48,20 +48,24 @@ class OffsetsInKafka:
         port: A started ZooKeeper port.
         cluster: Whose brokers are asked.
         client_id: The name under which brokers log and count the requests.
+
+    Attributes:
+        cluster: Whose brokers are asked.
     """
 
     def __init__(self, port: ZooKeeperPort, cluster: Cluster, client_id: str) -> None:
         self._port = port
-        self._cluster = cluster
+        self.cluster = cluster
         self._client_id = client_id
 
     def exists(self) -> bool:
         """Return whether the cluster keeps offsets in Kafka at all."""
-        return self._cluster.reader.topic_exists(OFFSETS_TOPIC)
+        return self.cluster.reader.topic_exists(OFFSETS_TOPIC)
 
     def all_partitions(self) -> list[TopicPartition]:
         """Return all partitions that a group could have offsets of."""
-        return read_listed_partitions(self._port, [topic for topic in self._cluster.topics() if topic != OFFSETS_TOPIC])
+        topics = [topic for topic in self.cluster.topics() if topic != OFFSETS_TOPIC]
+        return read_listed_partitions(self._port, self.cluster, topics)
 
     def fetch(self, group: str, names: Sequence[TopicPartition]) -> OffsetAnswer:
         """Return the stored offsets of a group; None for all in a cluster that keeps no offsets in Kafka."""
@@ -82,7 +86,7 @@ class OffsetsInKafka:
             return self._fetch_singly(wanted, min(READ_TIMEOUT_S, timeout_s))
         deadline = time.monotonic() + timeout_s
         answer_s = min(READ_TIMEOUT_S, timeout_s)
-        found, again = fetch_offsets_of_groups(self._cluster, self._client_id, wanted, answer_s, deadline)
+        found, again = fetch_offsets_of_groups(self.cluster, self._client_id, wanted, answer_s, deadline)
         left_s = min(READ_TIMEOUT_S, max(deadline - time.monotonic(), 0.1))
         return found | self._fetch_singly({group: wanted[group] for group in again}, left_s)
 
@@ -91,7 +95,7 @@ class OffsetsInKafka:
     ) -> dict[str, OffsetAnswer]:
         """Return the offsets of groups, asking again what the managers refuse, until the time is over."""
         deadline = time.monotonic() + timeout_s
-        brokers = self._cluster.brokers() if wanted else []
+        brokers = self.cluster.brokers() if wanted else []
 
         def fetch_one(group: str) -> OffsetAnswer:
             names = wanted[group]
@@ -112,7 +116,7 @@ class OffsetsInKafka:
 
     def store(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, str]:
         """Store offsets, or delete those that are None; return partition -> why not, a clause, of those that failed."""
-        manager = self._manager(group, _WRITE_TIMEOUT_S, self._cluster.brokers())
+        manager = self._manager(group, _WRITE_TIMEOUT_S, self.cluster.brokers())
         deadline = time.monotonic() + _WRITE_TIMEOUT_S
         kept = {name: offset for name, offset in offsets.items() if offset is not None}
         deleted = [name for name in offsets if name not in kept]
@@ -124,7 +128,7 @@ class OffsetsInKafka:
 
     def delete_group(self, group: str) -> str | None:
         """Delete what the offset manager keeps of a group; return why it is not deleted, a clause."""
-        manager = self._manager(group, _WRITE_TIMEOUT_S, self._cluster.brokers())
+        manager = self._manager(group, _WRITE_TIMEOUT_S, self.cluster.brokers())
         try:
             return manager.delete_group(time.monotonic() + _WRITE_TIMEOUT_S)
         finally:
@@ -145,7 +149,7 @@ def read_group_and_kafka(port: ZooKeeperPort, zookeeper: str, store: OffsetsInKa
         NotFound: The group does not exist in ZooKeeper and has no offsets in Kafka.
         ZooKeeperSilent: ZooKeeper does not answer.
     """
-    nodes = read_kafka_offsets(port, store, read_group(port, zookeeper, group, must_exist=False))
+    nodes = read_kafka_offsets(port, store, read_group(port, store.cluster, zookeeper, group, must_exist=False))
     if not nodes.exists and not nodes.kafka_offsets:
         raise group_not_found(port, zookeeper, group, nodes.kafka_unknown or unled_clause(nodes.kafka_unled))
     return nodes
@@ -159,7 +163,7 @@ def read_kafka_offsets(port: ZooKeeperPort, store: OffsetsInKafka, nodes: GroupN
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer.
     """
-    if OFFSETS_TOPIC not in nodes.known_topics:
+    if OFFSETS_TOPIC not in nodes.known_topics or nodes.generation.has_broker_nodes:
         return nodes
     others = [topic for topic in nodes.known_topics if topic != OFFSETS_TOPIC and topic not in nodes.topics]
     topics = {**nodes.topics, **read_topic_data(port, others)}

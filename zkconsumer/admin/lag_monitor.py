@@ -101,7 +101,7 @@ class LagMonitor:
         started_at, read_at = time.monotonic(), time.time()
         deadline = started_at + self._choice.deadline_s
         groups = self._groups()
-        nodes = self._with_kafka(read_many_groups(self._port, groups, deadline), deadline)
+        nodes = self._with_kafka(read_many_groups(self._port, self._cluster, groups, deadline), deadline)
         self._check_named(nodes)
         nodes = self._with_log_ends(nodes, deadline)
         members = [members_of(each) for each in nodes]

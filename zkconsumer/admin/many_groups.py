@@ -15,7 +15,7 @@ from rebalance.errors import RefusedNode
 from rebalance.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
 from zkconsumer.admin.group_report import concerned_topics
 from zkconsumer.admin.group_state import GroupNodes
-from zkconsumer.cluster.generation import generation_of_cluster
+from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.topic_of_07 import Topic07
 from zkconsumer.cluster.topic_partitions import read_topics_07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_each
@@ -49,10 +49,13 @@ def _kept(value: Any, refused: dict[str, RefusedNode], otherwise: list[str]) -> 
     return sorted(value[0]) if isinstance(value, tuple) else otherwise
 
 
-def read_many_groups(port: ZooKeeperPort, groups: Sequence[str], deadline: float) -> list[GroupNodes]:
+def read_many_groups(
+    port: ZooKeeperPort, cluster: Cluster, groups: Sequence[str], deadline: float
+) -> list[GroupNodes]:
     """Return the nodes of groups, without the ends of logs and the offsets in Kafka.
 
     Args:
+        cluster: Whose generation it is.
         groups: Names of groups.
         deadline: On the clock `time.monotonic`.
 
@@ -69,7 +72,7 @@ def read_many_groups(port: ZooKeeperPort, groups: Sequence[str], deadline: float
     owners = _read_below(reader, [f"{znodes.group_path(group)}/owners" for group in groups], refused)
     offsets = _read_below(reader, [f"{znodes.group_path(group)}/offsets" for group in groups], refused)
     data = {path: held for path, held in registrations.items() if held is not None}
-    generation = generation_of_cluster(port, data, READ_TIMEOUT_S)
+    generation = cluster.generation(data)
     found = []
     for number, group in enumerate(groups):
         of_member = {name: znodes.registration_path(group, name) for name in ids[number]}

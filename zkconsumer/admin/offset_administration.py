@@ -16,7 +16,7 @@ from zkconsumer.admin.deleted_topics import (
     with_kept_offsets,
 )
 from zkconsumer.admin.errors import NotFound, OffsetsNotSet
-from zkconsumer.admin.group_nodes import group_not_found, only_topic, read_group, read_log_ends
+from zkconsumer.admin.group_nodes import group_not_found, only_topic, read_entry_faults, read_group, read_log_ends
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets
 from zkconsumer.admin.group_report import PartitionRow, concerned_topics, report, store_difference, unread
 from zkconsumer.admin.kafka_changes import write_both
@@ -85,7 +85,7 @@ class OffsetAdministration:
         nodes = read_group_and_kafka(self._port, self._zookeeper, self._in_kafka, group)
         if topic is not None:
             nodes = only_topic(nodes, topic)
-        found = report(read_log_ends(self._cluster, nodes))
+        found = report(read_entry_faults(self._cluster, read_log_ends(self._cluster, nodes)))
         rows = tuple(row for row in found.partitions if topic in (None, row.topic))
         difference = store_difference(rows)
         notes = () if difference is None else (difference.sentence,)
@@ -235,7 +235,7 @@ class OffsetAdministration:
             if not is_kept or topic is None or self._cluster.reader.topic_exists(topic):
                 raise
             raise with_kept_offsets(error, topic) from None
-        notes = check_not_consumed(self._port, self._zookeeper, group, {name for name, _ in names})
+        notes = check_not_consumed(self._port, self._cluster, self._zookeeper, group, {name for name, _ in names})
         if is_kept and topic is None and KAFKA in stores:
             notes.append(note_of_kept_offsets(group))
         deleted = dict.fromkeys(stores)
@@ -307,7 +307,7 @@ class OffsetAdministration:
         if topic is not None:
             return topic_partitions(self._cluster, topic, partitions), ()
         group = stored.group
-        nodes = read_group(self._port, self._zookeeper, group, must_exist=False)
+        nodes = read_group(self._port, self._cluster, self._zookeeper, group, must_exist=False)
         everywhere = self._stored(group, None) if store == ZOOKEEPER else stored
         if not nodes.exists and everywhere.is_empty:
             raise group_not_found(self._port, self._zookeeper, group, everywhere.kafka_unknown)

@@ -13,6 +13,7 @@ from zkconsumer.admin.group_report import members_of
 from zkconsumer.admin.group_state import Name
 from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
+from zkconsumer.cluster.cluster import Cluster
 
 __all__ = ["check_not_consumed", "chosen_offsets"]
 
@@ -51,7 +52,7 @@ def chosen_offsets(
 
 
 def check_not_consumed(
-    port: ZooKeeperPort, zookeeper: str, group: str, topics: Collection[str]
+    port: ZooKeeperPort, cluster: Cluster, zookeeper: str, group: str, topics: Collection[str]
 ) -> list[str]:
     """Raise if the group consumes one of the topics: its members would store the offsets again.
 
@@ -63,7 +64,7 @@ def check_not_consumed(
     Raises:
         GroupHasMembers: Names the member, or the owner.
     """
-    nodes = read_group(port, zookeeper, group, must_exist=False)
+    nodes = read_group(port, cluster, zookeeper, group, must_exist=False)
     found = members_of(nodes)
     owners = {topic for (topic, _), (_, session) in nodes.owners.items() if session}
     leftovers = {topic: name for (topic, name), (_, session) in nodes.owners.items() if not session}

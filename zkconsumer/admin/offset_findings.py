@@ -1,4 +1,6 @@
-"""Finds stored offsets, in ZooKeeper and in Kafka, that cannot be parsed or lie outside the log. Pure.
+"""Finds stored offsets, in ZooKeeper and in Kafka, from which no member could go on. Pure.
+
+They cannot be parsed, lie outside the log, or are positions of Kafka 0.7 at which no entry starts.
 
 Rule: while the offsets in Kafka cannot be read, one in ZooKeeper may be a leftover of a group that has moved to Kafka.
 It is no fault then, unless the present owner has written it.
@@ -12,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from zkconsumer.admin.findings import Finding
-from zkconsumer.admin.group_state import GroupNodes, Name
+from zkconsumer.admin.group_state import EntryFault, FaultIs, GroupNodes, Name
 from zkconsumer.admin.storage_findings import OFFSETS_IN_KAFKA
 from zkconsumer.admin.verification import partitions_of
 
@@ -64,7 +66,7 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
                           fault=False)  # fmt: skip
             continue
         log = logs.get((topic, name))
-        found = None if log is None or offset is None else _place(offset, log, noun)
+        found = None if log is None or offset is None else _place(offset, log, noun, nodes.counted_in)
         if found is not None:
             kind, what = found
             # A member that goes on reading commits soon, and a leader is elected soon.
@@ -76,22 +78,50 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
                 what += _LEFTOVER
             remedy = _OF_REFUSED if isinstance(log, str) and "does not let us" in log else _REMEDIES[kind]
             yield Finding(kind, path, f"{topic}-{name}: {what}", remedy.format(set_it=set_it), passing, is_fault)
+        elif (topic, name) in nodes.entry_faults and offset is not None:
+            set_to = f"zkconsumer offsets set {nodes.group} --topic {topic} --partition {name} --force --to"
+            yield _entry_finding(path, f"{topic}-{name}", offset, nodes.entry_faults[topic, name], set_to)
 
 
 _LEFTOVER = "; whether the group still uses its offset in ZooKeeper is not known"
 
 
-def _place(offset: int, log: LogRange, noun: str) -> tuple[str, str] | None:
+def _place(offset: int, log: LogRange, noun: str, counted_in: str) -> tuple[str, str] | None:
     """Return kind and clause of what is wrong with an offset, None if it lies inside the log."""
     if isinstance(log, str):
         return "unknown-log", f"what its log holds is not known: {log}"
     start, end = log
     if offset > end:
-        return "offset-beyond-log", f"its {noun} {offset} is {offset - end} beyond the end of its log"
+        return "offset-beyond-log", f"its {noun} {offset} is {offset - end}{counted_in} beyond the end of its log"
     if offset < start:
-        what = f"its {noun} {offset} is {start - offset} before the start of its log"
+        what = f"its {noun} {offset} is {start - offset}{counted_in} before the start of its log"
         return "offset-before-log", f"{what}: messages were deleted before they were read"
     return None
+
+
+def _entry_finding(path: str, partition: str, offset: int, fault: EntryFault, set_to: str) -> Finding:
+    """Return the finding about a stored position of Kafka 0.7 at which no sound entry starts.
+
+    Args:
+        set_to: A command to which a position has to be appended.
+    """
+    if fault.fault_is is FaultIs.WITHIN:
+        what = f"its stored offset {offset} is within the entry from {fault.start} to {fault.end}"
+        remedy = (f"{set_to} {fault.start}, or whoever claims it next goes on at {fault.start}; Java members end with "
+                  "an error there")  # fmt: skip
+        # A member that goes on reading commits soon.
+        return Finding("offset-within-entry", path, f"{partition}: {what}", remedy, passing=True)
+    if fault.fault_is is FaultIs.DAMAGED:
+        end = "a position behind it" if fault.end < 0 else fault.end
+        what = f"the entry at its stored offset {offset} is damaged: {fault.reason}"
+        remedy = f"{set_to} {end} skips it; members of this client do what on.message.error says, Java members end"
+        return Finding("damaged-entry", path, f"{partition}: {what}", remedy)
+    if fault.fault_is is FaultIs.NO_ENTRY:
+        what = f"no entry seems to start at its stored offset {offset}: {fault.reason}"
+        remedy = f"{set_to} earliest, latest, or a position that zkconsumer consume --print-offset shows"
+        return Finding("no-entry-at-offset", path, f"{partition}: {what}", remedy)
+    what = f"whether an entry starts at its stored offset {offset} is not known: {fault.reason}"
+    return Finding("unknown-entry", path, f"{partition}: {what}", "verify the group again", fault=False)
 
 
 _OF_REFUSED = "give this command credentials for that node, or have its access list changed (setAcl)"

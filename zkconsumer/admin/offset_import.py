@@ -94,7 +94,7 @@ def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]
     offsets: dict[TopicPartition, list[tuple[str, int]]] = {}
     for (group, topic, text), new in wanted:
         offsets.setdefault(_name(topic, text), []).extend((group, each) for each in {*new.values()})
-    known = set(read_listed_partitions(port, sorted({name.topic for name in offsets})))
+    known = set(read_listed_partitions(port, cluster, sorted({name.topic for name in offsets})))
     logs = cluster.log_ends([name for name in offsets if name in known], [EARLIEST, LATEST])
     refused: list[str] = []
     for name, each in offsets.items():

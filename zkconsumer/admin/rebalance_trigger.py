@@ -19,7 +19,6 @@ from rebalance.generation import Generation
 from rebalance.requests import Create, Delete, Fault, Multi, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.admin.errors import RebalanceNotTriggered
-from zkconsumer.cluster.generation import generation_of_cluster
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 
 __all__ = ["passing_registration", "trigger_rebalance"]
@@ -38,13 +37,15 @@ def passing_registration(group: str, consumer_id: str, generation: Generation) -
     return Create(path, generation.format_registration(nothing), ephemeral=True), Delete(path, 0)
 
 
-def trigger_rebalance(port: ZooKeeperPort, group: str) -> None:
+def trigger_rebalance(port: ZooKeeperPort, group: str, generation: Generation) -> None:
     """Have all members of the group rebalance once; members that own what is assigned to them keep it.
+
+    Args:
+        generation: That of the cluster.
 
     Raises:
         RebalanceNotTriggered: ZooKeeper did not take the transaction.
     """
-    generation = generation_of_cluster(port, {}, READ_TIMEOUT_S)
     operations = passing_registration(group, f"{group}_nudge-{uuid.uuid4().hex[:8]}", generation)
     reply = call(port, Multi(operations), READ_TIMEOUT_S)
     refused = [item for item in reply.value or () if isinstance(item, Fault)]

@@ -13,6 +13,7 @@ from typing import Final
 
 from rebalance import znodes
 from rebalance.errors import UnreadableNode, refusal_of
+from rebalance.generation import Generation
 from rebalance.requests import Create, Delete, Fault, GetData, Multi, Reply, Sync, ZooKeeperPort
 from rebalance.zookeeper import call
 from zkconsumer.admin.errors import ClaimNotReleased, NotFound
@@ -21,7 +22,6 @@ from zkconsumer.admin.rebalance_trigger import passing_registration
 from zkconsumer.admin.release_rules import Claim, Evidence, consumers_of, proof
 from zkconsumer.admin.values import Released
 from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
-from zkconsumer.cluster.generation import generation_of_cluster
 from zkconsumer.cluster.topic_partitions import read_partitions
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
@@ -33,6 +33,7 @@ _SHOWN: Final = 10
 
 def release_claim(
     port: ZooKeeperPort,
+    generation: Generation,
     zookeeper: str,
     group: str,
     path: str,
@@ -43,6 +44,7 @@ def release_claim(
     """Delete an owner node if nobody works under it.
 
     Args:
+        generation: That of the cluster.
         zookeeper: The connection string; its servers are asked about the claim's session.
         path: Of the owner node.
         vouched_czxid: The claim for which the caller vouches that nobody works under it.
@@ -57,7 +59,7 @@ def release_claim(
         return Released(path, None, False)
     reason = proof(claim, _evidence(port, zookeeper, group, claim, vouched_czxid, own_session))
     if not dry_run:
-        delete_claim(port, group, claim)
+        delete_claim(port, generation, group, claim)
     return Released(path, reason, not dry_run)
 
 
@@ -105,8 +107,11 @@ def _evidence(
     return Evidence(registered, lives, client, vouched_czxid)
 
 
-def delete_claim(port: ZooKeeperPort, group: str, claim: Claim) -> None:
+def delete_claim(port: ZooKeeperPort, generation: Generation, group: str, claim: Claim) -> None:
     """Delete the node that was examined.
+
+    Args:
+        generation: That of the cluster.
 
     Raises:
         ClaimNotReleased: It is another node by now, or its owner has registered; nothing is deleted then.
@@ -116,7 +121,6 @@ def delete_claim(port: ZooKeeperPort, group: str, claim: Claim) -> None:
         raise ClaimNotReleased(f"{claim.path} is not released: it was changed by somebody else meanwhile", "look again")
     operations: list[Create | Delete] = []
     if children(port, znodes.ids_path(group)) is not None:
-        generation = generation_of_cluster(port, {}, READ_TIMEOUT_S)
         for consumer in _possible(claim.thread) or [f"{group}_release-{uuid.uuid4().hex[:8]}"]:
             operations += passing_registration(group, consumer, generation)
     operations.append(Delete(claim.path, claim.version))

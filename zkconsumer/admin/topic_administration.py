@@ -11,6 +11,7 @@ from zkconsumer.admin.topic_creation import NewTopic, create_topic
 from zkconsumer.admin.topic_deletion import delete_topic
 from zkconsumer.admin.topic_growth import Growth, grow_topic
 from zkconsumer.admin.topics_in_07 import refuse_07
+from zkconsumer.cluster.cluster import Cluster
 
 __all__ = ["TopicAdministration"]
 
@@ -22,6 +23,7 @@ class TopicAdministration:
     """
 
     _port: ZooKeeperPort
+    _cluster: Cluster
     _zookeeper: str
     _in_kafka: OffsetsInKafka
 
@@ -56,7 +58,7 @@ class TopicAdministration:
                 rule is broken; nothing was written.
             TopicUnfinished: The topic is written, and has no leaders in time.
         """
-        refuse_07(self._port, topic, "created")
+        refuse_07(self._cluster, topic, "created")
         new = NewTopic(topic, partitions, replication, assignment, dict(config or {}), rack_aware)
         return create_topic(self._port, new, dry_run, wait_s, on_progress)
 
@@ -89,7 +91,7 @@ class TopicAdministration:
             TopicRefused: It would not grow, is being moved or deleted, or another rule is broken; nothing was written.
             TopicUnfinished: The partitions are written, and have no leaders in time.
         """
-        refuse_07(self._port, topic, "grown")
+        refuse_07(self._cluster, topic, "grown")
         growth = Growth(topic, partitions, assignment, rack_aware)
         return grow_topic(self._port, self._zookeeper, growth, dry_run, wait_s, on_progress)
 
@@ -117,5 +119,5 @@ class TopicAdministration:
             TopicRefused: It is a topic of the brokers, or they do not delete topics.
             TopicUnfinished: It is marked for deletion and not gone in time; says what hinders that.
         """
-        refuse_07(self._port, topic, "deleted")
+        refuse_07(self._cluster, topic, "deleted")
         return delete_topic(self._port, self._in_kafka, self._zookeeper, topic, dry_run, wait_s, on_progress)

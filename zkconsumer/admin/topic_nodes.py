@@ -15,7 +15,6 @@ from zkconsumer.admin.errors import NotFound
 from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topic_report import TopicNodes
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.generation import generation_of_cluster
 from zkconsumer.cluster.topic_of_07 import Topic07
 from zkconsumer.cluster.topic_partitions import read_topics_07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all, read_each
@@ -53,7 +52,7 @@ def read_topic_data(port: ZooKeeperPort, topics: Sequence[str]) -> dict[str, byt
     return {topic: value[0] for topic, value in zip(topics, values, strict=True) if isinstance(value, tuple)}
 
 
-def read_listed_partitions(port: ZooKeeperPort, topics: Sequence[str]) -> list[TopicPartition]:
+def read_listed_partitions(port: ZooKeeperPort, cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
     """Return the partitions of those of the topics whose node can be read.
 
     Raises:
@@ -62,7 +61,7 @@ def read_listed_partitions(port: ZooKeeperPort, topics: Sequence[str]) -> list[T
     data = read_topic_data(port, topics)
     if all(data.values()):
         return listed_partitions(data)
-    return listed_partitions(data, read_topics_07(port, data, generation_of_cluster(port, {}, READ_TIMEOUT_S)))
+    return listed_partitions(data, read_topics_07(port, data, cluster.generation()))
 
 
 def _read_some(port: ZooKeeperPort, requests: Sequence[GetData]) -> list[Any]:
@@ -92,7 +91,7 @@ def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Se
     brokers = {int(name) for name in children(port, znodes.BROKERS) or [] if name.isdigit()}
     of_07: dict[str, Topic07] = {}
     if not all(data.values()):
-        of_07 = read_topics_07(port, data, generation_of_cluster(port, {}, READ_TIMEOUT_S))
+        of_07 = read_topics_07(port, data, cluster.generation())
     nodes = TopicNodes(brokers, data, topics_07=of_07)
     wanted = listed_partitions(nodes.topics, of_07)
     of_08 = [at for at in wanted if at.topic not in of_07]

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebalance.requests import ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
-from zkconsumer.cluster.generation import generation_of_cluster
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
+from zkconsumer.cluster.cluster import Cluster
 
 __all__ = ["refuse_07"]
 
@@ -27,11 +25,11 @@ _REMEDIES: Final = {
 }  # fmt: skip
 
 
-def refuse_07(port: ZooKeeperPort, topic: str, what: str) -> None:
+def refuse_07(cluster: Cluster, topic: str, what: str) -> None:
     """Raise in a cluster of Kafka 0.7.
 
     Args:
-        port: A started ZooKeeper port.
+        cluster: That in which the topic is, or shall be.
         topic: The topic.
         what: What should happen to it: `created`, `grown` or `deleted`.
 
@@ -39,7 +37,7 @@ def refuse_07(port: ZooKeeperPort, topic: str, what: str) -> None:
         TopicRefused: Says how that is done there.
         ZooKeeperSilent: ZooKeeper does not answer.
     """
-    if generation_of_cluster(port, {}, READ_TIMEOUT_S).has_broker_nodes:
+    if cluster.generation().has_broker_nodes:
         raise TopicRefused(
             f"topic {topic!r} is not {what} here: the cluster is of Kafka 0.7, where a broker makes a topic when the "
             "first message for it comes", _REMEDIES[what].format(topic=topic),

@@ -15,15 +15,15 @@ import click
 from rebalance.assignment import sort_partitions
 from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import check_topic
-from zkconsumer.cli.connection_options import open_zookeeper, zookeeper_option
+from zkconsumer.cli.connection_options import connection_settings, named_places, open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
-from zkconsumer.cli.messages.sender import KeyValue, Sender, SendSettings
+from zkconsumer.cli.messages.sender import CLIENT_ID, KeyValue, Sender, SendSettings
 from zkconsumer.cli.messages.sender_07 import Sender07
 from zkconsumer.cli.partition_option import PartitionType
-from zkconsumer.cluster.generation import generation_of_cluster
+from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.partitioning import partition_of_key
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
+from zkconsumer.config.connection_settings import config_without_group
 
 __all__ = ["produce"]
 
@@ -77,7 +77,9 @@ def produce(
     lines = KeyedLines(None if key_separator is None else key_separator.encode())
     with open_zookeeper(zookeeper) as port:
         settings = SendSettings(codec, int(acks), may_create=not no_create, has_keys=key_separator is not None)
-        sender = _sender(port, zookeeper, topic, settings)
+        cluster = _cluster(port, zookeeper, settings)
+        of_07 = cluster.generation().has_broker_nodes
+        sender = (Sender07 if of_07 else Sender)(cluster, zookeeper, topic, settings)
         try:
             sender.open()
             if (creation := sender.about_creation()) is not None:
@@ -91,9 +93,12 @@ def produce(
             sender.close()
 
 
-def _sender(port: ZooKeeperPort, zookeeper: str, topic: str, settings: SendSettings) -> Sender:
-    generation = generation_of_cluster(port, {}, READ_TIMEOUT_S)
-    return (Sender07 if generation.has_broker_nodes else Sender)(port, zookeeper, topic, settings)
+def _cluster(port: ZooKeeperPort, zookeeper: str, settings: SendSettings) -> Cluster:
+    with named_places():
+        forced = config_without_group(zookeeper, connection_settings().properties).kafka_generation
+        cluster = Cluster(port, CLIENT_ID, settings.request_timeout_s, forced_generation=forced)
+        cluster.refuse_other_generation()
+    return cluster
 
 
 class Batches:

@@ -6,13 +6,16 @@ Topics, partitions and brokers are read in ZooKeeper. Leaders and log ends are a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from rebalance import znodes
 from rebalance.counters import Counters
+from rebalance.generation import Generation
 from rebalance.requests import GetChildren, ZooKeeperPort
 from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.generation import AUTO, generation_named, generation_of_cluster, refuse_other_brokers
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.cluster.log_ends import LogOffsets, ask_leaders
 from zkconsumer.cluster.registry import ClusterReader
@@ -33,6 +36,7 @@ class Cluster:
         timeout_s: Longest wait for one answer of a broker, in seconds.
         read_timeout_s: Longest wait for five hundred reads of ZooKeeper, in seconds.
         counters: Counts requests and errors.
+        forced_generation: The value of `kafka.generation`.
 
     Attributes:
         reader: Reads the brokers' nodes in ZooKeeper.
@@ -48,15 +52,39 @@ class Cluster:
         timeout_s: float,
         read_timeout_s: float = READ_TIMEOUT_S,
         counters: Counters | None = None,
+        forced_generation: str = AUTO,
     ) -> None:
         self._port = port
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._read_timeout_s = read_timeout_s
+        self._forced_generation = forced_generation
         self.reader = ClusterReader(port, read_timeout_s)
         self.directory = BrokerDirectory(
             client_id, timeout_s, self.reader.brokers, self.reader.existing, self.reader.leaders, counters=counters
         )
+
+    def generation(self, registrations: Mapping[str, bytes] = MappingProxyType({})) -> Generation:
+        """Return the generation of the cluster: what `kafka.generation` says, else what is found in ZooKeeper.
+
+        Args:
+            registrations: Path -> data of the registrations of a group, which decide if nothing else does.
+
+        Raises:
+            ZooKeeperSilent: ZooKeeper does not answer in time.
+        """
+        forced = generation_named(self._forced_generation)
+        return forced or generation_of_cluster(self._port, registrations, self._read_timeout_s)
+
+    def refuse_other_generation(self) -> None:
+        """Raise if the brokers are of another generation than `kafka.generation` says.
+
+        Raises:
+            ConfigError: Names one of them.
+            ZooKeeperSilent: ZooKeeper does not answer in time.
+        """
+        if self._forced_generation != AUTO:
+            refuse_other_brokers(self._forced_generation, self.brokers())
 
     def brokers(self) -> list[Broker]:
         """Return the brokers that are registered and have a PLAINTEXT listener, by id.

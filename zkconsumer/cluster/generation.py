@@ -21,8 +21,12 @@ from rebalance.generation import GENERATION_07, GENERATION_08, Generation, other
 from rebalance.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.zookeeper_reads import read_each
+from zkconsumer.errors import ConfigError
 
-__all__ = ["AUTO", "find_generation", "generation_named", "generation_of_brokers", "generation_of_cluster"]
+__all__ = [
+    "AUTO", "find_generation", "generation_named", "generation_of_brokers", "generation_of_cluster",
+    "refuse_other_brokers",
+]  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +44,31 @@ def generation_named(name: str) -> Generation | None:
 
 def generation_of_brokers(brokers: Sequence[Broker]) -> Generation | None:
     """Return the generation of all these brokers; None if there are none, or they differ."""
-    found = {_DIALECTS.get(broker.generation, GENERATION_08) for broker in brokers}
+    found = set(map(_of_registered, brokers))
     return found.pop() if len(found) == 1 else None
+
+
+def refuse_other_brokers(forced: str, brokers: Sequence[Broker]) -> None:
+    """Raise if all brokers are of another generation than `kafka.generation` says.
+
+    Args:
+        forced: The value of `kafka.generation`.
+        brokers: Those that are registered.
+
+    Raises:
+        ConfigError: Names one of them.
+    """
+    wanted = generation_named(forced)
+    if wanted is None or not brokers or wanted in map(_of_registered, brokers):
+        return
+    other = other_than(wanted)
+    allowed = (f"{other.name} or left out, as {_named([each.id for each in brokers])} registered as Kafka "
+               f"{_shown(other)} does; if another cluster is meant, give its path (chroot) in zookeeper.connect")
+    raise ConfigError("kafka.generation", forced, allowed)
+
+
+def _of_registered(broker: Broker) -> Generation:
+    return _DIALECTS.get(broker.generation, GENERATION_08)
 
 
 def find_generation(
@@ -98,7 +125,7 @@ def _of_broker(data: bytes) -> Generation:
 def _refuse_other_brokers(group: str, wanted: Generation | None, brokers: Sequence[Broker]) -> None:
     by_generation: dict[Generation, list[int]] = {}
     for broker in brokers:
-        by_generation.setdefault(_DIALECTS.get(broker.generation, GENERATION_08), []).append(broker.id)
+        by_generation.setdefault(_of_registered(broker), []).append(broker.id)
     if wanted is not None and by_generation and wanted not in by_generation:
         [ids] = by_generation.values()
         raise GroupRefused(group, f"kafka.generation is {wanted.name}, and {_named(ids)} registered as Kafka "

@@ -133,18 +133,6 @@ class ClusterReader:
             log.warning("no broker is registered under %s; waiting for one", znodes.BROKERS)
         return brokers
 
-    def refuse_07(self, group: str) -> None:
-        """Raise for a caller that does not serve Kafka 0.7.
-
-        Raises:
-            GroupRefused: The brokers are of Kafka 0.7, or see `usable_brokers`.
-            ZooKeeperSilent: No answer in time.
-        """
-        for broker in self.usable_brokers(group):
-            if broker.generation == "kafka07":
-                raise GroupRefused(group, f"the cluster runs Kafka 0.7 ({znodes.broker_path(broker.id)}), which this "
-                                          "does not read yet")
-
     def find_generation(self, group: str, forced: str) -> Generation:
         """Return the generation of Kafka with which a member has to work; called before anything is registered.
 

@@ -62,7 +62,9 @@ class TopicReader:
             watch = TopicWatch(wanted.topic, lambda: None)
             port = stack.enter_context(configured_connection(config, watch.session_changed))
             [stat] = read_all(port, [Exists(znodes.topic_path(wanted.topic))])
-            cluster = Cluster(port, config.client_id, min(config.socket_timeout_ms / 1000, _BROKER_S))
+            answer_s = min(config.socket_timeout_ms / 1000, _BROKER_S)
+            cluster = Cluster(port, config.client_id, answer_s, forced_generation=config.kafka_generation)
+            cluster.refuse_other_generation()
             bounds = BoundsSearch(wanted, cluster, config, stall_timeout_s).find()
             reads = PartitionReads(
                 config, cluster, bounds, stall_timeout_s, time.monotonic, lambda: watch.reason
@@ -216,7 +218,8 @@ def read_topic(
 
     Raises:
         ReadFailed: The topic, a partition, or an offset that was named does not exist; or leaders do not answer.
-        ConfigError: A property has a value that is not allowed.
+        ConfigError: A property has a value that is not allowed, or the brokers are of another generation than
+            `kafka.generation` says.
         ValueError: An argument has a value that is not allowed.
         ZooKeeperUnavailable: No server of the ensemble opened a session in time.
         ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.

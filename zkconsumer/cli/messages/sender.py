@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
@@ -58,7 +57,7 @@ class Sender:
     """Sends to one topic.
 
     Args:
-        port: A connected ZooKeeper port.
+        cluster: That in which the topic is, or shall be.
         zookeeper: Its address, for the messages of errors.
         topic: The topic to which it sends.
 
@@ -71,14 +70,14 @@ class Sender:
     Threads: One at a time.
     """
 
-    def __init__(self, port: ZooKeeperPort, zookeeper: str, topic: str, settings: SendSettings) -> None:
+    def __init__(self, cluster: Cluster, zookeeper: str, topic: str, settings: SendSettings) -> None:
         self.sent = 0
         self.doubtful = 0
         self.is_created = False
         self._topic = topic
         self._settings = settings
         self._zookeeper = zookeeper
-        self._cluster = Cluster(port, CLIENT_ID, settings.request_timeout_s)
+        self._cluster = cluster
         self._leaders: dict[int | str, Broker] = {}
         self._connections: dict[Broker, SimpleConsumer] = {}
         self.partitions: tuple[int | str, ...] = ()
