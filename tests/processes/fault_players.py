@@ -11,9 +11,10 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.members.group_member import Delivered
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.processes import ChildProcess
@@ -35,6 +36,8 @@ JAVA_SETTINGS: dict[str, object] = {
     "rebalance.backoff.ms": 2000,
     "rebalance.max.retries": 4,
 }
+ENTRY_BYTES_07 = 10
+"""Of a message of Kafka 0.7 that is not compressed, beside its value."""
 START_S = 30.0
 STOP_S = 30.0
 
@@ -44,7 +47,7 @@ class Player(ABC):
 
     kind = ""
 
-    def __init__(self, cluster: KafkaCluster, group: str, name: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, name: str) -> None:
         self.cluster = cluster
         self.group = group
         self.name = name
@@ -130,7 +133,7 @@ class OurPlayer(Player):
 
     kind = "ours"
 
-    def __init__(self, cluster: KafkaCluster, group: str, name: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, name: str) -> None:
         super().__init__(cluster, group, name)
         self.member: MemberProcess | None = None
 
@@ -172,7 +175,7 @@ class JavaPlayer(Player):
 
     kind = "java"
 
-    def __init__(self, cluster: KafkaCluster, group: str, name: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, name: str) -> None:
         super().__init__(cluster, group, name)
         self.member: JavaMember | None = None
 
@@ -219,7 +222,7 @@ class JavaPlayer(Player):
 
     def events(self) -> list[Event]:
         delivered = [
-            Event(each.time_ns, "deliver", self.name, each.topic, each.partition, each.offset,
+            Event(each.time_ns, "deliver", self.name, each.topic, each.partition, _offset_of(each),
                   (each.value or b"").decode())
             for each in (self.member.messages if self.member else [])
         ]  # fmt: skip
@@ -229,6 +232,13 @@ class JavaPlayer(Player):
         if self.member is not None:
             self.member.close()
         super().close()
+
+
+def _offset_of(message: Delivered) -> int:
+    """The offset of a message; Java 0.7.2 gives the position behind it. The load of the stage does not compress."""
+    if isinstance(message.partition, int):
+        return message.offset
+    return message.offset - ENTRY_BYTES_07 - len(message.value or b"")
 
 
 KINDS: dict[str, type[Player]] = {"ours": OurPlayer, "java": JavaPlayer}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from fault_players import CASTS
+from fault_servers import SERVERS, Servers
 from fault_stage import UNGRACEFUL, Setup, Stage
 
 # A session that is ended behind its client's back: the client learns of it when it has reconnected.
@@ -14,9 +15,15 @@ SESSION_ENDED = replace(UNGRACEFUL, zombie_slack_s=0.5)
 
 @dataclass(frozen=True)
 class Scenario:
-    """One fault: its name, what it does, what it needs, and which members it hits."""
+    """One fault: its name, what it does, what it needs, which members it hits, and in which generations of Kafka."""
 
     name: str
     act: Callable[[Stage], None]
     setup: Setup = field(default_factory=Setup)
     casts: Collection[str] = tuple(CASTS)
+    generations: Collection[str] = ("0.8", "0.7")
+
+    def servers(self) -> list[tuple[Servers, str]]:
+        """On which servers it runs, with which group on each."""
+        return [(each, cast) for each in SERVERS if each.generation.name in self.generations
+                for cast in self.casts if cast in each.casts]  # fmt: skip

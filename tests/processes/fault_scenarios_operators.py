@@ -12,6 +12,17 @@ from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.limits import OPERATOR
 
 MOVED = 20
+STRANGE_07 = {
+    "empty": b"",
+    "null": b"null",
+    "no-json": b"topic1",
+    "number": b"7",
+    "no-utf-8": b"\xff\xfe{",
+    "one-star": b"*2",
+    "no-count": b"*two*regex",
+    "large": b'{ "x": "' + b"x" * 900_000,
+}
+"""Registrations that no member of Kafka 0.7 can read."""
 # Registrations that no member can read: of people, of other clients, of Kafka 0.7.
 STRANGE = {
     "empty": b"",
@@ -42,14 +53,21 @@ def owner_foreign(stage: Stage) -> None:
     path = _owner_path(stage, place)
     stage.mark()
     stage.hit.kill()
-    transaction = stage.cluster.client.transaction()
-    transaction.delete(path)
-    transaction.create(path, f"{stage.group}_dead-0".encode())
-    transaction.commit()
+    # ZooKeeper 3.3 has no transactions. Nobody claims in between: the dead member is registered for four seconds more.
+    stage.cluster.client.delete(path)
+    stage.cluster.client.create(path, f"{stage.group}_dead-0".encode())
     stage.load.grow(int(10 * RATE_PER_S))
     stage.notes.append(f"beside it {len(stage.owned_by(stage.other))} of {len(stage.places) - 1} owned")
     stage.mark()
     stage.cluster.client.delete(path)
+    stage.wait_full()
+
+
+def registration_deleted(stage: Stage) -> None:
+    """An operator deletes the registration of a member whose session is alive."""
+    stage.limits = SESSION_ENDED
+    stage.mark()
+    stage.cluster.client.delete(f"/consumers/{stage.group}/ids/{stage.hit.id}")
     stage.wait_full()
 
 
@@ -59,10 +77,10 @@ def offsets_at_rest(stage: Stage) -> None:
     for player in before:
         player.leave()
     spoilt, lowered, raised = stage.places[:3]
-    _set(stage, spoilt, -1)
-    _set(stage, lowered, _stored(stage, lowered) - MOVED)
-    _set(stage, raised, _stored(stage, raised) + MOVED)
     stage.load.grow(2 * MOVED * len(stage.places))  # until the log has what the raised offset names
+    _set(stage, spoilt, -1)
+    _set(stage, lowered, stage.messages_from(lowered, _stored(stage, lowered), -MOVED))
+    _set(stage, raised, stage.messages_from(raised, _stored(stage, raised), MOVED))
     stage.mark()
     for number, player in enumerate(before):
         stage.launch(stage.prepare(f"new{number}", like=player))
@@ -75,9 +93,9 @@ def offsets_under_owners(stage: Stage) -> None:
     spoilt, lowered, raised = stage.places[:3]
     stage.mark()
     _set(stage, spoilt, -1)
-    _set(stage, lowered, max(0, _stored(stage, lowered) - MOVED))
+    _set(stage, lowered, max(0, stage.messages_from(lowered, _stored(stage, lowered), -MOVED)))
     path = _offset_path(stage, raised)
-    stage.cluster.client.set(path, b"%d" % (_stored(stage, raised) + MOVED))
+    stage.cluster.client.set(path, b"%d" % stage.messages_from(raised, _stored(stage, raised), MOVED))
     stage.load.grow(int(2 * RATE_PER_S))
     stage.wait_committed()
     stage.launch(stage.prepare("late"))
@@ -91,7 +109,8 @@ def poisoned(stage: Stage) -> None:
     A Java member gives up meanwhile, and comes back when they go. If those were its first tries, it has no streams.
     """
     base = f"/consumers/{stage.group}/ids/{stage.group}_"
-    for name, data in STRANGE.items():
+    strange = STRANGE_07 if stage.is_07 else STRANGE
+    for name, data in strange.items():
         stage.cluster.client.create(f"{base}{name}", data)
         stage.foreign.add(f"{stage.group}_{name}")
     stage.mark()
@@ -102,7 +121,7 @@ def poisoned(stage: Stage) -> None:
     stage.notes.append(f"poisoned: {owned} of {len(stage.places)} owned")
     assert stage.java or stage.is_full()
     stage.mark()
-    for name in STRANGE:
+    for name in strange:
         stage.cluster.client.delete(f"{base}{name}")
     stage.foreign.clear()
     stage.wait_full()
@@ -137,8 +156,9 @@ def _set(stage: Stage, place: Place, offset: int) -> None:
 OURS_IS_HIT = ("ours", "java", "mixed")
 
 HAND_FAULTS = (
-    # A Java member does not notice that its own node was deleted.
+    # A Java member does not notice that its own nodes were deleted.
     Scenario("owner node deleted", owner_deleted, casts=OURS_IS_HIT),
+    Scenario("registration deleted", registration_deleted, casts=OURS_IS_HIT),
     # The members that are left are affected; a Java member may give up for good, before the node goes or after.
     Scenario("foreign owner node", owner_foreign, casts=("ours", "java", "mixed-java-hit")),
     # A Java member that is dealt the spoilt offset never comes to own anything.

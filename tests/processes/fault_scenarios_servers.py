@@ -17,6 +17,7 @@ from simpleconsumer.errors import SimpleConsumerError
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.history.limits import NS, Trouble
+from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.processes import free_port
 
@@ -26,6 +27,7 @@ PATIENT = {
     "auto.create.topics.enable": False,
     "unclean.leader.election.enable": False,  # what was acknowledged is not lost by Kafka itself
 }
+PATIENT_07 = {"zk.sessiontimeout.ms": 30_000}
 LONG = int(RATE_PER_S * 2.5 * SESSION_S)  # messages of two and a half sessions
 _LOOK_S = 0.2
 _LONGEST_RETENTION_S = 90
@@ -72,6 +74,7 @@ def zookeeper_wiped(stage: Stage) -> None:
     stage.limits = replace(UNGRACEFUL, reborn=frozenset({stage.topic}))
     stage.mark()
     stage.cluster.zookeeper.wipe()
+    assert isinstance(stage.cluster, KafkaCluster)
     stage.cluster.reconnect()
     for broker_id in stage.cluster.brokers:
         stage.cluster.kill(broker_id)
@@ -186,7 +189,7 @@ def _log_starts(stage: Stage) -> Iterator[None]:
         thread.join(10)
 
 
-OWN = Setup(own_cluster=True, broker=PATIENT)
+OWN = Setup(own_cluster=True, broker=PATIENT, broker_07=PATIENT_07)
 REPLICATED = Setup(own_cluster=True, broker=PATIENT, replication=2, acks=-1)
 SHORT_LOGS = Setup(
     own_cluster=True,
@@ -200,10 +203,10 @@ SHORT_LOGS = Setup(
 SERVER_FAULTS = (
     Scenario("ZooKeeper killed and restarted", zookeeper_restarted, OWN),
     Scenario("ZooKeeper frozen", zookeeper_frozen, OWN),
-    Scenario("ZooKeeper wiped", zookeeper_wiped, OWN),
-    Scenario("broker killed, back on another port", broker_moved, OWN),
+    Scenario("ZooKeeper wiped", zookeeper_wiped, OWN, generations=("0.8",)),
+    Scenario("broker killed, back on another port", broker_moved, OWN, generations=("0.8",)),
     Scenario("broker stalled", broker_stalled, OWN),
-    Scenario("leaders moved", leader_moved, REPLICATED),
-    Scenario("leader killed, replica takes over", leader_killed, REPLICATED),
-    Scenario("retention under a slow reader", retention, SHORT_LOGS),
+    Scenario("leaders moved", leader_moved, REPLICATED, generations=("0.8",)),
+    Scenario("leader killed, replica takes over", leader_killed, REPLICATED, generations=("0.8",)),
+    Scenario("retention under a slow reader", retention, SHORT_LOGS, generations=("0.8",)),
 )

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fault_players import CASTS, COMMIT_S, KINDS, JavaPlayer, Player
+from fault_servers import KAFKA_08, PARTITIONS, AnyCluster, Servers
 from fault_verdict import Write, blame
 from kazoo.exceptions import KazooException
 
+from rebalance.generation import GENERATION_07
 from rebalance.snapshot import Strategy
 from zkconsumer.testing.errors import WaitTimeout
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.checks import Limits
+from zkconsumer.testing.history.events import partition_of
 from zkconsumer.testing.history.figures import Figures, figures_of
 from zkconsumer.testing.history.groups import rightful_owners
 from zkconsumer.testing.history.limits import NS
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.history.message_numbers import by_message_number
+from zkconsumer.testing.kafka import topics_07
 from zkconsumer.testing.load import LastingLoad
 from zkconsumer.testing.proxy.zookeeper_requests import ZooKeeperRequest
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch, Owner, owners
 
-PARTITIONS = 8
 RATE_PER_S = 200.0
 # What was delivered since the last commit may come again: one interval, and the time between deciding and writing.
 UNGRACEFUL = Limits(repeat_before_end_s=COMMIT_S + 1.0, zombie_slack_s=0.05)
@@ -40,6 +43,7 @@ BUSY_S = 3.0  # what a machine that does other things, too, may take longer
 class Row:
     """One line of the report."""
 
+    servers: str
     scenario: str
     cast: str
     figures: Figures
@@ -48,15 +52,15 @@ class Row:
     note: str
 
     HEAD = (
-        f"{'fault':44} {'members':14} {'acked':>6} {'lost':>5} {'twice':>5} {'by same':>7} {'put back':>8} "
-        f"{'gap':>7} {'owned':>7} {'requests':>8}  note"
+        f"{'servers':16} {'fault':44} {'members':14} {'acked':>6} {'lost':>5} {'twice':>5} {'by same':>7} "
+        f"{'put back':>8} {'gap':>7} {'owned':>7} {'requests':>8}  note"
     )
 
     def __str__(self) -> str:
         owned = "never" if self.owned_s is None else "kept" if self.owned_s == 0.0 else f"{self.owned_s:.2f} s"
         each = self.figures
         return (
-            f"{self.scenario:44} {self.cast:14} {each.acked:6} {each.lost:5} {each.repeated:5} "
+            f"{self.servers:16} {self.scenario:44} {self.cast:14} {each.acked:6} {each.lost:5} {each.repeated:5} "
             f"{each.repeated_by_same:7} {each.put_back:8} {each.longest_gap_s:5.2f} s {owned:>7} {self.requests:8}  "
             f"{self.note}"
         )
@@ -68,6 +72,7 @@ class Setup:
 
     own_cluster: it breaks brokers or ZooKeeper.
     broker: settings of the brokers of a cluster of its own.
+    broker_07: the same of brokers of Kafka 0.7.
     topic: settings of the topic.
     replication, acks, padding_bytes: of the topic and its load.
     member: settings of the members, on top of those that all have.
@@ -76,6 +81,7 @@ class Setup:
 
     own_cluster: bool = False
     broker: Mapping[str, object] = field(default_factory=dict)
+    broker_07: Mapping[str, object] = field(default_factory=dict)
     topic: Mapping[str, object] = field(default_factory=dict)
     replication: int = 1
     acks: int = 1
@@ -92,8 +98,9 @@ class Stage:
     owner again. It may widen `limits`, and add what else it saw to `notes`.
     """
 
+    servers: Servers
     cast: str
-    cluster: KafkaCluster
+    cluster: AnyCluster
     group: str
     topic: str
     places: Sequence[Place]
@@ -118,6 +125,11 @@ class Stage:
     _is_measured: bool = False
 
     # ---- members
+
+    @property
+    def is_07(self) -> bool:
+        """Whether partitions come and go with their broker, and positions count bytes."""
+        return self.servers.generation is GENERATION_07
 
     @property
     def is_java_alone(self) -> bool:
@@ -164,7 +176,7 @@ class Stage:
             if request.kind in ("set_data", "create") and request.path.startswith(prefix):
                 topic, _, partition = request.path.removeprefix(prefix).partition("/")
                 if partition:
-                    self.writes.append(Write(time.monotonic_ns(), player.name, (topic, int(partition))))
+                    self.writes.append(Write(time.monotonic_ns(), player.name, (topic, partition_of(partition))))
 
         return see
 
@@ -213,17 +225,22 @@ class Stage:
         expected = self.foreign | {player.id for player in self.players if player.expected}
         if set(registrations) != expected:
             return False
-        numbers: dict[str, list[int]] = defaultdict(list)
-        for topic, number in self.places:
-            numbers[topic].append(number)
-        wanted = rightful_owners({name: data for name, (data, _) in registrations.items()}, numbers, self.strategy)
+        data = {name: data for name, (data, _) in registrations.items()}
         try:
             found = self._owners()
+            wanted = rightful_owners(data, self._registered(), self.strategy, self.servers.generation)
         except KazooException:
             return False
         return {place: owner.thread_id for place, owner in found.items()} == wanted and all(
             owner.session_id == registrations[owner.member_id][1] for owner in found.values()
         )
+
+    def _registered(self) -> dict[str, list[int | str]]:
+        """The partitions that can be owned now, by topic: in Kafka 0.7 those of the brokers that are registered."""
+        topics = dict.fromkeys(topic for topic, _ in self.places)
+        if self.is_07:
+            return {topic: [*topics_07.partitions_of(self.cluster.client, topic)] for topic in topics}
+        return {topic: [number for name, number in self.places if name == topic] for topic in topics}
 
     def wait_full(self, timeout_s: float = FULL_S) -> float | None:
         """Seconds from the mark to full ownership; None if it never came and only Java members are there.
@@ -281,6 +298,17 @@ class Stage:
         """The stored offsets as they were seen last."""
         return {event.place: event.offset for event in self._seen() if event.kind == "offset_node"}
 
+    def messages_from(self, place: Place, offset: int, count: int) -> int:
+        """The offset so many messages behind another one, or before it; beyond what is acknowledged it is guessed."""
+        if not self.is_07:
+            return offset + count
+        starts = sorted({event.offset for event in list(self.load.acked) if event.place == place})
+        index = bisect_left(starts, offset) + count
+        beyond = index - len(starts) + 1
+        if beyond > 0:
+            return starts[-1] + beyond * (starts[-1] - starts[-2])
+        return starts[max(0, index)]
+
     def _seen(self) -> list[Event]:
         return [event for watch in self.watches for event in list(watch.events)]
 
@@ -299,14 +327,17 @@ class Stage:
     # ---- the end
 
     def history(self) -> list[Event]:
-        """What members, load and watcher wrote down.
+        """What members, load and watcher wrote down; in Kafka 0.7 with the numbers of messages for positions.
 
         A Java member gives up everything in each rebalance, so of its owner nodes nothing is concluded.
         """
+        return by_message_number(self._recorded())
+
+    def _recorded(self) -> list[Event]:
         java = {player.name for player in self.java}
         seen = [event for event in self._seen() if event.member not in java]
         played = [event for player in self.players for event in player.events()]
-        return [*list(self.load.acked), *seen, *played, *self.operator_events]
+        return [*list(self.load.acked), *seen, *played, *list(self.operator_events)]
 
     def settle(self, timeout_s: float = 30.0) -> None:
         """A second more of the load, then its end; returns when all is delivered, or nothing has come for long."""
@@ -343,7 +374,7 @@ class Stage:
         if self.load.unsure:
             notes.append(f"{self.load.unsure} refused by brokers")
         figures = figures_of(self.history(), self.begun_ns)
-        return Row(scenario, self.cast, figures, self.owned_s, self.requests, "; ".join(notes))
+        return Row(self.servers.name, scenario, self.cast, figures, self.owned_s, self.requests, "; ".join(notes))
 
     def assert_promises(self) -> None:
         """Fail with the proof of each violation by our members."""
@@ -364,17 +395,19 @@ _Stage = TypeVar("_Stage", bound=Stage)
 
 @contextmanager
 def open_stage(
-    cluster: KafkaCluster, cast: str, group: str, topic: str, setup: Setup, kind: type[_Stage]
-) -> Iterator[_Stage]:
+    cluster: AnyCluster, cast: str, group: str, topic: str, setup: Setup, kind: type[_Stage],
+    servers: Servers = KAFKA_08,
+) -> Iterator[_Stage]:  # fmt: skip
     """A new topic under load, without members yet."""
-    cluster.create_topic(topic, PARTITIONS, setup.replication, config=setup.topic)
-    places = [(topic, partition) for partition in range(PARTITIONS)]
+    count = None if servers.generation is GENERATION_07 else PARTITIONS
+    cluster.create_topic(topic, count, setup.replication, config=setup.topic)
+    places = [(topic, partition) for partition in cluster.partitions(topic)]
     with ExitStack() as stack:
         watch = stack.enter_context(GroupWatch(cluster.zookeeper_connect, group, places))
         load = stack.enter_context(
             LastingLoad(cluster, [topic], PARTITIONS, RATE_PER_S, acks=setup.acks, padding_bytes=setup.padding_bytes)
         )
-        stage = kind(cast, cluster, group, topic, places, [watch], load, setup, stack)
+        stage = kind(servers, cast, cluster, group, topic, places, [watch], load, setup, stack)
         try:
             yield stage
         except BaseException:

@@ -1,0 +1,65 @@
+"""The servers that fault scenarios run on: Kafka 0.8.2.2, and Kafka 0.7, embedded or real, on ZooKeeper 3.9 or 3.3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from fault_players import CASTS
+from kafka_07 import cluster_07
+
+from rebalance.generation import GENERATION_07, GENERATION_08, Generation
+from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+__all__ = ["KAFKA_07_REAL", "KAFKA_08", "PARTITIONS", "SERVERS", "AnyCluster", "Servers"]
+
+AnyCluster = KafkaCluster | EmbeddedCluster
+BROKERS = 2
+PARTITIONS = 8
+"""Of the topic of a scenario; in Kafka 0.7 half of them on each broker."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Two brokers of one kind on a ZooKeeper of one version.
+
+    Attributes:
+        name: as in the report.
+        zookeeper: the jars of ZooKeeper; None takes those of 3.9.
+        kind: of the brokers of Kafka 0.7, `embedded` or `real`.
+        casts: which groups can be on them: Java members need a jar.
+    """
+
+    name: str
+    generation: Generation
+    zookeeper: str | None
+    kind: str
+    casts: tuple[str, ...]
+
+    @contextmanager
+    def running(self, settings: Mapping[str, object]) -> Iterator[AnyCluster]:
+        """A cluster of its own with these settings of the brokers."""
+        with ExitStack() as stack:
+            server = stack.enter_context(ZooKeeperServer(version=self.zookeeper))
+            cluster: AnyCluster
+            if self.generation is GENERATION_08:
+                cluster = KafkaCluster("0.8.2.2", BROKERS, zookeeper=server, settings=settings)
+            else:
+                each = {"num.partitions": PARTITIONS // BROKERS, **settings}
+                cluster = cluster_07(self.kind, BROKERS, zookeeper=server, settings=each)
+            yield stack.enter_context(cluster)
+
+
+KAFKA_08 = Servers("0.8.2.2", GENERATION_08, None, "real", tuple(CASTS))
+KAFKA_07_REAL = Servers("0.7, ZK 3.3", GENERATION_07, "zk-3.3.6", "real", tuple(CASTS))
+"""The combination that was usual: ZooKeeper 3.3 has no transactions."""
+
+SERVERS = (
+    KAFKA_08,
+    Servers("0.7 emb.", GENERATION_07, None, "embedded", ("ours",)),
+    Servers("0.7 emb., ZK 3.3", GENERATION_07, "zk-3.3.6", "embedded", ("ours",)),
+    KAFKA_07_REAL,
+)
