@@ -3,14 +3,24 @@
 Pure. Both decide at which end of its log a partition without a stored offset starts: `auto.offset.reset` applies to
 partitions that existed at the start; later ones start at their smallest offset, or their first messages would be
 skipped.
+
+In Kafka 0.7 a partition exists while its broker is there. One that appears later may be new, or come back with years of
+messages. With `largest` neither end of its log would do: the start brings old messages that the group does not want,
+and the end skips those that were produced before the partition was noticed. So it starts with what was written to its
+log since the member started.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from rebalance.assignment import Partition
 from rebalance.snapshot import GroupSnapshot
 
-__all__ = ["KnownTopics"]
+__all__ = ["SINCE_START", "KnownTopics"]
+
+SINCE_START: Final = "since the start"
+"""Instead of an end of the log: with what was written to it since the member started. Kafka 0.7 alone has this."""
 
 
 class KnownTopics:
@@ -24,12 +34,14 @@ class KnownTopics:
         self._reset_policy = reset_policy
         self._known_at_start: set[Partition] | None = None
         self._unread_at_start: set[str] = set()
+        self._topics_at_start: set[str] = set()
         self._incarnations: dict[str, int] = {}
         self._recreated: set[str] = set()
 
     def update(self, snapshot: GroupSnapshot) -> list[str]:
         """Take note of what was read; the topics that were deleted and created anew since the last call."""
         self._note_start(snapshot)
+        self._forget_gone(snapshot)
         recreated = []
         for topic, node in snapshot.topics.items():
             if self._incarnations.setdefault(topic, node.czxid) != node.czxid:
@@ -49,13 +61,25 @@ class KnownTopics:
         self._unread_at_start &= {*topics, *snapshot.refused_topics}
         for topic in self._unread_at_start & topics.keys():
             self._unread_at_start.discard(topic)
+            self._topics_at_start.add(topic)
             self._known_at_start.update((topic, part) for part in topics[topic].partitions)
+
+    def _forget_gone(self, snapshot: GroupSnapshot) -> None:
+        """A partition of Kafka 0.7 that goes with its broker is not known from the start when it comes back."""
+        known = self._known_at_start or set()
+        gone = {(topic, part) for topic, part in known if isinstance(part, str) and topic in snapshot.topics
+                and part not in snapshot.topics[topic].partitions}  # fmt: skip
+        known -= gone
 
     def incarnation(self, topic: str) -> int:
         """The id of the transaction that created the topic, as last read."""
         return self._incarnations[topic]
 
     def policy(self, partition: Partition) -> str:
-        """The end of its log at which a partition without a stored offset starts, `smallest` or `largest`."""
-        is_known = self._known_at_start is None or partition in self._known_at_start
-        return self._reset_policy if is_known and partition[0] not in self._recreated else "smallest"
+        """Where a partition without a stored offset starts: `smallest`, `largest`, or `SINCE_START`."""
+        topic, name = partition
+        if (self._known_at_start is None or partition in self._known_at_start) and topic not in self._recreated:
+            return self._reset_policy
+        if self._reset_policy == "largest" and isinstance(name, str) and topic in self._topics_at_start:
+            return SINCE_START
+        return "smallest"

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.claims import Fence
+from rebalance.known_topics import SINCE_START
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
 from rebalance.ports import Member, MemberParts, Starts
@@ -65,8 +66,8 @@ class Takeover:
         """Find the start offset of a partition that was just claimed, under the present turn of its entry.
 
         Args:
-            policy: the end of the log at which delivery starts without a stored offset, `smallest` or `largest`; any
-                other word, which Kafka 0.7 has, refuses the partition then.
+            policy: the end of the log at which delivery starts without a stored offset, `smallest` or `largest`, or
+                `SINCE_START`; any other word, which Kafka 0.7 has, refuses the partition then.
             fence: the registration under which the partition was claimed.
         """
         turn = entry.turn
@@ -77,7 +78,7 @@ class Takeover:
                 return
             if offset is not None:
                 positioned(offset)
-            elif policy not in RESETS:
+            elif policy not in (*RESETS, SINCE_START):
                 self._refuse(partition, turn, f"no offset is stored, and auto.offset.reset is {policy!r}, which names "
                                               f"no end of the log: set the group's offset, or the policy")
                 self._moved()

@@ -7,7 +7,7 @@ import pytest
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.fetching.byte_shares import Candidate
-from zkconsumer.fetching.fetch_state import EMPTY_TRIES, FetchState, Need, check_range, poll_wait_ms
+from zkconsumer.fetching.fetch_state import EMPTY_TRIES, FetchState, Need, check_range, poll_wait_ms, start_of_recent
 
 LIMIT = 1_000_000
 SIZE = 1000
@@ -42,6 +42,22 @@ def test_what_was_read_behind_the_end_of_a_log_that_became_shorter() -> None:
     assert one.offset == 20
     one.moved_on(25)
     assert one.behind_end(10) == range(20, 26)
+
+
+@pytest.mark.parametrize(
+    ("segments", "before", "start"),
+    [
+        ([70, 50, 30, 0], [], 0),  # every segment was written since
+        ([70, 50, 30, 0], [0], 30),
+        ([70, 50, 30, 0], [30], 50),
+        ([70, 50, 30, 0], [50], 70),  # none was: the end
+        ([70, 50, 30, 0], [70], 70),  # the clock of the broker is slow
+        ([50, 30, 0], [50], 50),  # the last segment is empty
+        ([0], [], 0),
+    ],
+)
+def test_the_start_of_what_was_written_since_a_time(segments: list[int], before: list[int], start: int) -> None:
+    assert start_of_recent(segments, before) == start
 
 
 # -- state -------------------------------------------------------------------------------------------------------------

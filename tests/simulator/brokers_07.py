@@ -25,6 +25,7 @@ from tests.simulator.port_settings import PortSettings
 from tests.simulator.process import Process
 from tests.simulator.schedule import Schedule
 from tests.simulator.zookeeper import SimulatedZooKeeper
+from zkconsumer.fetching.fetch_state import MOST_SEGMENTS, start_of_recent
 from zkconsumer.testing.history import Place
 
 __all__ = ["BROKER_SESSION_S", "Brokers07"]
@@ -43,13 +44,14 @@ _CODECS: Final = ("gzip", "gzip", "snappy")
 class _ByteLog(Log):
     """One partition: the bytes from position 0 on, also of segments that are gone; `first` is the start of the rest."""
 
-    __slots__ = ("_entries", "_flushed", "_unflushed", "data", "segments", "starts")
+    __slots__ = ("_entries", "_flushed", "_unflushed", "data", "segments", "starts", "written_s")
 
     def __init__(self, place: Place, leader: int) -> None:
         super().__init__(place, leader)
         self.data = bytearray()
         self.starts: list[int] = []
         self.segments = [0]
+        self.written_s: dict[int, float] = {}
         self._entries = self._flushed = self._unflushed = 0
 
     @property
@@ -318,6 +320,7 @@ class Brokers07(Brokers):
         codec = self._rng.choice(_CODECS) if count > 1 or self._rng.random() < 0.2 else "none"
         if log.append(encode_message_set([name.encode() for name in names], codec), count):
             self._schedule.after(_FLUSH_S, log.flush)
+        log.written_s[log.segments[-1]] = self._schedule.now
         self.entries.add(log.place, start, count, log.end)
         for number, name in enumerate(names):
             self._record("acked", log.place, start + number, name)
@@ -363,6 +366,12 @@ class Brokers07(Brokers):
         if earliest:
             return [log.first]
         return sorted({*log.segments, log.fetched_to}, reverse=True)[:most]
+
+    def start_since(self, topic: str, partition: int | str, since_s: float) -> int:
+        """Where a log starts that was written to since then; its end if it was not."""
+        log = self._logs[topic, partition]
+        before = [start for start in log.segments if log.written_s.get(start, 0.0) <= since_s]
+        return start_of_recent(self.offsets_before(topic, partition, False, MOST_SEGMENTS) or [log.end], before[-1:])
 
     def set_leader(self, topic: str, partition: int, broker: int | None) -> None:
         """Nothing: a partition is its broker's."""

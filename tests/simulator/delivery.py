@@ -99,6 +99,7 @@ class SteppedDelivery(Delivery):
     ) -> None:
         directory = cast(BrokerDirectory, None)  # asked by the leader finder alone
         super().__init__(config, streams, directory, process.clock, out_of_range)
+        self._started_ms = int(process.schedule.now * 1000)
         self._finder = cast(LeaderFinder, _Finder(process, rng, self._find_leader))
         self._out_of_range = out_of_range
         self._process = process
@@ -206,12 +207,16 @@ class SteppedDelivery(Delivery):
         if state.need in (Need.RESOLVE, Need.BOUNDS):
             if task.resolved is not None:
                 task.is_cancelled = True
-                task.resolved(*(answer.latest if end == LATEST else answer.earliest for end in task.ends_needed))
+                task.resolved(*self._ends(task, answer))
         elif state.need is Need.RANGE_CHECK:
             self._decide_range(task, answer)
         else:
             self._end_checked(task, answer)
         self._ask(task)
+
+    def _ends(self, task: FetchTask, answer: Ends) -> list[int]:
+        """What was asked for of the ends of a log."""
+        return [answer.latest if end == LATEST else answer.earliest for end in task.ends_needed]
 
     def _end_checked(self, task: FetchTask, answer: Ends) -> None:
         """Go on after a look at the end of the log of a new leader."""

@@ -73,6 +73,11 @@ class SteppedDelivery07(SteppedDelivery):
         self._timers: dict[FetchTask, Event] = {}
         self._connected_to: dict[FetchTask, int] = {}
 
+    def _ends(self, task: FetchTask, answer: Ends) -> list[int]:
+        if task.since_ms is None:
+            return super()._ends(task, answer)
+        return [cast(Brokers07, self._cluster).start_since(*task.state.partition, task.since_ms / 1000)]
+
     def _broker(self, number: int) -> Broker:
         return Broker(number, f"b{number}", 9092, generation="kafka07")
 

@@ -25,7 +25,7 @@ from simpleconsumer.dialect_types import FetchResult, Outcome, PositionIs
 from simpleconsumer.errors import BrokenFraming, broker_error
 from simpleconsumer.types import MAX_INT64, Buffer, FetchedPartition
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, OutOfRange
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, MOST_SEGMENTS, Need, OutOfRange
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk
 
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 MOST_WALKED_BYTES: Final = 2 * 1024**3
 """How many bytes of a log are read at most to find the entry around a position: two segments of the default size."""
-_MOST_SEGMENTS: Final = 100_000
 _SIZE_BYTES: Final = 4
 _OUT_OF_RANGE: Final = 1
 
@@ -114,7 +113,7 @@ class EntryChecks:
             if state.need is not Need.SEGMENTS or state.retry_at > now or not task.is_wanted:
                 continue
             self._counters.add("broker_requests", "offsets")
-            [(code, starts)] = self._consumer.multi_offsets_before([state.partition], LATEST, _MOST_SEGMENTS)
+            [(code, starts)] = self._consumer.multi_offsets_before([state.partition], LATEST, MOST_SEGMENTS)
             below = [start for start in starts if start <= state.offset]
             if code or not below:
                 state.need = Need.RANGE_CHECK

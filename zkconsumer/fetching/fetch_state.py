@@ -15,7 +15,7 @@ Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -28,6 +28,7 @@ __all__ = [
     "BROKEN_TRIES",
     "EMPTY_TRIES",
     "FETCHED",
+    "MOST_SEGMENTS",
     "EntryMark",
     "FetchState",
     "Need",
@@ -36,11 +37,14 @@ __all__ = [
     "RangeCheck",
     "check_range",
     "poll_wait_ms",
+    "start_of_recent",
 ]
 
 OutOfRange = Callable[[TopicPartition, range], None]
 """Called with a partition whose position is outside its log, and with the offsets of `FetchState.behind_end`."""
 
+MOST_SEGMENTS: Final = 100_000
+"""How many segments of a log a broker of Kafka 0.7 is asked for: more than any log has."""
 BROKEN_TRIES: Final = 3
 """How many times a set with impossible sizes is fetched again before the partition is given up."""
 EMPTY_TRIES: Final = 10
@@ -98,6 +102,18 @@ class RangeCheck(NamedTuple):
 
     offset: int
     is_reset: bool
+
+
+def start_of_recent(segments: Sequence[int], before: Sequence[int]) -> int:
+    """Return the start of the oldest segment that was written since a time; the end of the log if none was.
+
+    Args:
+        segments: The starts of all segments and the end of the log, the newest first: what a broker of Kafka 0.7
+            answers when it is asked for the latest offsets.
+        before: Its answer when it was asked for that time after that: the start of the newest segment that was last
+            written before the time; empty if there is none.
+    """
+    return min((start for start in segments if not before or start > before[0]), default=segments[0])
 
 
 def check_range(position: int, earliest: int, latest: int, policy: str) -> RangeCheck:

@@ -20,13 +20,15 @@ class FetchTask:
         policy: `smallest` or `largest`: which end of the log to ask for, and where to continue if the position is
             outside the log. With `stop` nothing is read any more then, and the reader gets the error `OutOfLog`.
         resolved: Called with the end, or the two ends, that were asked for.
+        since_ms: Where a partition of Kafka 0.7 starts, instead of at an end of its log: with what was written to it
+            since then (milliseconds since 1970); None: at the end that `policy` names.
         is_cancelled: True when the result is not needed any more.
         is_placed: True while a fetcher has it.
         refusal: Why nothing of it may be delivered; None if it may.
         meter: Counts what is fetched; None if nothing is delivered.
     """
 
-    __slots__ = ("is_cancelled", "is_placed", "meter", "policy", "queue", "refusal", "resolved", "state")
+    __slots__ = ("is_cancelled", "is_placed", "meter", "policy", "queue", "refusal", "resolved", "since_ms", "state")
 
     def __init__(
         self,
@@ -34,11 +36,13 @@ class FetchTask:
         queue: PartitionQueue | None,
         policy: str,
         resolved: Callable[..., None] | None = None,
+        since_ms: int | None = None,
     ) -> None:
         self.state = state
         self.queue = queue
         self.policy = policy
         self.resolved = resolved
+        self.since_ms = since_ms
         self.is_cancelled = False
         self.is_placed = False
         self.refusal: str | None = None

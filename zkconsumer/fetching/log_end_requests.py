@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed
 from simpleconsumer.types import MAX_INT64, Broker
-from zkconsumer.fetching.fetch_state import Need, OutOfLog, OutOfRange, check_range
+from zkconsumer.fetching.fetch_state import MOST_SEGMENTS, Need, OutOfLog, OutOfRange, check_range, start_of_recent
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk
 
@@ -87,11 +87,35 @@ class LogEndRequests:
         due = [task for task in waiting if task.ends_needed]
         for first in range(0, len(due), _MOST_PARTITIONS):
             asked = [task for task in due[first : first + _MOST_PARTITIONS] if task.is_wanted]
-            ends: dict[FetchTask, list[int]] = {task: [] for task in asked}
+            recent = [task for task in asked if task.since_ms is not None]
+            if recent and recent[0].since_ms is not None:  # all have that of the member
+                self._ask_recent(recent, recent[0].since_ms)
+            ends: dict[FetchTask, list[int]] = {task: [] for task in asked if task.since_ms is None}
             for time_ms in (EARLIEST, LATEST):
                 self._ask_ends(ends, time_ms)
             for task, found in ends.items():
                 self._take_ends(task, found)
+
+    def _ask_recent(self, tasks: list[FetchTask], since_ms: int) -> None:
+        """Find where logs of Kafka 0.7 start that were written to since a time."""
+        found: dict[FetchTask, list[list[int]]] = {task: [] for task in tasks}
+        # The list first: a segment that is written in between counts as written then, and is not passed over.
+        for time_ms, most in ((LATEST, MOST_SEGMENTS), (since_ms, 1)):
+            asked, answers = self._ask_one_by_one(list(found), time_ms, found, most)
+            for task, (code, offsets) in zip(asked, answers, strict=True):
+                if code == 0 and (offsets or time_ms == since_ms):
+                    found[task].append(offsets)
+                    continue
+                del found[task]
+                reason = str(BrokerError(code, *task.state.partition)) if code else "the broker names no offset"
+                self._failed(task, reason)
+        for task, (segments, before) in found.items():
+            start = start_of_recent(segments, before)
+            log.info(
+                "%s/%s has no stored offset, and appeared after this member; of %d to %d what was written since then "
+                "starts at %d", *task.state.partition, segments[-1], segments[0], start,
+            )  # fmt: skip
+            self._take_ends(task, [start])
 
     def _ask_ends(self, ends: dict[FetchTask, list[int]], time_ms: int) -> None:
         """Add one end of the log for each task that needs it; remove tasks without an answer."""
@@ -117,7 +141,7 @@ class LogEndRequests:
                 self._failed(task, reason)
 
     def _ask_one_by_one(
-        self, wanted: list[FetchTask], time_ms: int, ends: dict[FetchTask, list[int]]
+        self, wanted: list[FetchTask], time_ms: int, ends: dict[FetchTask, Any], most: int = 1
     ) -> tuple[list[FetchTask], list[tuple[int, list[int]]]]:
         """Ask a broker of Kafka 0.7, and return the tasks that it answered, with the answers.
 
@@ -130,7 +154,7 @@ class LogEndRequests:
         for task in wanted:
             self._counters.add("broker_requests", "offsets")
             try:
-                answers += self._consumer.multi_offsets_before([task.state.partition], time_ms)
+                answers += self._consumer.multi_offsets_before([task.state.partition], time_ms, most)
             except ConnectionFailed as error:
                 if lost is not None or len(wanted) == 1:
                     raise

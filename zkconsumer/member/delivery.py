@@ -13,9 +13,11 @@ Source: docs/SEMANTICS.md; kafka.consumer.ConsumerFetcherManager (0.8.2.2).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 
 from rebalance.counters import Counters
+from rebalance.known_topics import SINCE_START
 from rebalance.takeover import RESETS
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.cluster.leaders import BrokerDirectory
@@ -34,6 +36,8 @@ __all__ = ["Delivery"]
 
 log = logging.getLogger(__name__)
 
+SLOW_CLOCK_MS = 60_000
+"""How much slower than this host's the clock of a broker of Kafka 0.7 may be."""
 _DEAD_READER_POLL_S = 0.1
 
 Partition = tuple[str, int | str]
@@ -72,6 +76,7 @@ class Delivery:
         self._streams = tuple(streams.values())
         self._streams_by_thread = streams
         self._clock = clock
+        self._started_ms = time.time_ns() // 1_000_000  # as brokers count it, not the clock of the lease
         self._meters: dict[TopicPartition, FetchMeter] = {}
         self._budget = ByteBudget(config.queued_max_bytes, len(self._streams))
         self._tasks: dict[TopicPartition, FetchTask] = {}
@@ -87,10 +92,15 @@ class Delivery:
     # -- the coordinator's commands ------------------------------------------------------------------------------------
 
     def resolve(self, partition: Partition, policy: str, done: Callable[[int], None]) -> None:
-        """Ask the leader for the start (`smallest`) or end (`largest`) of the log, until it answers or `abandon`."""
+        """Ask the leader for the start (`smallest`) or end (`largest`) of the log, until it answers or `abandon`.
+
+        With `SINCE_START` it is the start of the oldest segment that was written since this member started, less what
+        the clocks of brokers may be slow; and the end if none was.
+        """
         name = TopicPartition(*partition)
         state = FetchState(name, 0, self._config.fetch_message_max_bytes, Need.RESOLVE)
-        self._put(FetchTask(state, None, policy, done))
+        since_ms = self._started_ms - SLOW_CLOCK_MS if policy == SINCE_START else None
+        self._put(FetchTask(state, None, policy, done, since_ms))
 
     def bounds(self, partition: Partition, done: Callable[[int, int], None]) -> None:
         """Ask the leader for the start and end of the log, until it answers or `abandon`."""
