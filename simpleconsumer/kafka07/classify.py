@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import Final
 
 from simpleconsumer.dialect_types import FetchResult, Outcome
-from simpleconsumer.entry_walk import plain, walk_entries
+from simpleconsumer.entry_walk import walk_entries
 from simpleconsumer.errors import BrokenFraming, broker_error
 from simpleconsumer.framing import MAX_FRAME_BYTES
-from simpleconsumer.kafka07.message_set import LAYOUT
+from simpleconsumer.kafka07.message_set import LAYOUT, with_positions
 from simpleconsumer.types import Buffer, FetchedPartition
 
 __all__ = ["NOT_LEADER_CODES", "classify"]
@@ -52,7 +52,7 @@ def classify(answer: FetchedPartition, position: int, asked_bytes: int, largest_
         row = broker_error(code)
         outcome = Outcome.CHECK_RANGE if code == _OUT_OF_RANGE else Outcome.BACK_OFF
         return FetchResult(outcome, reason=f"{row.name} (code {code}): {row.meaning}")
-    data = plain(answer.message_set)
+    data = with_positions(answer.message_set, position)
     if not len(data):
         return FetchResult(Outcome.NOTHING)
     try:

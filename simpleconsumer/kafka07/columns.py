@@ -124,6 +124,8 @@ class _Columns:
                     continue
             elif depth == 2:
                 batch, until = self._of_entry(window)
+            elif depth > 2:  # where an error has left off
+                until = level.position + self.window_bytes
             if batch is None:
                 yield from self._one_by_one(until)
             elif batch.num_rows:

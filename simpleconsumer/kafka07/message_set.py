@@ -45,7 +45,7 @@ from simpleconsumer.errors import (
     UnknownCodec,
 )
 from simpleconsumer.kafka07.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level, OpenEntry, shapes_at
-from simpleconsumer.types import Buffer, EntryMessage, Message
+from simpleconsumer.types import MAX_INT64, Buffer, EntryMessage, Message
 
 __all__ = [
     "LAYOUT",
@@ -56,6 +56,7 @@ __all__ = [
     "open_entry_at",
     "open_reading",
     "read_messages",
+    "with_positions",
 ]
 
 SMALLEST_MESSAGE: Final = 5
@@ -128,7 +129,7 @@ class Resume:
         """Return a new copy, so that one `resume` can be used any number of times."""
         reading = self._reading.copied()
         if reading.levels:
-            reading.levels[0].buffer = buffer
+            reading.levels[0].buffer = with_positions(buffer, reading.base)
         return reading
 
 
@@ -274,10 +275,9 @@ def open_reading(
     resume: object,
 ) -> Reading:
     """Return the reading with which decoding starts or continues; arguments as of `decode_messages`."""
-    buffer = plain(buffer)
     if resume is None:
         base = start_offset if data_offset is None else data_offset
-        reading = Reading([Level(buffer, max_decoded_bytes)], base, OpenEntry(base, base))
+        reading = Reading([Level(with_positions(buffer, base), max_decoded_bytes)], base, OpenEntry(base, base))
         place = start_offset
     elif isinstance(resume, Resume):
         reading = resume.reading(buffer)
@@ -291,6 +291,15 @@ def open_reading(
             _move_to(reading, start_offset)
         reading.skip, reading.skip_in = start_index, start_offset
     return reading
+
+
+def with_positions(buffer: Buffer, base: int) -> Buffer:
+    """Return the bytes of a set behind which a position is possible: all of them, but at the end of all numbers.
+
+    A position beyond 2^63-1 could be neither fetched nor committed. Only a broken broker has bytes there.
+    """
+    buffer = plain(buffer)
+    return buffer if len(buffer) <= MAX_INT64 - base else memoryview(buffer)[: max(0, MAX_INT64 - base)]
 
 
 def _move_to(reading: Reading, offset: int) -> None:

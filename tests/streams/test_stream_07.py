@@ -162,6 +162,46 @@ def test_a_bad_message_within_an_entry_counts_as_one_of_it() -> None:
     assert drained.positions == [START + len(data) - len(BEHIND)]
 
 
+EMPTY = encode_wrapper(b"", "gzip")
+
+
+@pytest.mark.parametrize("as_batches", [False, True])
+def test_entries_without_messages_at_the_end_of_a_chunk_are_done_with_it(as_batches: bool) -> None:
+    feed = Feed()
+    queue = fed(feed, PLAIN + EMPTY)
+    behind = START + len(PLAIN + EMPTY)
+    queue.push(Chunk(EMPTY, behind + len(EMPTY), KAFKA07, data_offset=behind))
+    behind += len(EMPTY)
+    queue.push(Chunk(BEHIND, behind + len(BEHIND), KAFKA07, data_offset=behind))
+    if as_batches:
+        batches = feed.stream.batches()
+        assert [rows(next(batches)) for _ in range(2)] == [[b"before"], [b"behind"]]
+    else:
+        assert [message.value for message in take(feed.stream, 2)] == [b"before", b"behind"]
+    assert queue.done_position() == behind
+    with pytest.raises(ConsumerTimeout):
+        next(feed.stream)
+    assert queue.done_position() == behind + len(BEHIND)
+    assert feed.budget.charged_bytes() == 0
+
+
+def test_a_revocation_within_an_entry_that_ends_without_a_message_is_over_with_its_last_error() -> None:
+    bad = bytearray(KAFKA07.encode_messages([b"bad"], "none", None, None))
+    bad[-1] ^= 1
+    entry = encode_wrapper(PLAIN + bytes(bad) + EMPTY, "gzip")
+    feed = Feed()
+    queue = fed(feed, entry)
+    assert next(feed.stream).value == b"before"
+    drained = Drained()
+    queue.end(drained)
+    with pytest.raises(CrcMismatch, match="message 1 of the entry"):
+        next(feed.stream)
+    assert not drained.positions
+    with pytest.raises(ConsumerTimeout):
+        next(feed.stream)
+    assert drained.positions == [START + len(entry)]
+
+
 # -- batches ----------------------------------------------------------------------------------------------------------
 
 
